@@ -1,0 +1,136 @@
+/* The one typed configuration of a run, and the one table of its options.
+ *
+ * The table (config.c) gives each option's name, kind, bounds, default and help text; the command line
+ * (argp), run.json and the WELCOME message are all read and written through it, so an option exists
+ * in one place. Strings are held in the struct. Plain data: copy with =. Any thread. */
+#ifndef PSR_BASE_CONFIG_H
+#define PSR_BASE_CONFIG_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PSR_PATH_MAX 1024
+
+typedef enum psr_mode { PSR_MODE_PS, PSR_MODE_RING, PSR_MODE_LOCAL, PSR_MODE_NCCL, PSR_MODE_MPI } psr_mode;
+typedef enum psr_sync { PSR_SYNC_BSP, PSR_SYNC_SSP, PSR_SYNC_ASYNC } psr_sync;
+/* reversed is the control: another order on purpose, refused outside tests of local mode. */
+typedef enum psr_fold_order { PSR_FOLD_RANK, PSR_FOLD_ARRIVAL, PSR_FOLD_REVERSED } psr_fold_order;
+typedef enum psr_precision { PSR_PRECISION_FP32, PSR_PRECISION_BF16, PSR_PRECISION_FP16 } psr_precision;
+typedef enum psr_optimizer_kind { PSR_OPTIMIZER_SGD, PSR_OPTIMIZER_ADAM, PSR_OPTIMIZER_LARS } psr_optimizer_kind;
+typedef enum psr_schedule_kind {
+    PSR_SCHEDULE_CONSTANT,
+    PSR_SCHEDULE_STEP,
+    PSR_SCHEDULE_COSINE,
+    PSR_SCHEDULE_POLY,
+} psr_schedule_kind;
+typedef enum psr_augment { PSR_AUGMENT_NONE, PSR_AUGMENT_CROP_FLIP, PSR_AUGMENT_IMAGENET } psr_augment;
+typedef enum psr_partition { PSR_PARTITION_EXACT, PSR_PARTITION_DROP, PSR_PARTITION_PAD } psr_partition;
+typedef enum psr_backend_kind { PSR_BACKEND_ONEDNN, PSR_BACKEND_REFERENCE } psr_backend_kind;
+typedef enum psr_shortcut { PSR_SHORTCUT_A, PSR_SHORTCUT_B } psr_shortcut;
+
+typedef struct psr_config {
+    /* architecture */
+    psr_mode mode;              /* --mode ps|ring|local (nccl, mpi refused by name in builds without) */
+    psr_sync sync;              /* --sync bsp|ssp:K|async */
+    uint32_t ssp_bound;         /* K of ssp:K */
+    uint32_t workers;           /* --workers, 1..1024 */
+    uint32_t shards;            /* --shards, 1..256; used in mode ps */
+    uint64_t bucket_bytes;      /* --bucket-size, default 4 MiB (suffixes K, M) */
+    uint64_t slice_bytes;       /* --slice-size: bytes of one data message, default 256 KiB */
+    uint32_t window;            /* --window: slices in flight per connection, default 4 */
+    psr_fold_order fold;        /* --fold rank|arrival (hidden: reversed) */
+    /* model and its arithmetic */
+    char model[32];             /* --model */
+    psr_shortcut shortcut;      /* --shortcut a|b, of resnet20..110; default a (He et al.) */
+    psr_precision precision;    /* --precision fp32|bf16 */
+    psr_backend_kind backend;   /* --backend onednn|reference */
+    char device[16];            /* --device cpu (cuda refused by name in builds without) */
+    uint32_t threads;           /* --threads per worker; 0 on the command line: resolved by the launcher */
+    /* data */
+    char data[PSR_PATH_MAX];    /* --data DIR|fashion-mnist|synthetic[:SPEC] */
+    uint32_t image_size;        /* --image-size PX; 0: the data set's own */
+    psr_augment augment;        /* --augment none|crop-flip */
+    bool shuffle;               /* --shuffle / --no-shuffle */
+    psr_partition partition;    /* --partition exact|drop|pad: what happens to the samples that n does not divide */
+    uint32_t loader_threads;    /* --loader-threads */
+    /* optimisation */
+    uint32_t batch_size;        /* --batch-size per worker */
+    uint32_t epochs;            /* --epochs; 0 when steps rule */
+    uint64_t steps;             /* --steps; 0 when epochs rule */
+    double lr;                  /* --lr */
+    double momentum;            /* --momentum */
+    double weight_decay;        /* --weight-decay */
+    bool nesterov;              /* --nesterov */
+    psr_optimizer_kind optimizer; /* --optimizer sgd|adam|lars */
+    double adam_beta1, adam_beta2, adam_epsilon; /* --adam-beta1 .. */
+    double lars_trust;          /* --lars-trust */
+    psr_schedule_kind schedule; /* --lr-schedule constant|step:EVERY:GAMMA|cosine|poly:POWER (steps, as fractions of the run) */
+    double schedule_gamma;
+    double schedule_power;
+    uint64_t schedule_every;    /* steps */
+    uint64_t warmup;            /* --warmup STEPS, linear from 0 exclusive */
+    double label_smoothing;     /* --label-smoothing */
+    uint64_t seed;              /* --seed */
+    /* the run */
+    char out[PSR_PATH_MAX];     /* --out DIR */
+    char init[PSR_PATH_MAX];    /* --init CKPT (weights only) */
+    char resume[PSR_PATH_MAX];  /* --resume CKPT or run directory */
+    uint64_t checkpoint_every;  /* --checkpoint-every STEPS; 0: only at the end */
+    uint64_t eval_every;        /* --eval-every STEPS; 0: only at the end */
+    uint64_t log_every;         /* --log-every STEPS: the step line, default 20 */
+    double deadline_s;          /* --deadline SECONDS, default 30 */
+    bool hash;                  /* --hash: weight hash after every step */
+    char algorithms[4096];      /* --algorithms TEXT: the back end's choices by timing as an earlier run recorded them; "": rank 0 picks */
+    char fault_point[64];       /* hidden --fault-point ROLE:RANK:PHASE:STEP */
+} psr_config;
+
+/* Every field at its default. */
+void psr_config_defaults(psr_config *config);
+
+/* One entry of the table. */
+typedef enum psr_option_kind {
+    PSR_OPTION_FLAG,   /* bool; "--no-NAME" too where negatable */
+    PSR_OPTION_U32,
+    PSR_OPTION_U64,
+    PSR_OPTION_BYTES,  /* u64 with suffix K, M, G (binary) */
+    PSR_OPTION_DOUBLE,
+    PSR_OPTION_STRING,
+    PSR_OPTION_ENUM,   /* int-sized enum by name */
+    PSR_OPTION_SPECIAL /* own parser and printer: sync, lr-schedule */
+} psr_option_kind;
+
+typedef struct psr_option psr_option;
+
+/* Sets one option by its long name (no dashes) from text. USAGE with "--NAME: what, what would be
+ * right"; an unknown name is refused with the nearest known one. */
+PSR_MUST_CHECK psr_err psr_config_set(psr_config *config, const char *name, const char *text);
+
+/* The option's present value as text that psr_config_set reads back to the same bits. */
+PSR_MUST_CHECK psr_err psr_config_get(const psr_config *config, const char *name, char *text, size_t size);
+
+/* What does not fit together, after all options are set (ssp with ring, shards in ring, lars with
+ * async slices, batch 0, ...): USAGE naming both options. */
+PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
+
+/* JSON object { "option-name": "text", ... } of every option, in the table's order. ret owns: free(). */
+PSR_MUST_CHECK psr_err psr_config_to_json(const psr_config *config, char **ret_json);
+
+/* Reads what psr_config_to_json wrote, on top of what config holds: a bare object, or a run.json that has
+ * it under "config". Unknown names and wrong kinds: FORMAT. Bytes may be hostile. */
+PSR_MUST_CHECK psr_err psr_config_from_json(psr_config *config, const char *json, size_t size);
+
+/* Iterates the table, for argp (deploy) and for docs: i = 0.. until false. */
+typedef struct psr_option_info {
+    const char *name;      /* long name */
+    const char *argument;  /* "N", "DIR", ... or NULL for a flag */
+    const char *help;
+    const char *group;     /* heading in --help */
+    bool hidden;
+    bool negatable;
+} psr_option_info;
+bool psr_config_option(size_t i, psr_option_info *ret_info);
+
+#endif

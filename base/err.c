@@ -1,0 +1,117 @@
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DETAIL_BYTES = 1024 };
+
+static _Thread_local char detail[DETAIL_BYTES];
+
+/* A detail may quote a name that came from a file or a peer: it stays one line, and nothing in it
+ * reaches a terminal as a control sequence. */
+static void keep_printable(char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7f)
+            *text = c == '\n' || c == '\t' ? ' ' : '?';
+    }
+}
+
+psr_err psr_fail(psr_err code, const char *format, ...)
+{
+    /* Formatted aside, since an argument may be psr_err_detail() itself. */
+    char text[DETAIL_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    keep_printable(text);
+    memcpy(detail, text, sizeof detail);
+    return code;
+}
+
+psr_err psr_fail_context(psr_err code, const char *format, ...)
+{
+    char text[DETAIL_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, ": %s", detail);
+    keep_printable(text);
+    memcpy(detail, text, sizeof detail);
+    return code;
+}
+
+const char *psr_err_detail(void)
+{
+    return detail;
+}
+
+const char *psr_err_name(psr_err code)
+{
+    switch (code) {
+    case PSR_OK:
+        return "ok";
+    case PSR_ERR_NOMEM:
+        return "no memory";
+    case PSR_ERR_USAGE:
+        return "usage";
+    case PSR_ERR_FORMAT:
+        return "format";
+    case PSR_ERR_IO:
+        return "input/output";
+    case PSR_ERR_NOT_FOUND:
+        return "not found";
+    case PSR_ERR_TIMEOUT:
+        return "timeout";
+    case PSR_ERR_PROTOCOL:
+        return "protocol";
+    case PSR_ERR_VERSION:
+        return "version";
+    case PSR_ERR_DENIED:
+        return "denied";
+    case PSR_ERR_PEER:
+        return "peer";
+    case PSR_ERR_CANCELLED:
+        return "cancelled";
+    case PSR_ERR_NUMERIC:
+        return "numeric";
+    case PSR_ERR_COMPUTE:
+        return "compute";
+    case PSR_ERR_UNSUPPORTED:
+        return "unsupported";
+    }
+    return "unknown";
+}
+
+int psr_err_exit_status(psr_err code)
+{
+    switch (code) {
+    case PSR_OK:
+        return 0;
+    case PSR_ERR_USAGE:
+    case PSR_ERR_FORMAT:
+    case PSR_ERR_IO:
+    case PSR_ERR_NOT_FOUND:
+    case PSR_ERR_UNSUPPORTED:
+        return 2;
+    case PSR_ERR_PROTOCOL:
+    case PSR_ERR_VERSION:
+        return 3;
+    case PSR_ERR_CANCELLED:
+        return 130;
+    case PSR_ERR_NOMEM:
+    case PSR_ERR_TIMEOUT:
+    case PSR_ERR_DENIED:
+    case PSR_ERR_PEER:
+    case PSR_ERR_NUMERIC:
+    case PSR_ERR_COMPUTE:
+        return 1;
+    }
+    return 1;
+}

@@ -1,0 +1,51 @@
+/* Checkpoints as safetensors (https://github.com/huggingface/safetensors: 8-byte little-endian header
+ * length, JSON header, raw data), written beside and renamed, XXH3-64 per tensor in __metadata__, verified on
+ * read. checkpoints/step-N/ holds model.safetensors (weights and averaged batch-norm statistics under
+ * torchvision's names, loads elsewhere) and state.safetensors (optimizer slots "momentum/NAME",
+ * each rank's own buffers "rank0/NAME", counters in __metadata__).
+ *
+ * Writing is by pieces (file, tensor, byte range) that may arrive in any order from several processes: the set
+ * of tensors is known before the first byte. Bytes read may be hostile. One thread at a time. */
+#ifndef PSR_MODEL_CHECKPOINT_H
+#define PSR_MODEL_CHECKPOINT_H
+
+#include "base/err.h"
+#include "model/layout.h"
+
+/* ---- writing ---- */
+typedef struct psr_checkpoint_writer psr_checkpoint_writer;
+
+/* Starts FILE (a path inside an existing directory) with float32 tensors (name, shape) and metadata
+ * pairs (NULL-terminated key, value, key, value). Creates FILE.part. */
+PSR_MUST_CHECK psr_err psr_checkpoint_create(const char *path, const psr_tensor *tensors, size_t tensor_count,
+                                             const char *const *metadata, psr_checkpoint_writer **ret_writer);
+/* Stores elements [first, first+count) of a tensor. Each element exactly once: PROTOCOL when not. */
+PSR_MUST_CHECK psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name, size_t first, size_t count,
+                                          const float *data);
+/* True when every element of every tensor has been put. */
+bool psr_checkpoint_complete(const psr_checkpoint_writer *writer);
+/* Checksums, fsync, rename. Consumes *writer, also on failure (then nothing is left behind). */
+PSR_MUST_CHECK psr_err psr_checkpoint_commit(psr_checkpoint_writer **writer);
+/* Removes what was written. NULL allowed; nulls it. */
+void psr_checkpoint_abandon(psr_checkpoint_writer **writer);
+
+/* ---- reading ---- */
+typedef struct psr_checkpoint psr_checkpoint;
+
+/* Opens and verifies header and every checksum before returning. FORMAT names file, tensor and what is
+ * wrong (flipped byte, header that claims too much, overlap, missing bytes). */
+PSR_MUST_CHECK psr_err psr_checkpoint_open(const char *path, psr_checkpoint **ret_checkpoint);
+void psr_checkpoint_close(psr_checkpoint *checkpoint);
+/* Value of a metadata key or NULL. Borrowed. */
+const char *psr_checkpoint_metadata(const psr_checkpoint *checkpoint, const char *key);
+/* float32 data of a tensor (mapped; borrowed until close). NOT_FOUND, or FORMAT when shape or type differ. */
+PSR_MUST_CHECK psr_err psr_checkpoint_tensor(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
+                                             const uint32_t *shape, const float **ret_data);
+/* The i-th tensor's name, or NULL past the end. */
+const char *psr_checkpoint_name(const psr_checkpoint *checkpoint, size_t i);
+
+/* Loads every tensor of layout (name = prefix + its name) into arena. */
+PSR_MUST_CHECK psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix, const psr_layout *layout,
+                                           float *arena);
+
+#endif

@@ -1,0 +1,193 @@
+#include "model/layout.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_STATIC_LINKING_ONLY /* the streaming state on the stack */
+#include <xxhash.h>
+
+static size_t align_up(size_t count)
+{
+    return (count + PSR_TENSOR_ALIGN - 1) / PSR_TENSOR_ALIGN * PSR_TENSOR_ALIGN;
+}
+
+psr_err psr_layout_add(psr_layout *layout, const char *name, uint32_t rank, const uint32_t *shape)
+{
+    assert(rank >= 1 && rank <= 4);
+    if (strlen(name) >= PSR_TENSOR_NAME_MAX)
+        return psr_fail(PSR_ERR_USAGE, "tensor name \"%.80s\" is longer than %d characters", name,
+                        PSR_TENSOR_NAME_MAX - 1);
+    psr_tensor tensor = {.rank = rank, .shape = {1, 1, 1, 1}, .offset = layout->length, .count = 1};
+    memcpy(tensor.name, name, strlen(name));
+    for (uint32_t i = 0; i < rank; i++) {
+        tensor.shape[i] = shape[i];
+        if (shape[i] == 0 || __builtin_mul_overflow(tensor.count, (size_t)shape[i], &tensor.count) ||
+            tensor.count > SIZE_MAX / 16 - layout->length)
+            return psr_fail(PSR_ERR_USAGE, "tensor %s: shape is empty or larger than memory can be", name);
+    }
+    /* The array doubles whenever its count reaches a power of two, so it needs no capacity field. */
+    if ((layout->tensor_count & (layout->tensor_count - 1)) == 0) {
+        size_t capacity = layout->tensor_count ? 2 * layout->tensor_count : 1;
+        psr_tensor *grown = realloc(layout->tensors, capacity * sizeof *grown);
+        if (!grown)
+            return psr_fail(PSR_ERR_NOMEM, "no memory for a layout of %zu tensors", capacity);
+        layout->tensors = grown;
+    }
+    layout->tensors[layout->tensor_count++] = tensor;
+    layout->length += align_up(tensor.count);
+    layout->count += tensor.count;
+    return PSR_OK;
+}
+
+void psr_layout_done(psr_layout *layout)
+{
+    if (!layout)
+        return;
+    free(layout->tensors);
+    *layout = (psr_layout){0};
+}
+
+const psr_tensor *psr_layout_find(const psr_layout *layout, const char *name)
+{
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        if (strcmp(layout->tensors[i].name, name) == 0)
+            return &layout->tensors[i];
+    return NULL;
+}
+
+uint64_t psr_layout_hash(const psr_layout *layout, const float *arena)
+{
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const psr_tensor *tensor = &layout->tensors[i];
+        XXH3_64bits_update(&state, arena + tensor->offset, tensor->count * sizeof(float));
+    }
+    return XXH3_64bits_digest(&state);
+}
+
+/* ---- buckets ---- */
+
+/* Room of a tensor in the arena, its padding included. */
+static size_t tensor_length(const psr_tensor *tensor)
+{
+    return align_up(tensor->count);
+}
+
+/* One walk from the arena's end to its start. items == NULL only counts. */
+static uint32_t plan(const psr_layout *layout, size_t limit, psr_bucket *items)
+{
+    uint32_t count = 0;
+    size_t t = layout->tensor_count;
+    while (t > 0) {
+        const psr_tensor *tensor = &layout->tensors[--t];
+        size_t length = tensor_length(tensor);
+        if (length > limit) {
+            for (size_t end = tensor->offset + length; end > tensor->offset;) {
+                size_t piece = end - tensor->offset < limit ? end - tensor->offset : limit;
+                end -= piece;
+                if (items)
+                    items[count] = (psr_bucket){end, piece, (uint32_t)t, 1, true};
+                count++;
+            }
+            continue;
+        }
+        size_t last = t;
+        while (t > 0 && length + tensor_length(&layout->tensors[t - 1]) <= limit)
+            length += tensor_length(&layout->tensors[--t]);
+        if (items)
+            items[count] =
+                (psr_bucket){layout->tensors[t].offset, length, (uint32_t)t, (uint32_t)(last - t + 1), false};
+        count++;
+    }
+    return count;
+}
+
+psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes, psr_buckets *ret_buckets)
+{
+    const uint64_t align_bytes = PSR_TENSOR_ALIGN * sizeof(float);
+    if (bucket_bytes < align_bytes)
+        return psr_fail(PSR_ERR_USAGE, "bucket size of %llu bytes: at least %llu are needed",
+                        (unsigned long long)bucket_bytes, (unsigned long long)align_bytes);
+    /* Buckets are counted in 32 bits: an arena that has more granules than that cannot be cut to the finest.
+     */
+    if (layout->length / PSR_TENSOR_ALIGN > UINT32_MAX / 2)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "an arena of %zu floats is too long for buckets",
+                        layout->length);
+    uint64_t granules = bucket_bytes / align_bytes;
+    size_t limit = granules > SIZE_MAX / align_bytes ? SIZE_MAX / 2 : (size_t)granules * PSR_TENSOR_ALIGN;
+
+    uint32_t count = plan(layout, limit, NULL);
+    psr_bucket *items = malloc((count ? count : 1) * sizeof *items);
+    if (!items)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %u buckets", count);
+    plan(layout, limit, items);
+    *ret_buckets = (psr_buckets){items, count};
+    return PSR_OK;
+}
+
+void psr_buckets_done(psr_buckets *buckets)
+{
+    if (!buckets)
+        return;
+    free(buckets->items);
+    *buckets = (psr_buckets){0};
+}
+
+/* What moves to a shard as one: a bucket, or all pieces of a tensor. */
+typedef struct unit {
+    size_t length;
+    uint32_t first, count; /* buckets */
+} unit;
+
+static int compare_units(const void *a, const void *b)
+{
+    const unit *x = a, *y = b;
+    if (x->length != y->length)
+        return x->length > y->length ? -1 : 1;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+psr_err psr_buckets_assign(const psr_layout *layout, const psr_buckets *buckets, uint32_t shards,
+                           bool whole_tensors, uint32_t *ret_owner)
+{
+    (void)layout; /* a bucket names its tensors */
+    if (shards == 0)
+        return psr_fail(PSR_ERR_USAGE, "0 shards: at least 1 is needed");
+    psr_err err = PSR_OK;
+    unit *units = malloc((buckets->count ? buckets->count : 1) * sizeof *units);
+    size_t *load = calloc(shards, sizeof *load);
+    if (!units || !load) {
+        err = psr_fail(PSR_ERR_NOMEM, "no memory to assign %u buckets to %u shards", buckets->count, shards);
+        goto out;
+    }
+
+    uint32_t unit_count = 0;
+    for (uint32_t b = 0; b < buckets->count; b++) {
+        const psr_bucket *bucket = &buckets->items[b];
+        const psr_bucket *before = b ? &buckets->items[b - 1] : NULL;
+        if (whole_tensors && before && before->piece && bucket->piece &&
+            before->first_tensor == bucket->first_tensor) {
+            units[unit_count - 1].length += bucket->length;
+            units[unit_count - 1].count++;
+        } else {
+            units[unit_count++] = (unit){bucket->length, b, 1};
+        }
+    }
+    qsort(units, unit_count, sizeof *units, compare_units);
+    for (uint32_t u = 0; u < unit_count; u++) {
+        uint32_t lightest = 0;
+        for (uint32_t s = 1; s < shards; s++)
+            if (load[s] < load[lightest])
+                lightest = s;
+        load[lightest] += units[u].length;
+        for (uint32_t b = 0; b < units[u].count; b++)
+            ret_owner[units[u].first + b] = lightest;
+    }
+out:
+    free(units);
+    free(load);
+    return err;
+}

@@ -1,0 +1,71 @@
+/* The parameter arena's layout, its buckets and their shards.
+ *
+ * Arena: all trainable parameters as one flat float32 array, plain OIHW tensors in torchvision's order, each
+ * beginning at a 64-byte boundary (16 floats), padding zero and not hashed. Buffers (batch-norm running
+ * statistics) have a layout of the same kind, in an array of their own.
+ *
+ * Buckets fill from the end of the arena, hold whole tensors or one piece of one tensor, and depend
+ * on layout and bucket size alone. Bucket 0 is the one that the backward pass finishes first (the
+ * arena's end); forward order is therefore descending bucket index. A bucket is the contiguous
+ * range [offset, offset + length), padding included, so the buckets cover the arena exactly.
+ *
+ * Immutable after building; any thread. */
+#ifndef PSR_MODEL_LAYOUT_H
+#define PSR_MODEL_LAYOUT_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PSR_TENSOR_NAME_MAX 64
+#define PSR_TENSOR_ALIGN 16 /* floats */
+
+typedef struct psr_tensor {
+    char name[PSR_TENSOR_NAME_MAX]; /* torchvision's: "layer1.0.conv1.weight" */
+    uint32_t rank;                  /* 1..4 */
+    uint32_t shape[4];              /* OIHW, or [out, in], or [C]; unused 1 */
+    size_t offset;                  /* floats from the arena's start, multiple of PSR_TENSOR_ALIGN */
+    size_t count;                   /* elements */
+} psr_tensor;
+
+typedef struct psr_layout {
+    psr_tensor *tensors; /* in arena order */
+    size_t tensor_count;
+    size_t length; /* floats, padding included: multiple of PSR_TENSOR_ALIGN */
+    size_t count;  /* elements, padding excluded: 25,557,032 for resnet50 */
+} psr_layout;
+
+typedef struct psr_bucket {
+    size_t offset; /* floats */
+    size_t length; /* floats, padding included */
+    uint32_t first_tensor;
+    uint32_t tensor_count; /* tensors that it holds, whole or (then 1) a piece */
+    bool piece;            /* it holds one piece of one tensor that is split over several buckets */
+} psr_bucket;
+
+typedef struct psr_buckets {
+    psr_bucket *items;
+    uint32_t count;
+} psr_buckets;
+
+/* Appends a tensor at the next aligned offset. */
+PSR_MUST_CHECK psr_err psr_layout_add(psr_layout *layout, const char *name, uint32_t rank, const uint32_t *shape);
+void psr_layout_done(psr_layout *layout);
+/* NULL when there is none of that name. Borrowed from layout. */
+const psr_tensor *psr_layout_find(const psr_layout *layout, const char *name);
+
+/* bucket_bytes >= 64. USAGE when not. ret owns: psr_buckets_done. */
+PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes, psr_buckets *ret_buckets);
+void psr_buckets_done(psr_buckets *buckets);
+
+/* owner[b] = shard of bucket b: balanced by bytes (largest first onto the lightest shard, ties to the
+ * lower index). With whole_tensors (LARS), pieces of one tensor share a shard. */
+PSR_MUST_CHECK psr_err psr_buckets_assign(const psr_layout *layout, const psr_buckets *buckets, uint32_t shards,
+                                          bool whole_tensors, uint32_t *ret_owner);
+
+/* XXH3-64 over the tensors' bytes in order, padding left out: the weight hash. */
+uint64_t psr_layout_hash(const psr_layout *layout, const float *arena);
+
+#endif

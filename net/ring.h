@@ -1,0 +1,60 @@
+/* Ring all-reduce (reduce-scatter, then all-gather; Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+ * clusters of workstations", JPDC 2009, section 3), bucket by bucket, sliced and pipelined. Free of I/O: events in,
+ * messages out through the outbox.
+ *
+ * Vocabulary: n ranks, bucket of L elements, chunk c = [floor(cL/n), floor((c+1)L/n)), slice = at most slice_floats of a
+ * chunk. Reduce-scatter: chunk c starts at rank c+1 and is summed hop by hop until rank c holds it whole (the order
+ * of base/fold.h). All-gather: it goes round from rank c. Each rank sends and receives 2(n-1)/n * L floats a
+ * bucket in 2(n-1) hops a slice: time 2(n-1)/n * M/B + 2(n-1)a.
+ * In flight: a rank injects (first hop, its chunk r-1) at most window slices whose final sum has not come back
+ * to it, which needs no acknowledgements: the final sum is the credit. Messages for buckets or steps that this rank has
+ * not begun are held. Among ready buckets, the one that the next forward pass needs first is injected first.
+ * Sums are made in place in the gradient arena and sent from there without a copy. One thread. */
+#ifndef PSR_NET_RING_H
+#define PSR_NET_RING_H
+
+#include "net/message.h"
+#include "net/transport.h"
+
+/* Where a state machine's messages go, and what it tells. */
+typedef struct psr_outbox {
+    void *context;
+    psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
+} psr_outbox;
+
+/* A range of the arena that is exchanged as a unit (model's psr_bucket without its tensors). */
+typedef struct psr_range {
+    size_t offset, length; /* floats */
+} psr_range;
+
+typedef struct psr_ring_options {
+    uint32_t rank, ranks;        /* ranks >= 1; 1 completes at once */
+    const psr_range *buckets;    /* borrowed for life; forward order is descending index */
+    uint32_t bucket_count;
+    size_t slice_floats;
+    uint32_t window;
+    float *arena;                /* gradients: borrowed for life, written */
+    psr_outbox outbox;
+    void *context;
+    psr_err (*reduced)(void *context, uint64_t step, uint32_t bucket); /* bucket holds the sum of all, everywhere in it */
+} psr_ring_options;
+
+typedef struct psr_ring psr_ring;
+
+PSR_MUST_CHECK psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring);
+void psr_ring_free(psr_ring *ring);
+
+/* This rank's gradient of bucket is in the arena, for step (steps count up by one from the first). */
+PSR_MUST_CHECK psr_err psr_ring_ready(psr_ring *ring, uint64_t step, uint32_t bucket);
+
+/* A RING message. Takes *message (held or freed). PROTOCOL when it is not one that can come from the left
+ * neighbour now (range, chunk, hop, repeated, payload size). */
+PSR_MUST_CHECK psr_err psr_ring_message(psr_ring *ring, psr_message **message);
+
+/* Slices of bucket that are lent to the transport; when 0 the bucket's range may be written again. Any thread. */
+uint32_t psr_ring_lent(const psr_ring *ring, uint32_t bucket);
+
+/* The oldest bucket that is ready here and not reduced, and the rank it waits for (the left neighbour); false when none. */
+bool psr_ring_waits(const psr_ring *ring, uint64_t *ret_step, uint32_t *ret_bucket, uint32_t *ret_rank);
+
+#endif

@@ -1,0 +1,88 @@
+/* The transport wall: send, receive, deadline. The only place that knows a socket. Two implementations: ZeroMQ
+ * (transport_zmq.c) and one in process (transport_sim.c) that runs a whole cluster in one address space from
+ * one seed, with seeded delays and faults.
+ *
+ * Channels are one-way and first-in first-out: all that A sends to B arrives in order, or B or A is gone. Every
+ * process has one inbox (a bound ROUTER) and one outgoing DEALER per peer that it sends to. Queues are unlimited:
+ * what bounds them are the credits of the protocols above. One thread: the one that made it (the wake function
+ * excepted). */
+#ifndef PSR_NET_TRANSPORT_H
+#define PSR_NET_TRANSPORT_H
+
+#include "net/message.h"
+
+typedef struct psr_transport psr_transport;
+
+/* Bytes to send. With release, they are lent: release(context) is called exactly once, from any thread, when they
+ * have left or will never leave. Without, they are copied before send returns. */
+typedef struct psr_payload {
+    const void *data;
+    size_t bytes;
+    void (*release)(void *context);
+    void *context;
+} psr_payload;
+
+typedef struct psr_transport_counts {
+    uint64_t bytes_sent, bytes_received, messages_sent, messages_received;
+    uint64_t strangers; /* messages of nobody on the roster, dropped */
+} psr_transport_counts;
+
+/* Queues a message for peer. Never blocks. NOT_FOUND when peer was not connected. The payload's release is
+ * called also on failure. */
+PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head,
+                                          const psr_payload *payload);
+
+/* The next message, within timeout_ms (-1: without end; 0: only what is there). TIMEOUT when none came; CANCELLED
+ * after psr_transport_wake when nothing else is there to deliver (the wake is consumed). A member's malformed or
+ * other-version message gives PROTOCOL or VERSION, detail naming the member. ret owns. */
+PSR_MUST_CHECK psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message **ret_message);
+
+/* Makes a waiting psr_transport_recv return CANCELLED. Any thread; cheap; coalesces. */
+void psr_transport_wake(psr_transport *transport);
+
+/* Makes a channel to peer at endpoint ("tcp://10.0.0.1:4242"); public_key: the peer's CURVE key (Z85, 40 characters) or
+ * NULL on loopback. */
+PSR_MUST_CHECK psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint,
+                                             const char *public_key);
+
+/* The endpoint that others connect to. Borrowed for life. */
+const char *psr_transport_endpoint(const psr_transport *transport);
+
+/* After WELCOME gave a rank to a process that joined with PSR_RANK_ANY: says HELLO again under the new name. */
+PSR_MUST_CHECK psr_err psr_transport_rename(psr_transport *transport, psr_peer self);
+
+void psr_transport_counts_get(const psr_transport *transport, psr_transport_counts *ret_counts);
+
+/* Delivers what is queued, for at most linger_ms, then ends. NULL allowed; nulls it. */
+void psr_transport_free(psr_transport **transport, int linger_ms);
+
+/* ---- ZeroMQ ---- */
+typedef struct psr_zmq_options {
+    psr_peer self;         /* rank may be PSR_RANK_ANY */
+    const char *interface; /* address or interface name to bind; "127.0.0.1" by default */
+    uint16_t port;         /* 0: the kernel gives one */
+    const struct psr_keys *keys; /* net/keys.h: own key pair and the roster's, or the run's token; borrowed for life */
+    void (*log_stranger)(void *context, const char *line); /* may be NULL; called on the transport's thread, rate-limited */
+    void *log_context;
+} psr_zmq_options;
+
+PSR_MUST_CHECK psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **ret_transport);
+
+/* ---- in process ---- */
+typedef struct psr_sim psr_sim; /* the simulated network: a virtual clock and a seed */
+
+typedef struct psr_sim_faults {
+    uint64_t seed;
+    uint32_t delay_max;       /* each message is delayed by 0..delay_max ticks; channels stay first-in first-out */
+    uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
+} psr_sim_faults;
+
+PSR_MUST_CHECK psr_err psr_sim_new(const psr_sim_faults *faults, psr_sim **ret_sim);
+void psr_sim_free(psr_sim *sim);
+PSR_MUST_CHECK psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_transport);
+/* Cuts a member off: what is under way to and from it is lost from now on. */
+void psr_sim_cut(psr_sim *sim, psr_peer peer);
+/* Moves the virtual clock to the next delivery and says to whom; false when nothing is under way. */
+bool psr_sim_step(psr_sim *sim, psr_peer *ret_to);
+
+#endif

@@ -1,0 +1,46 @@
+/* Engines: the part of an exchange that differs between architectures, free of I/O. exchange.c (real sockets and
+ * threads) and the cluster simulation of the tests drive the same engines.
+ *
+ * Events in: begin_step, ready, message. Out: messages through the outbox and landed(step, bucket): the
+ * bucket's range of the weights arena now holds the weights AFTER that step. One thread: the exchange thread. */
+#ifndef PSR_WORKER_ENGINE_H
+#define PSR_WORKER_ENGINE_H
+
+#include "base/config.h"
+#include "model/layout.h"
+#include "model/optimizer.h"
+#include "net/ring.h"
+
+typedef struct psr_engine_env {
+    const psr_config *config;
+    const psr_layout *layout;
+    const psr_buckets *buckets;
+    uint32_t rank;
+    uint64_t total_steps; /* of the run, for the schedule */
+    float *weights, *gradients; /* arenas, borrowed for life */
+    psr_optimizer *optimizer;   /* ring and local: borrowed; NULL in PS mode */
+    psr_outbox outbox;
+    void *context;
+    psr_err (*landed)(void *context, uint64_t step, uint32_t bucket);
+} psr_engine_env;
+
+typedef struct psr_engine psr_engine;
+
+typedef struct psr_engine_ops {
+    const char *name;
+    psr_err (*open)(const psr_engine_env *env, psr_engine **ret_engine); /* env is copied */
+    void (*close)(psr_engine *engine);
+    psr_err (*begin_step)(psr_engine *engine, uint64_t step);
+    psr_err (*ready)(psr_engine *engine, uint64_t step, uint32_t bucket);
+    psr_err (*message)(psr_engine *engine, psr_message **message); /* takes it */
+    /* Whom it waits for: for PROGRESS and the deadline's line. false: nobody. */
+    bool (*waits)(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket);
+    /* Lent slices of a bucket's gradient; its range may be written again when 0. Any thread. */
+    uint32_t (*lent)(const psr_engine *engine, uint32_t bucket);
+    uint64_t (*staleness)(psr_engine *engine); /* largest since the last call; NULL: always 0 */
+} psr_engine_ops;
+
+extern const psr_engine_ops psr_engine_ps;
+extern const psr_engine_ops psr_engine_ring;
+
+#endif
