@@ -41,7 +41,7 @@ psr_err psr_fail_context(psr_err code, const char *format, ...)
     va_end(args);
 
     size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ": %s", detail);
+    snprintf(text + used, sizeof text - used, ": %.*s", (int)(sizeof text - used), detail);
     keep_printable(text);
     memcpy(detail, text, sizeof detail);
     return code;
