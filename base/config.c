@@ -1,0 +1,58 @@
+#include "base/config.h"
+
+#include "base/config_table.h"
+
+#include <assert.h>
+#include <string.h>
+
+void psr_config_defaults(psr_config *config)
+{
+    memset(config, 0, sizeof *config);
+    for (size_t i = 0; i < psr_options_count; i++) {
+        psr_err err = psr_option_read(&psr_options[i], config, psr_options[i].initial);
+        assert(err == PSR_OK); /* the table's own defaults */
+        (void)err;
+    }
+}
+
+static psr_err refuse_name(const char *name)
+{
+    const char *nearest = psr_option_nearest(name);
+    if (nearest != NULL)
+        return psr_fail(PSR_ERR_USAGE, "--%.64s: there is no such option; --%s is the nearest", name, nearest);
+    return psr_fail(PSR_ERR_USAGE, "--%.64s: there is no such option; --help lists them", name);
+}
+
+psr_err psr_config_set(psr_config *config, const char *name, const char *text)
+{
+    const psr_option *option = psr_option_find(name);
+    if (option == NULL)
+        return refuse_name(name);
+    return psr_option_read(option, config, text);
+}
+
+psr_err psr_config_get(const psr_config *config, const char *name, char *text, size_t size)
+{
+    const psr_option *option = psr_option_find(name);
+    if (option == NULL)
+        return refuse_name(name);
+    if (!psr_option_print(option, config, text, size))
+        return psr_fail(PSR_ERR_USAGE, "--%s: its value does not fit into %zu bytes", name, size);
+    return PSR_OK;
+}
+
+bool psr_config_option(size_t i, psr_option_info *ret_info)
+{
+    if (i >= psr_options_count)
+        return false;
+    const psr_option *option = &psr_options[i];
+    *ret_info = (psr_option_info){
+        .name = option->name,
+        .argument = option->argument,
+        .help = option->help,
+        .group = option->group,
+        .hidden = option->hidden,
+        .negatable = option->negatable,
+    };
+    return true;
+}

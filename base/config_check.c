@@ -1,0 +1,121 @@
+/* Which options do not fit each other. Each refusal names both and says what would be right. */
+#include "base/config.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *word(const psr_config *config, const char *name, char text[static PSR_PATH_MAX])
+{
+    return psr_config_get(config, name, text, PSR_PATH_MAX) == PSR_OK ? text : "?";
+}
+
+/* "--sync ssp:3 does not go with --mode ring: <why>" */
+static psr_err refuse_pair(const psr_config *config, const char *a, const char *b, const char *why)
+{
+    char a_text[PSR_PATH_MAX], b_text[PSR_PATH_MAX];
+    return psr_fail(PSR_ERR_USAGE, "--%s %.200s does not go with --%s %.200s: %s", a, word(config, a, a_text), b,
+                    word(config, b, b_text), why);
+}
+
+static bool differs_from_default(const psr_config *config, const char *name)
+{
+    psr_config defaults;
+    psr_config_defaults(&defaults);
+    char text[PSR_PATH_MAX], initial[PSR_PATH_MAX];
+    return strcmp(word(config, name, text), word(&defaults, name, initial)) != 0;
+}
+
+static psr_err check_build(const psr_config *config)
+{
+    char text[PSR_PATH_MAX];
+    if (config->mode == PSR_MODE_NCCL || config->mode == PSR_MODE_MPI)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--mode %s is not in this build; give ps, ring or local",
+                        word(config, "mode", text));
+    if (strcmp(config->device, "cpu") != 0)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--device %s is not in this build; give cpu", config->device);
+    if (config->precision == PSR_PRECISION_FP16)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--precision fp16 is not in this build; give fp32 or bf16");
+    if (config->augment == PSR_AUGMENT_IMAGENET)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--augment imagenet is not in this build; give none or crop-flip");
+    return PSR_OK;
+}
+
+static psr_err check_architecture(const psr_config *config)
+{
+    if (config->mode != PSR_MODE_PS && config->sync != PSR_SYNC_BSP)
+        return refuse_pair(config, "sync", "mode", "only shards can let workers be apart; use --mode ps or --sync bsp");
+    if (config->mode != PSR_MODE_PS && config->shards != 1)
+        return refuse_pair(config, "shards", "mode", "shards serve --mode ps alone; leave --shards out");
+    if (config->mode != PSR_MODE_PS && config->fold == PSR_FOLD_ARRIVAL)
+        return refuse_pair(config, "fold", "mode", "only a shard sees arrivals; use --fold rank");
+    if (config->sync != PSR_SYNC_BSP && config->fold == PSR_FOLD_ARRIVAL)
+        return refuse_pair(config, "fold", "sync", "there each push is an update of its own; use --fold rank");
+    if (config->mode != PSR_MODE_LOCAL && config->fold == PSR_FOLD_REVERSED)
+        return refuse_pair(config, "fold", "mode", "it is the control of --mode local; use --fold rank");
+
+    char text[PSR_PATH_MAX];
+    if (config->bucket_bytes % 64 != 0)
+        return psr_fail(PSR_ERR_USAGE, "--bucket-size: %s is not a multiple of 64",
+                        word(config, "bucket-size", text));
+    if (config->slice_bytes % 64 != 0)
+        return psr_fail(PSR_ERR_USAGE, "--slice-size: %s is not a multiple of 64", word(config, "slice-size", text));
+    return PSR_OK;
+}
+
+static psr_err check_model(const psr_config *config)
+{
+    static const char *const of_section_4_2[] = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
+    if (config->shortcut != PSR_SHORTCUT_A) {
+        bool has_choice = false;
+        for (size_t i = 0; i < sizeof of_section_4_2 / sizeof of_section_4_2[0]; i++)
+            has_choice = has_choice || strcmp(config->model, of_section_4_2[i]) == 0;
+        if (!has_choice)
+            return refuse_pair(config, "shortcut", "model",
+                               "only resnet20 to resnet110 have the choice; leave --shortcut out");
+    }
+    if (config->precision != PSR_PRECISION_FP32 && config->backend == PSR_BACKEND_REFERENCE)
+        return refuse_pair(config, "precision", "backend", "the reference is float32; use --precision fp32");
+    if (config->image_size != 0 && config->image_size < 8)
+        return psr_fail(PSR_ERR_USAGE, "--image-size: %" PRIu32 " is too small; give 0 or 8 to 4096",
+                        config->image_size);
+    if (config->data[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE, "--data: empty; give a directory, fashion-mnist or synthetic");
+    return PSR_OK;
+}
+
+static psr_err check_optimisation(const psr_config *config)
+{
+    if (config->epochs == 0 && config->steps == 0)
+        return psr_fail(PSR_ERR_USAGE, "--epochs and --steps are both 0: nothing says when to end; give one of them");
+    if (config->epochs != 0 && config->steps != 0)
+        return refuse_pair(config, "epochs", "steps", "both say when to end; set one of them to 0");
+    if (config->nesterov && config->optimizer != PSR_OPTIMIZER_SGD)
+        return refuse_pair(config, "nesterov", "optimizer", "it is a form of sgd's momentum");
+    if (config->nesterov && config->momentum == 0)
+        return refuse_pair(config, "nesterov", "momentum", "it needs a momentum above 0");
+
+    static const char *const of_adam[] = {"adam-beta1", "adam-beta2", "adam-epsilon"};
+    for (size_t i = 0; i < sizeof of_adam / sizeof of_adam[0]; i++) {
+        if (config->optimizer != PSR_OPTIMIZER_ADAM && differs_from_default(config, of_adam[i]))
+            return refuse_pair(config, of_adam[i], "optimizer", "only adam has it");
+    }
+    if (config->optimizer != PSR_OPTIMIZER_LARS && differs_from_default(config, "lars-trust"))
+        return refuse_pair(config, "lars-trust", "optimizer", "only lars has it");
+    return PSR_OK;
+}
+
+static psr_err check_run(const psr_config *config)
+{
+    if (config->init[0] != '\0' && config->resume[0] != '\0')
+        return refuse_pair(config, "init", "resume", "a resumed run has its weights; give one of them");
+    return PSR_OK;
+}
+
+psr_err psr_config_check(const psr_config *config)
+{
+    PSR_TRY(check_build(config));
+    PSR_TRY(check_architecture(config));
+    PSR_TRY(check_model(config));
+    PSR_TRY(check_optimisation(config));
+    return check_run(config);
+}

@@ -1,0 +1,283 @@
+/* The one table of options. What an option is called, takes, defaults to and means stands here and
+ * nowhere else; the command line, run.json and the messages between processes go through it. */
+#include "base/config_table.h"
+
+#include "base/nearest.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ARCHITECTURE "Architecture:"
+#define MODEL "Model and arithmetic:"
+#define DATA "Data:"
+#define OPTIMISATION "Optimisation:"
+#define RUN "The run:"
+
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+
+/* In the order of the enums of config.h. */
+static const char *const mode_words[] = {"ps", "ring", "local", "nccl", "mpi", NULL};
+static const char *const fold_words[] = {"rank", "arrival", "reversed", NULL};
+static const char *const precision_words[] = {"fp32", "bf16", "fp16", NULL};
+static const char *const optimizer_words[] = {"sgd", "adam", "lars", NULL};
+static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
+static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
+static const char *const backend_words[] = {"onednn", "reference", NULL};
+static const char *const shortcut_words[] = {"a", "b", NULL};
+static const char *const model_words[] = {"mlp",       "convnet",   "resnet20", "resnet32", "resnet44",
+                                          "resnet56",  "resnet110", "resnet18", "resnet34", "resnet50",
+                                          "resnet101", "resnet152", NULL};
+
+static psr_err read_sync(psr_config *config, const char *text)
+{
+    uint64_t bound = 0;
+    if (strcmp(text, "bsp") == 0)
+        config->sync = PSR_SYNC_BSP;
+    else if (strcmp(text, "async") == 0)
+        config->sync = PSR_SYNC_ASYNC;
+    else if (strncmp(text, "ssp:", 4) == 0 && psr_parse_u64(text + 4, &bound) && bound <= 1000000)
+        config->sync = PSR_SYNC_SSP;
+    else
+        return psr_fail(PSR_ERR_USAGE,
+                        "'%s' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)", text);
+    config->ssp_bound = (uint32_t)bound;
+    return PSR_OK;
+}
+
+static void print_sync(const psr_config *config, char *text, size_t size)
+{
+    if (config->sync == PSR_SYNC_SSP)
+        snprintf(text, size, "ssp:%" PRIu32, config->ssp_bound);
+    else
+        snprintf(text, size, "%s", config->sync == PSR_SYNC_BSP ? "bsp" : "async");
+}
+
+static psr_err read_schedule(psr_config *config, const char *text)
+{
+    /* What a schedule does not use is at its neutral value, so that equal schedules are equal structs. */
+    uint64_t every = 0;
+    double gamma = 1, power = 1;
+    psr_schedule_kind kind;
+
+    if (strcmp(text, "constant") == 0) {
+        kind = PSR_SCHEDULE_CONSTANT;
+    } else if (strcmp(text, "cosine") == 0) {
+        kind = PSR_SCHEDULE_COSINE;
+    } else if (strncmp(text, "poly:", 5) == 0 && psr_parse_double(text + 5, &power) && power > 0 && power <= 100) {
+        kind = PSR_SCHEDULE_POLY;
+    } else {
+        char number[32];
+        const char *colon = strncmp(text, "step:", 5) == 0 ? strchr(text + 5, ':') : NULL;
+        size_t length = colon != NULL ? (size_t)(colon - (text + 5)) : sizeof number;
+        if (length >= sizeof number)
+            goto refuse;
+        memcpy(number, text + 5, length);
+        number[length] = '\0';
+        if (!psr_parse_u64(number, &every) || every == 0 || !psr_parse_double(colon + 1, &gamma) || gamma <= 0 ||
+            gamma > 1)
+            goto refuse;
+        kind = PSR_SCHEDULE_STEP;
+    }
+    config->schedule = kind;
+    config->schedule_every = every;
+    config->schedule_gamma = gamma;
+    config->schedule_power = power;
+    return PSR_OK;
+
+refuse:
+    return psr_fail(PSR_ERR_USAGE,
+                    "'%s' is not a schedule; give constant, cosine, poly:POWER (poly:2), or step:EVERY:GAMMA "
+                    "with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)",
+                    text);
+}
+
+static void print_schedule(const psr_config *config, char *text, size_t size)
+{
+    char number[32];
+    switch (config->schedule) {
+    case PSR_SCHEDULE_CONSTANT:
+        snprintf(text, size, "constant");
+        return;
+    case PSR_SCHEDULE_COSINE:
+        snprintf(text, size, "cosine");
+        return;
+    case PSR_SCHEDULE_POLY:
+        psr_print_double(config->schedule_power, number, sizeof number);
+        snprintf(text, size, "poly:%s", number);
+        return;
+    case PSR_SCHEDULE_STEP:
+        psr_print_double(config->schedule_gamma, number, sizeof number);
+        snprintf(text, size, "step:%" PRIu64 ":%s", config->schedule_every, number);
+        return;
+    }
+}
+
+static psr_err judge_device(psr_config *config, const char *text)
+{
+    uint64_t index;
+    (void)config;
+    if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0 ||
+        (strncmp(text, "cuda:", 5) == 0 && psr_parse_u64(text + 5, &index)))
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE, "'%s' is not a device; give cpu, cuda or cuda:I", text);
+}
+
+/* A lower-case word of letters, digits and dashes that ends at a colon or the end; NULL when it is not. */
+static const char *after_word(const char *text)
+{
+    const char *end = text;
+    while (islower((unsigned char)*end) || isdigit((unsigned char)*end) || *end == '-')
+        end++;
+    return end > text && (*end == ':' || *end == '\0') ? end : NULL;
+}
+
+static const char *after_digits(const char *text)
+{
+    const char *end = text;
+    while (isdigit((unsigned char)*end))
+        end++;
+    return end > text && end - text <= 18 && (*end == ':' || *end == '\0') ? end : NULL;
+}
+
+static psr_err judge_fault_point(psr_config *config, const char *text)
+{
+    static const char *const roles[] = {"worker:", "shard:", "scheduler:", "launcher:", "agent:"};
+    (void)config;
+    if (text[0] == '\0')
+        return PSR_OK;
+    const char *at = NULL;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        if (strncmp(text, roles[i], strlen(roles[i])) == 0)
+            at = text + strlen(roles[i]);
+    }
+    const char *(*const parts[])(const char *) = {after_digits, after_word, after_digits, after_word};
+    for (int i = 0; i < 4 && at != NULL; i++) {
+        at = parts[i](at);
+        if (at != NULL && *at == '\0' && i >= 2)
+            return PSR_OK;
+        at = at != NULL && *at == ':' ? at + 1 : NULL;
+    }
+    return psr_fail(PSR_ERR_USAGE,
+                    "'%s' is not ROLE:RANK:PHASE:STEP[:ACTION] with a ROLE of worker, shard, scheduler, "
+                    "launcher or agent (worker:1:push:3)",
+                    text);
+}
+
+#define FIELD(f) .offset = offsetof(psr_config, f)
+#define ENUM(f, w) .kind = PSR_OPTION_ENUM, FIELD(f), .words = (w)
+#define FLAG(f) .kind = PSR_OPTION_FLAG, FIELD(f), .negatable = true
+#define U32(f, a, b) .kind = PSR_OPTION_U32, FIELD(f), .least = (a), .most = (b)
+#define U64(f, a, b) .kind = PSR_OPTION_U64, FIELD(f), .least = (a), .most = (b)
+#define BYTES(f, a, b) .kind = PSR_OPTION_BYTES, FIELD(f), .least = (a), .most = (b)
+#define DOUBLE(f, a, b) .kind = PSR_OPTION_DOUBLE, FIELD(f), .low = (a), .high = (b)
+#define STRING(f) .kind = PSR_OPTION_STRING, FIELD(f), .size = sizeof(((psr_config *)0)->f)
+#define SPECIAL(r, p) .kind = PSR_OPTION_SPECIAL, .read = (r), .print = (p)
+
+/* Steps stay exact in a double and far from overflow when multiplied by a batch. */
+#define STEPS_MOST ((uint64_t)1 << 40)
+
+const psr_option psr_options[] = {
+    {"mode", "ps|ring|local", "parameter servers, ring all-reduce, or one process that does every worker's share",
+     ARCHITECTURE, "ps", ENUM(mode, mode_words)},
+    {"sync", "bsp|ssp:K|async",
+     "bulk synchronous, stale synchronous with a bound of K steps, or unbounded; the last two in mode ps",
+     ARCHITECTURE, "bsp", SPECIAL(read_sync, print_sync)},
+    {"workers", "N", "processes that compute gradients", ARCHITECTURE, "1", U32(workers, 1, 1024)},
+    {"shards", "S", "server processes, each with a part of the parameters; in mode ps", ARCHITECTURE, "1",
+     U32(shards, 1, 256)},
+    {"bucket-size", "BYTES", "parameters exchanged as a unit; K, M and G are binary", ARCHITECTURE, "4M",
+     BYTES(bucket_bytes, 4 * KIB, GIB)},
+    {"slice-size", "BYTES", "one message of a bucket's data", ARCHITECTURE, "256K",
+     BYTES(slice_bytes, 4 * KIB, 4 * MIB)},
+    {"window", "N", "slices in flight per connection", ARCHITECTURE, "4", U32(window, 1, 4096)},
+    {"fold", "rank|arrival",
+     "order in which gradients are summed: by rank, which gives the same bits every time, or as they arrive",
+     ARCHITECTURE, "rank", ENUM(fold, fold_words)},
+
+    {"model", "NAME",
+     "mlp, convnet, resnet20, 32, 44, 56, 110 (He et al. 2015, 4.2), resnet18, 34, 50, 101 or 152 (torchvision's)",
+     MODEL, "resnet20", STRING(model), .words = model_words},
+    {"shortcut", "a|b", "of resnet20 to 110: padded identity (A) or 1x1 convolution (B)", MODEL, "a",
+     ENUM(shortcut, shortcut_words)},
+    {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are float32 always", MODEL, "fp32",
+     ENUM(precision, precision_words)},
+    {"backend", "onednn|reference", "oneDNN, or plain loops", MODEL, "onednn", ENUM(backend, backend_words)},
+    {"device", "cpu", "where it computes", MODEL, "cpu", STRING(device), .read = judge_device},
+    {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL, "0",
+     U32(threads, 0, 1024)},
+
+    {"data", "DIR|NAME", "a directory, fashion-mnist, or synthetic[:SPEC]", DATA, "fashion-mnist", STRING(data)},
+    {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0", U32(image_size, 0, 4096)},
+    {"augment", "none|crop-flip", "random crop with padding and flip", DATA, "none", ENUM(augment, augment_words)},
+    {"shuffle", NULL, "a new order each epoch, a function of seed and epoch", DATA, "true", FLAG(shuffle)},
+    {"partition", "exact|drop|pad",
+     "of samples that the workers do not divide: each sample once, dropped, or padded as PyTorch's "
+     "DistributedSampler does",
+     DATA, "exact", ENUM(partition, partition_words)},
+    {"loader-threads", "N", "threads per worker that read and augment", DATA, "1", U32(loader_threads, 1, 64)},
+
+    {"batch-size", "N", "samples per worker and step", OPTIMISATION, "64", U32(batch_size, 1, 1 << 20)},
+    {"epochs", "N", "passes over the data; or give --steps", OPTIMISATION, "0", U32(epochs, 0, 1000000)},
+    {"steps", "N", "updates; or give --epochs", OPTIMISATION, "0", U64(steps, 0, STEPS_MOST)},
+    {"lr", "RATE", "learning rate, at its peak", OPTIMISATION, "0.1", DOUBLE(lr, 0, 1e6)},
+    {"momentum", "M", "of sgd and lars", OPTIMISATION, "0.9", DOUBLE(momentum, 0, 1), .high_excluded = true},
+    {"weight-decay", "L2", "as PyTorch's: added to the gradient", OPTIMISATION, "0.0001",
+     DOUBLE(weight_decay, 0, 1e6)},
+    {"nesterov", NULL, "Nesterov's momentum, of sgd", OPTIMISATION, "false", FLAG(nesterov)},
+    {"optimizer", "sgd|adam|lars", "what turns a gradient into an update", OPTIMISATION, "sgd",
+     ENUM(optimizer, optimizer_words)},
+    {"adam-beta1", "B", "decay of adam's first moment", OPTIMISATION, "0.9", DOUBLE(adam_beta1, 0, 1),
+     .high_excluded = true},
+    {"adam-beta2", "B", "decay of adam's second moment", OPTIMISATION, "0.999", DOUBLE(adam_beta2, 0, 1),
+     .high_excluded = true},
+    {"adam-epsilon", "E", "added to adam's denominator", OPTIMISATION, "1e-08", DOUBLE(adam_epsilon, 0, 1),
+     .low_excluded = true},
+    {"lars-trust", "T", "trust coefficient of lars", OPTIMISATION, "0.001", DOUBLE(lars_trust, 0, 1000),
+     .low_excluded = true},
+    {"lr-schedule", "SCHEDULE", "constant, cosine, poly:POWER, or step:EVERY:GAMMA (EVERY counts steps)",
+     OPTIMISATION, "constant", SPECIAL(read_schedule, print_schedule)},
+    {"warmup", "STEPS", "linear rise of the learning rate before the schedule", OPTIMISATION, "0",
+     U64(warmup, 0, STEPS_MOST)},
+    {"label-smoothing", "S", "share of the target spread over all classes", OPTIMISATION, "0",
+     DOUBLE(label_smoothing, 0, 1), .high_excluded = true},
+    {"seed", "N", "of every random number of the run", OPTIMISATION, "1", U64(seed, 0, UINT64_MAX)},
+
+    {"out", "DIR", "directory to be made for what the run leaves; default: one named after the time", RUN, "",
+     STRING(out)},
+    {"init", "CKPT", "start from these weights", RUN, "", STRING(init)},
+    {"resume", "CKPT", "go on from a checkpoint, or from a run directory's last", RUN, "", STRING(resume)},
+    {"checkpoint-every", "STEPS", "0: only at the end", RUN, "0", U64(checkpoint_every, 0, STEPS_MOST)},
+    {"eval-every", "STEPS", "0: only at the end", RUN, "0", U64(eval_every, 0, STEPS_MOST)},
+    {"log-every", "STEPS", "steps from one step line to the next", RUN, "20", U64(log_every, 1, STEPS_MOST)},
+    {"deadline", "SECONDS", "without progress of a peer, after which the run ends and names it", RUN, "30",
+     DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
+    {"hash", NULL, "hash of the weights after every step", RUN, "false", FLAG(hash)},
+    {"fault-point", "ROLE:RANK:PHASE:STEP[:ACTION]", "stops one process there, for tests", RUN, "",
+     STRING(fault_point), .hidden = true, .read = judge_fault_point},
+};
+const size_t psr_options_count = sizeof psr_options / sizeof psr_options[0];
+
+const psr_option *psr_option_find(const char *name)
+{
+    for (size_t i = 0; i < psr_options_count; i++) {
+        if (strcmp(psr_options[i].name, name) == 0)
+            return &psr_options[i];
+    }
+    return NULL;
+}
+
+const char *psr_option_nearest(const char *name)
+{
+    const char *nearest = NULL;
+    for (size_t i = 0; i < psr_options_count; i++) {
+        const psr_option *option = &psr_options[i];
+        if (!option->hidden && psr_is_near(name, option->name) &&
+            (nearest == NULL || psr_edit_distance(name, option->name) < psr_edit_distance(name, nearest)))
+            nearest = option->name;
+    }
+    return nearest;
+}

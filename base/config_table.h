@@ -1,0 +1,56 @@
+/* The rows behind base/config.h, for the config_*.c files alone. */
+#ifndef PSR_BASE_CONFIG_TABLE_H
+#define PSR_BASE_CONFIG_TABLE_H
+
+#include "base/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct psr_option {
+    const char *name;
+    const char *argument;
+    const char *help;
+    const char *group;
+    const char *initial;     /* the default, as text that the option itself reads */
+    psr_option_kind kind;
+    size_t offset;           /* of the field in psr_config; SPECIAL options know theirs */
+    size_t size;             /* of a STRING's array */
+    uint64_t least, most;    /* of U32, U64 and BYTES, inclusive */
+    double low, high;        /* of DOUBLE, inclusive unless said so below */
+    bool low_excluded, high_excluded;
+    const char *const *words; /* of ENUM by value, and what a STRING may be; ends with NULL */
+    bool hidden;
+    bool negatable;
+    /* SPECIAL reads and prints itself; a STRING may have a read that only judges. Text is never NULL.
+     * A failure's detail is put behind "--NAME: " by the caller. */
+    psr_err (*read)(psr_config *config, const char *text);
+    void (*print)(const psr_config *config, char *text, size_t size);
+};
+
+extern const psr_option psr_options[];
+extern const size_t psr_options_count;
+
+/* NULL when there is none of that name. */
+const psr_option *psr_option_find(const char *name);
+
+/* The known name nearest to what was given, or NULL when none is near. */
+const char *psr_option_nearest(const char *name);
+
+/* Reads text into the option's field. USAGE; config is untouched on failure. */
+PSR_MUST_CHECK psr_err psr_option_read(const psr_option *option, psr_config *config, const char *text);
+
+/* The field as text; false when size is too small. */
+bool psr_option_print(const psr_option *option, const psr_config *config, char *text, size_t size);
+
+/* The shortest of %.15g, %.16g and %.17g that reads back to the same bits. */
+void psr_print_double(double value, char *text, size_t size);
+
+/* The whole of text as a finite number, or false. */
+bool psr_parse_double(const char *text, double *ret_value);
+
+/* The whole of text as a decimal number, or false (also beyond 2^64-1). */
+bool psr_parse_u64(const char *text, uint64_t *ret_value);
+
+#endif
