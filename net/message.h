@@ -37,7 +37,7 @@ typedef enum psr_message_type {
     PSR_MSG_HELLO = 1,
 
     /* member -> scheduler */
-    PSR_MSG_JOIN = 10,    /* payload JSON: version, host, pid, endpoint, backend identity, data set facts, resume capability */
+    PSR_MSG_JOIN = 10,    /* payload JSON: version, host, pid, endpoint */
     PSR_MSG_READY,        /* connected to everybody, weights in place. payload JSON (rank 0: algorithms), may be empty */
     PSR_MSG_PROGRESS,     /* step, bucket, flags = psr_phase, aux = progress counter of the compute thread, offset = peer waited for (role << 32 | rank) or UINT64_MAX */
     PSR_MSG_METRICS,      /* payload: one JSON object, a line of metrics.jsonl */
@@ -45,16 +45,18 @@ typedef enum psr_message_type {
     PSR_MSG_CHECKPOINT,   /* a piece: step, flags = file (psr_checkpoint_file), bucket = section, offset/count in floats, payload floats */
     PSR_MSG_FAILED,       /* payload: one line of text; the sender is about to exit */
     PSR_MSG_DONE,         /* step = steps taken; payload JSON: final figures */
+    PSR_MSG_FACTS,        /* payload JSON: what a worker found on its host (net/member.h psr_facts); a shard's: none */
 
     /* scheduler -> member */
-    PSR_MSG_WELCOME = 30, /* payload JSON: your rank, config, roster, data set facts, host threads */
+    PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: roster, facts, first step */
     PSR_MSG_START,        /* all are ready: begin */
     PSR_MSG_ALIVE,        /* answer to PROGRESS */
     PSR_MSG_HOLD,         /* begin no further step; answer HELD */
     PSR_MSG_STOP_AT,      /* step = the last step to take; ends a HOLD */
-    PSR_MSG_RESTORE,      /* to worker 0: a piece of a checkpoint: fields as CHECKPOINT */
+    PSR_MSG_RESTORE,      /* a piece of a checkpoint, tensor by tensor: fields as CHECKPOINT. To worker 0 weights and slots, to each rank its own buffers */
     PSR_MSG_ABORT,        /* payload: one line of text: why the run ends */
     PSR_MSG_BYE,          /* all is written: leave */
+    PSR_MSG_CONFIG,       /* answer to JOIN. payload JSON: your rank, config */
 
     /* worker -> shard. All: step = this worker's step (0-based), bucket, offset and count in floats of the arena */
     PSR_MSG_INIT = 50,    /* initial state from worker 0: flags = 0 weights, 1 + i optimizer slot i */

@@ -1,0 +1,120 @@
+/* A member of a run (shard or worker) as its scheduler sees it: joins, gets rank, configuration and roster, reports
+ * progress, hears that it is alive, and leaves. psring-ps and psring-worker are both built on it.
+ *
+ * Joining, with the messages of net/message.h:
+ *     JOIN    ->  who I am, which version, where I listen
+ *             <-  CONFIG   my rank and the run's whole configuration
+ *     FACTS   ->  what I found on my host (a worker: compute library, data set): all workers must agree
+ *             <-  WELCOME  the roster and what they agreed on
+ *     READY   ->  connected to everybody that I send to, weights in place
+ *             <-  START
+ * From CONFIG on PROGRESS goes out by itself (in psr_member_recv) four times per deadline and at least once a second,
+ * and a scheduler that has been silent for the deadline is an error.
+ *
+ * All of it on the one thread that made the transport. */
+#ifndef PSR_NET_MEMBER_H
+#define PSR_NET_MEMBER_H
+
+#include "base/config.h"
+#include "net/keys.h"
+#include "net/transport.h"
+
+#define PSR_HOST_MAX 64
+#define PSR_ENDPOINT_MAX 128
+#define PSR_IDENTITY_MAX 256
+
+/* ---- what a process is started with ---- */
+
+/* One line of JSON on standard input (--provision -), or made from --scheduler, --key-file and --rank. */
+typedef struct psr_provision {
+    psr_peer self;                    /* role, and the rank wanted (PSR_RANK_ANY) */
+    char host[PSR_HOST_MAX];          /* what this host is called in messages; "": its own name */
+    char scheduler[PSR_ENDPOINT_MAX]; /* endpoint of the scheduler; "" for the scheduler itself */
+    char interface[PSR_HOST_MAX];     /* to listen on; "": 127.0.0.1 */
+    uint16_t port;                    /* to listen on; 0: the kernel gives one */
+    psr_keys keys;
+} psr_provision;
+
+/* ret owns: free(). */
+PSR_MUST_CHECK psr_err psr_provision_to_json(const psr_provision *provision, char **ret_json);
+/* Bytes may be hostile: FORMAT, naming the field. ret owns: psr_provision_done. */
+PSR_MUST_CHECK psr_err psr_provision_from_json(const char *json, size_t size, psr_provision *ret_provision);
+void psr_provision_done(psr_provision *provision);
+
+/* ---- what the workers must agree on ---- */
+
+/* Filled by a worker from its own host; a shard sends zeroes, and gets the agreed ones in WELCOME. */
+typedef struct psr_facts {
+    char identity[PSR_IDENTITY_MAX]; /* what decides bits: back end, library's version, instruction set, threads */
+    char data_name[64];
+    uint32_t train_count, test_count, channels, height, width, classes;
+    uint64_t steps_per_epoch, total_steps; /* by the sampler: ps links no data sets */
+    uint64_t padding_free_count;           /* the model's parameters, as a check of layouts */
+} psr_facts;
+
+/* ---- the member ---- */
+
+typedef struct psr_roster_entry {
+    psr_peer peer;
+    char host[PSR_HOST_MAX];
+    char endpoint[PSR_ENDPOINT_MAX];
+} psr_roster_entry;
+
+typedef struct psr_member psr_member;
+
+typedef struct psr_member_options {
+    psr_transport *transport;       /* borrowed for the member's life, as all here */
+    const psr_provision *provision;
+    void *context;
+    /* The facts of this host under this configuration: called once, when CONFIG came. NULL: none (a shard). Its failure is
+     * told to the scheduler (FAILED) and becomes psr_member_join's. */
+    psr_err (*facts)(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts);
+    /* Fills a PROGRESS head: step, bucket, flags (psr_phase), aux (counter), offset (peer waited for, psr_peer_pack, or
+     * UINT64_MAX). NULL while joining: phase start. */
+    void (*report)(void *context, psr_head *head);
+    /* Asked whenever the transport was woken while joining: something other than PSR_OK ends it. May be NULL. */
+    psr_err (*interrupted)(void *context);
+} psr_member_options;
+
+/* Joins; returns after WELCOME. ret owns. TIMEOUT: the scheduler was not heard of for the deadline (before CONFIG: the
+ * default one); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
+PSR_MUST_CHECK psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member);
+void psr_member_free(psr_member *member);
+
+/* All borrowed for the member's life. */
+psr_peer psr_member_self(const psr_member *member);
+const psr_config *psr_member_config(const psr_member *member);
+const psr_facts *psr_member_facts(const psr_member *member); /* those agreed on */
+const psr_roster_entry *psr_member_roster(const psr_member *member, size_t *ret_count);
+/* Steps completed before this run began: 0, or the resumed checkpoint's. When above 0, RESTORE messages follow. */
+uint64_t psr_member_first_step(const psr_member *member);
+/* "worker 2 on host7", or "worker 2" when it is not on the roster. Borrowed until the next call. */
+const char *psr_member_name(psr_member *member, psr_peer peer);
+
+/* Opens the channel to a member of the roster. NOT_FOUND. */
+PSR_MUST_CHECK psr_err psr_member_connect(psr_member *member, psr_peer peer);
+
+/* READY; json may be NULL. */
+PSR_MUST_CHECK psr_err psr_member_ready(psr_member *member, const char *json);
+
+/* The next message within timeout_ms (-1: without end), as psr_transport_recv, with the member's own business done inside:
+ * PROGRESS goes out when due; ALIVE is taken. TIMEOUT: none within timeout_ms. CANCELLED: psr_transport_wake. PEER, and what
+ * ABORT says: the run ends. PEER too when the scheduler was silent for the deadline. Everything else is the caller's: START, HOLD, STOP_AT,
+ * RESTORE, BYE and all that comes from shards and workers. ret owns. */
+PSR_MUST_CHECK psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_message);
+
+/* To the scheduler: HELD, METRICS, CHECKPOINT, DONE. Copied. */
+PSR_MUST_CHECK psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *payload, size_t bytes);
+
+/* PROGRESS now, for instance when the phase that is about to begin may be the last thing that others hear of. */
+PSR_MUST_CHECK psr_err psr_member_report(psr_member *member);
+
+/* FAILED, with the line and the status that the process will exit with: the last thing that a member says. Never fails. */
+void psr_member_failed(psr_member *member, psr_err status, const char *line);
+
+/* A peer as one number, for HELLO, PROGRESS. */
+uint64_t psr_peer_pack(psr_peer peer);
+/* false: not one. */
+bool psr_peer_unpack(uint64_t packed, psr_peer *ret_peer);
+
+#endif
