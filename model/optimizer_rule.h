@@ -1,0 +1,32 @@
+/* What an optimizer must bring: one file per rule, one struct of this kind in it. Private to model/'s
+ * optimizers. */
+#ifndef PSR_MODEL_OPTIMIZER_RULE_H
+#define PSR_MODEL_OPTIMIZER_RULE_H
+
+#include "base/config.h"
+
+#define PSR_OPTIMIZER_SLOTS_MAX 2
+
+/* One run of elements to update; all borrowed for the call, none overlap. */
+typedef struct psr_update {
+    float *weights;                        /* w[count], in and out */
+    const float *gradients;                /* g[count] */
+    float *slots[PSR_OPTIMIZER_SLOTS_MAX]; /* state[count] of each slot in use, in and out */
+    size_t count;
+    uint32_t rank;   /* of the tensor that the run is; only where the rule takes whole tensors */
+    float lr;        /* of this update */
+    uint64_t number; /* of this update: 1 for the first */
+} psr_update;
+
+typedef struct psr_optimizer_rule {
+    bool whole_tensors; /* apply is given whole tensors, never pieces or runs of several */
+    const char *slot_names[PSR_OPTIMIZER_SLOTS_MAX];
+    /* USAGE for values that the rule cannot work with. */
+    psr_err (*check)(const psr_config *config);
+    uint32_t (*slot_count)(const psr_config *config);
+    void (*apply)(const psr_config *config, const psr_update *update);
+} psr_optimizer_rule;
+
+extern const psr_optimizer_rule psr_rule_sgd, psr_rule_adam, psr_rule_lars;
+
+#endif
