@@ -72,6 +72,13 @@ typedef enum psr_message_type {
     PSR_MSG_SPREAD,       /* from worker 0: bytes of a broadcast or a folded result. aux = collective number, offset/count in bytes */
 } psr_message_type;
 
+/* Sections of a checkpoint, in CHECKPOINT and RESTORE messages (head.bucket). Each is an array like the parameter arena or
+ * like the buffers', padding included. */
+#define PSR_SECTION_WEIGHTS 0u           /* params arena, of worker 0 */
+#define PSR_SECTION_BUFFERS 1u           /* averaged batch-norm statistics, of worker 0 */
+#define PSR_SECTION_SLOT(i) (16u + (i))  /* optimizer slot i; of the shards, or of worker 0 in ring and local */
+#define PSR_SECTION_RANK(r) (256u + (r)) /* rank r's own batch-norm statistics */
+
 /* What a compute thread is doing, for liveness and for the line that is printed when a deadline passes. */
 typedef enum psr_phase {
     PSR_PHASE_START,      /* compiling, opening data */

@@ -10,12 +10,6 @@
 #include "net/liveness.h"
 #include "net/ring.h"
 
-/* Sections of a checkpoint that travel in CHECKPOINT and RESTORE messages (head.bucket): */
-#define PSR_SECTION_WEIGHTS 0u           /* params arena, of worker 0 */
-#define PSR_SECTION_BUFFERS 1u           /* averaged batch-norm statistics, of worker 0 */
-#define PSR_SECTION_SLOT(i) (16u + (i))  /* optimizer slot i, arena-indexed; of the shards, or of worker 0 in ring and local */
-#define PSR_SECTION_RANK(r) (256u + (r)) /* rank r's own batch-norm statistics */
-
 typedef struct psr_scheduler psr_scheduler;
 
 /* What the driver does for it. */
