@@ -1,0 +1,13 @@
+#include "base/memory.h"
+
+#include <malloc.h>
+
+void psr_memory_keep_pages(void)
+{
+#ifdef __GLIBC__
+    enum { KEEP_BYTES = 1 << 30 };
+    mallopt(M_MMAP_THRESHOLD, KEEP_BYTES);
+    mallopt(M_TRIM_THRESHOLD, KEEP_BYTES);
+    mallopt(M_TOP_PAD, 64 << 20);
+#endif
+}
