@@ -66,11 +66,11 @@ bool psr_optimizer_whole_tensors(const psr_optimizer *optimizer)
     return optimizer->rule->whole_tensors;
 }
 
-static void apply(psr_optimizer *optimizer, float *weights, const float *gradients, size_t offset,
+static void apply(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset,
                   size_t count, uint32_t rank, float lr, uint64_t number)
 {
     psr_update update = {.weights = weights + offset,
-                         .gradients = gradients + offset,
+                         .gradients = gradient,
                          .count = count,
                          .rank = rank,
                          .lr = lr,
@@ -83,9 +83,15 @@ static void apply(psr_optimizer *optimizer, float *weights, const float *gradien
 void psr_optimizer_update(psr_optimizer *optimizer, float *weights, const float *gradients, size_t offset,
                           size_t length, float lr, uint64_t update)
 {
+    psr_optimizer_update_run(optimizer, weights, gradients + offset, offset, length, lr, update);
+}
+
+void psr_optimizer_update_run(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset,
+                              size_t length, float lr, uint64_t update)
+{
     assert(!optimizer->rule->whole_tensors);
     assert(offset <= optimizer->layout->length && length <= optimizer->layout->length - offset);
-    apply(optimizer, weights, gradients, offset, length, 0, lr, update);
+    apply(optimizer, weights, gradient, offset, length, 0, lr, update);
 }
 
 void psr_optimizer_update_tensor(psr_optimizer *optimizer, float *weights, const float *gradients,
@@ -93,7 +99,7 @@ void psr_optimizer_update_tensor(psr_optimizer *optimizer, float *weights, const
 {
     assert(tensor < optimizer->layout->tensor_count);
     const psr_tensor *t = &optimizer->layout->tensors[tensor];
-    apply(optimizer, weights, gradients, t->offset, t->count, t->rank, lr, update);
+    apply(optimizer, weights, gradients + t->offset, t->offset, t->count, t->rank, lr, update);
 }
 
 uint32_t psr_optimizer_slot_count(const psr_optimizer *optimizer)

@@ -26,6 +26,9 @@ bool psr_optimizer_whole_tensors(const psr_optimizer *optimizer);
  * update (psr_schedule_lr), update = 1 for the first update of these elements (Adam's t). */
 void psr_optimizer_update(psr_optimizer *optimizer, float *weights, const float *gradients, size_t offset, size_t length,
                           float lr, uint64_t update);
+/* The same with the gradient of the range alone: gradient[0] belongs to offset. */
+void psr_optimizer_update_run(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset, size_t length,
+                              float lr, uint64_t update);
 void psr_optimizer_update_tensor(psr_optimizer *optimizer, float *weights, const float *gradients, size_t tensor, float lr,
                                  uint64_t update);
 
