@@ -49,7 +49,7 @@ typedef struct psr_facts {
     char data_name[64];
     uint32_t train_count, test_count, channels, height, width, classes;
     uint64_t steps_per_epoch, total_steps; /* by the sampler: ps links no data sets */
-    uint64_t padding_free_count;           /* the model's parameters, as a check of layouts */
+    uint64_t parameter_count;              /* of the model, padding left out */
 } psr_facts;
 
 /* ---- the member ---- */
