@@ -1,0 +1,28 @@
+/* Whole files: read with a limit, written beside and renamed. Errors name the path and the reason.
+ * Any thread; no state. */
+#ifndef PSR_BASE_FILE_H
+#define PSR_BASE_FILE_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Reads a whole regular file of at most limit_bytes. ret owns: free(); one zero byte follows the
+ * content, so that text can be used as a string. Errors: NOT_FOUND; IO (not a regular file, may not
+ * be read, ...); FORMAT (longer than the limit); NOMEM. */
+PSR_MUST_CHECK psr_err psr_file_read(const char *path, size_t limit_bytes, uint8_t **ret_data, size_t *ret_size);
+
+/* Replaces path as one: written to a new file beside it, flushed to the disk, renamed; the directory is
+ * flushed too. On failure (IO, NOT_FOUND for a missing directory) path is as it was and nothing is left
+ * beside it. */
+PSR_MUST_CHECK psr_err psr_file_write_atomic(const char *path, const void *data, size_t size);
+
+/* Makes path and the directories above it where they are missing (mode 0777 less the umask). IO when one
+ * cannot be made or is something other than a directory. */
+PSR_MUST_CHECK psr_err psr_mkdirs(const char *path);
+
+/* Flushes a directory's entries to the disk. IO. */
+PSR_MUST_CHECK psr_err psr_dir_sync(const char *path);
+
+#endif

@@ -1,0 +1,34 @@
+/* The table of options as a child parser for glibc's argp, shared by every program that takes a run's
+ * options, and the way in which our programs call argp: a wrong option gets one line that names it and the
+ * nearest known one, and exit status 2. For a program's front door alone: it prints and exits. */
+#ifndef PSR_BASE_OPTIONS_ARGP_H
+#define PSR_BASE_OPTIONS_ARGP_H
+
+#include "base/config.h"
+
+#include <argp.h>
+
+/* Keys of the table's options begin here; a program's own keys are below. */
+#define PSR_OPTIONS_ARGP_KEY 0x10000
+
+typedef struct psr_options_argp psr_options_argp;
+
+/* NULL without memory. ret owns: psr_options_argp_free, after the last use of its child. */
+psr_options_argp *psr_options_argp_new(void);
+void psr_options_argp_free(psr_options_argp *options);
+
+/* The child, for the program's own struct argp_child array; borrowed from options. At ARGP_KEY_INIT the
+ * program sets state->child_inputs[i] to the psr_config that the options are to be put into. Each option
+ * is put there by psr_config_set when it is met. A refused one ends the program. */
+const struct argp *psr_options_argp_child(const psr_options_argp *options);
+
+/* argp_parse with exit status 2 for refusals. An unknown long option is refused with the nearest of all that
+ * root and its children know. Returns what argp_parse returns; does not return after --help, --usage,
+ * --version or a refusal. */
+error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsigned flags, int *ret_arg_index,
+                          void *input);
+
+/* Refuses, from a program's own parser: "PROGRAM: detail" in one line on stderr, exit status 2. */
+void psr_options_refuse(const struct argp_state *state, const char *detail);
+
+#endif
