@@ -84,6 +84,10 @@ typedef struct psr_config {
     double deadline_s;          /* --deadline SECONDS, default 30 */
     bool hash;                  /* --hash: weight hash after every step */
     char algorithms[4096];      /* --algorithms TEXT: the back end's choices by timing as an earlier run recorded them; "": rank 0 picks */
+    bool exchange;              /* hidden --no-exchange: every worker computes alone, to measure what the exchange costs */
+    bool slowed;                /* hidden --slow RANK:FACTOR: that worker takes FACTOR times as long to compute */
+    uint32_t slow_rank;
+    double slow_factor;
     char fault_point[64];       /* hidden --fault-point ROLE:RANK:PHASE:STEP */
 } psr_config;
 

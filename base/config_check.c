@@ -106,6 +106,8 @@ static psr_err check_optimisation(const psr_config *config)
 
 static psr_err check_run(const psr_config *config)
 {
+    if (!config->exchange && config->mode != PSR_MODE_RING)
+        return refuse_pair(config, "exchange", "mode", "only workers without shards can do without; use --mode ring");
     if (config->init[0] != '\0' && config->resume[0] != '\0')
         return refuse_pair(config, "init", "resume", "a resumed run has its weights; give one of them");
     return PSR_OK;

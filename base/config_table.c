@@ -116,6 +116,42 @@ static void print_schedule(const psr_config *config, char *text, size_t size)
     }
 }
 
+static psr_err read_slow(psr_config *config, const char *text)
+{
+    char rank_text[16];
+    uint64_t rank = 0;
+    double factor = 1;
+    const char *colon = strchr(text, ':');
+    if (text[0] != '\0') {
+        size_t length = colon != NULL ? (size_t)(colon - text) : sizeof rank_text;
+        if (length >= sizeof rank_text)
+            goto refuse;
+        memcpy(rank_text, text, length);
+        rank_text[length] = '\0';
+        if (!psr_parse_u64(rank_text, &rank) || rank > 1023 || !psr_parse_double(colon + 1, &factor) || factor < 1 ||
+            factor > 1000)
+            goto refuse;
+    }
+    config->slowed = text[0] != '\0';
+    config->slow_rank = (uint32_t)rank;
+    config->slow_factor = factor;
+    return PSR_OK;
+
+refuse:
+    return psr_fail(PSR_ERR_USAGE, "'%s' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)", text);
+}
+
+static void print_slow(const psr_config *config, char *text, size_t size)
+{
+    char number[32];
+    if (size > 0)
+        text[0] = '\0';
+    if (!config->slowed)
+        return;
+    psr_print_double(config->slow_factor, number, sizeof number);
+    snprintf(text, size, "%" PRIu32 ":%s", config->slow_rank, number);
+}
+
 static psr_err judge_device(psr_config *config, const char *text)
 {
     uint64_t index;
@@ -256,6 +292,10 @@ const psr_option psr_options[] = {
     {"deadline", "SECONDS", "without progress of a peer, after which the run ends and names it", RUN, "30",
      DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
     {"hash", NULL, "hash of the weights after every step", RUN, "false", FLAG(hash)},
+    {"exchange", NULL, "compute without exchanging anything when off, to measure what the exchange costs", RUN, "true",
+     FLAG(exchange), .hidden = true},
+    {"slow", "RANK:FACTOR", "makes one worker's computing take FACTOR times as long, for tests", RUN, "",
+     SPECIAL(read_slow, print_slow), .hidden = true},
     {"fault-point", "ROLE:RANK:PHASE:STEP[:ACTION]", "stops one process there, for tests", RUN, "",
      STRING(fault_point), .hidden = true, .read = judge_fault_point},
 };
