@@ -1,0 +1,20 @@
+/* The agent: one per host, started by the launcher (directly on its own host, through ssh elsewhere). It starts and
+ * ends that host's processes, passes their lines on, and dies with its launcher: the end of its standard input,
+ * or silence for longer than the deadline, kills what it started.
+ *
+ * JSON objects, one a line. Launcher to agent:
+ *   {"op":"begin","deadline_s":30}
+ *   {"op":"spawn","role":"worker","rank":0,"program":"psring-worker","args":["--provision","-"],"provision":{...}}
+ *   {"op":"alive"}
+ *   {"op":"end","grace_ms":1500}         wait that long for its processes, then kill; then leave
+ * Agent to launcher:
+ *   {"event":"hello","version":"0.1.0","host":"node1","cores":8,"address":"10.0.0.2","launcher_address":"10.0.0.1"}
+ *   {"event":"line","role":"worker","rank":0,"stream":"out","text":"..."}
+ *   {"event":"exited","role":"worker","rank":0,"ok":false,"how":"killed by signal 9 (Killed)"} */
+#ifndef PSR_DEPLOY_AGENT_H
+#define PSR_DEPLOY_AGENT_H
+
+/* `psring agent`: runs until its launcher or its last process has ended. Returns the exit status. */
+int psr_agent_main(void);
+
+#endif

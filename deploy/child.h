@@ -1,0 +1,45 @@
+/* A child process with pipes on its standard streams, that dies with its parent. Used by launcher and agent alike. One
+ * thread (the parent-death signal is tied to the thread that started the child). */
+#ifndef PSR_DEPLOY_CHILD_H
+#define PSR_DEPLOY_CHILD_H
+
+#include "base/err.h"
+#include "deploy/lines.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+typedef struct psr_child {
+    pid_t pid;   /* 0 when none runs or it has been reaped */
+    int pidfd;   /* readable when it has ended; -1 */
+    psr_line_writer in;
+    psr_line_reader out, err;
+    bool ended;
+    int status;  /* as waitpid gave */
+} psr_child;
+
+typedef enum psr_child_flags {
+    PSR_CHILD_LOSSY_OUTPUT = 1, /* its writes never block: what a full pipe does not take is its own to drop */
+    PSR_CHILD_KEEP_STDERR = 2,  /* shares our standard error */
+} psr_child_flags;
+
+/* Runs argv[0] (a path) in a process group of its own. NOT_FOUND when it cannot be executed. */
+PSR_MUST_CHECK psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child);
+
+/* Reaps it if it has ended. True when it has (now or before). */
+bool psr_child_reap(psr_child *child);
+
+/* "killed by signal 9 (Killed)", "exit status 1". */
+void psr_child_describe(const psr_child *child, char *text, size_t size);
+
+/* Sends signo to it, by its id; nothing when it has ended. */
+void psr_child_signal(const psr_child *child, int signo);
+
+/* Closes pipes; kills and reaps when it still runs. */
+void psr_child_done(psr_child *child);
+
+/* The path of one of our programs ("psring-worker"): beside this program as installed, or in its folder of the build
+ * tree. NOT_FOUND names what was looked for. */
+PSR_MUST_CHECK psr_err psr_program_path(const char *name, char *path, size_t size);
+
+#endif

@@ -1,0 +1,10 @@
+/* The subcommands of the front door. Each takes its own arguments (argv[0] is "psring NAME"), prints, and returns the
+ * exit status. */
+#ifndef PSR_DEPLOY_COMMANDS_H
+#define PSR_DEPLOY_COMMANDS_H
+
+int psr_command_train(int argc, char **argv);
+int psr_command_report(int argc, char **argv);
+int psr_command_keygen(int argc, char **argv);
+
+#endif

@@ -1,0 +1,112 @@
+#include "deploy/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SSH_WORDS_MAX 32
+
+bool psr_host_is_here(const char *name)
+{
+    char own[256] = "";
+    (void)gethostname(own, sizeof own - 1);
+    return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 || strcmp(name, "::1") == 0 ||
+           strcmp(name, own) == 0;
+}
+
+/* 'text' for a POSIX shell. */
+static psr_err quote(const char *text, char *quoted, size_t size)
+{
+    size_t at = 0;
+    for (const char *c = text; *c && at + 6 < size; c++) {
+        if (*c == '\'') {
+            memcpy(quoted + at, "'\\''", 4);
+            at += 4;
+        } else {
+            quoted[at++] = *c;
+        }
+    }
+    quoted[at] = '\0';
+    return at + 6 < size ? PSR_OK : psr_fail(PSR_ERR_USAGE, "the path '%s' is too long for a remote command", text);
+}
+
+static psr_err remote_command(const char *remote_program, char *command, size_t size)
+{
+    char path[4096], quoted[4608];
+    if (remote_program) {
+        PSR_TRY(quote(remote_program, quoted, sizeof quoted));
+        snprintf(command, size, "exec '%s' agent", quoted);
+        return PSR_OK;
+    }
+    PSR_TRY(psr_program_path("psring", path, sizeof path));
+    PSR_TRY(quote(path, quoted, sizeof quoted));
+    snprintf(command, size, "p='%s'; test -x \"$p\" || p=psring; exec \"$p\" agent", quoted);
+    return PSR_OK;
+}
+
+static psr_err start_remote(psr_host_link *link, const char *ssh, const char *remote_program)
+{
+    /* Host keys are checked, nothing is asked for, and a connection that dies is noticed. Options that the caller put into
+     * --ssh come first, and ssh takes the first value that it sees. */
+    static const char *const options[] = {"-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o",
+                                          "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"};
+    char words[1024], program[4096], command[9216];
+    char *argv[SSH_WORDS_MAX + 16];
+    size_t argc = 0;
+    snprintf(words, sizeof words, "%s", ssh ? ssh : "ssh");
+    char *rest = NULL;
+    for (char *word = strtok_r(words, " ", &rest); word && argc < SSH_WORDS_MAX; word = strtok_r(NULL, " ", &rest))
+        argv[argc++] = word;
+    if (argc == 0)
+        return psr_fail(PSR_ERR_USAGE, "--ssh: the command is empty; give for instance 'ssh -p 2222'");
+    if (!strchr(argv[0], '/')) { /* execv takes a path */
+        const char *path = getenv("PATH");
+        char dirs[8192], *more = NULL;
+        bool found = false;
+        snprintf(dirs, sizeof dirs, "%s", path ? path : "/usr/bin:/bin");
+        for (char *dir = strtok_r(dirs, ":", &more); dir && !found; dir = strtok_r(NULL, ":", &more)) {
+            snprintf(program, sizeof program, "%.3000s/%s", dir, argv[0]);
+            found = access(program, X_OK) == 0;
+        }
+        if (!found)
+            return psr_fail(PSR_ERR_NOT_FOUND, "host %s: '%s' is not installed here; install openssh-client or name another by --ssh",
+                            link->name, argv[0]);
+        argv[0] = program;
+    }
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        argv[argc++] = (char *)(uintptr_t)options[i];
+    PSR_TRY(remote_command(remote_program, command, sizeof command));
+    argv[argc++] = (char *)(uintptr_t)link->name;
+    argv[argc++] = command;
+    argv[argc] = NULL;
+    return psr_child_start(argv, 0, &link->agent);
+}
+
+psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, const char *remote_program)
+{
+    *link = (psr_host_link){.name = name, .local = psr_host_is_here(name)};
+    link->agent.pidfd = link->agent.in.fd = link->agent.out.fd = link->agent.err.fd = -1;
+    if (!link->local)
+        return start_remote(link, ssh, remote_program);
+    char path[4096];
+    PSR_TRY(psr_program_path("psring", path, sizeof path));
+    char agent[] = "agent";
+    char *argv[] = {path, agent, NULL};
+    return psr_child_start(argv, 0, &link->agent);
+}
+
+psr_err psr_host_no_agent(const psr_host_link *link)
+{
+    int status = WIFEXITED(link->agent.status) ? WEXITSTATUS(link->agent.status) : -1;
+    if (!link->local && (status == 127 || status == 126))
+        return psr_fail(PSR_ERR_NOT_FOUND, "host %s lacks the program psring (%s); install it there at the same path, or name its path by --remote-psring",
+                        link->name, link->last_words[0] ? link->last_words : "not found");
+    if (!link->local && status == 255)
+        return psr_fail(PSR_ERR_NOT_FOUND, "host %s: ssh could not connect: %s", link->name,
+                        link->last_words[0] ? link->last_words : "no reason given");
+    char how[128];
+    psr_child_describe(&link->agent, how, sizeof how);
+    return psr_fail(PSR_ERR_PEER, "host %s: its agent ended (%s)%s%s", link->name, how, link->last_words[0] ? ": " : "", link->last_words);
+}

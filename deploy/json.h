@@ -1,0 +1,19 @@
+/* Short ways with cJSON for one-line objects. */
+#ifndef PSR_DEPLOY_JSON_H
+#define PSR_DEPLOY_JSON_H
+
+#include "deploy/lines.h"
+
+#include <cjson/cJSON.h>
+
+/* Queues {"name": value, ...}: pairs ended by NULL. A name that begins with '#' takes a double, with '?' an int as true
+ * or false, with '!' a cJSON * that it consumes; any other a string. */
+void psr_json_put(psr_line_writer *writer, const char *name, ...);
+
+/* A string member of object, or NULL (also when object is NULL or the member of another kind). Borrowed. */
+const char *psr_json_text(const cJSON *object, const char *name);
+double psr_json_number(const cJSON *object, const char *name, double otherwise);
+/* A member's value as true; false when it is absent or of another kind. */
+int psr_json_true(const cJSON *object, const char *name);
+
+#endif

@@ -1,0 +1,62 @@
+/* The front door, in the manner of git: `psring COMMAND ...`. */
+#include "deploy/agent.h"
+#include "deploy/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name, *help;
+    int (*run)(int argc, char **argv);
+} command;
+
+static const command commands[] = {
+    {"train", "train a network on this machine or on the hosts of a hostfile", psr_command_train},
+    {"report", "compare runs in one table", psr_command_report},
+    {"keygen", "make key files for processes that are started by hand", psr_command_keygen},
+};
+
+#define COMMAND_COUNT (sizeof commands / sizeof *commands)
+
+static void usage(FILE *to)
+{
+    fprintf(to, "Usage: psring COMMAND [OPTION...]\n"
+                "Trains networks with parameter servers or ring all-reduce, to the same bits.\n\n"
+                "Commands:\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
+    fprintf(to, "\n`psring COMMAND --help` tells the options of each. For a start:\n"
+                "  psring train --model resnet20 --data fashion-mnist --workers 3 --mode ps --shards 2 --steps 100\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return 2;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-?") == 0 || strcmp(name, "help") == 0) {
+        usage(stdout);
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        printf("psring %s\n", PSR_VERSION);
+        return 0;
+    }
+    if (strcmp(name, "agent") == 0) /* the launcher's own */
+        return psr_agent_main();
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            char title[64];
+            snprintf(title, sizeof title, "psring %s", name);
+            argv[1] = title;
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    fprintf(stderr, "psring: '%s' is not a command; there are", name);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(stderr, "%s %s", i ? "," : "", commands[i].name);
+    fprintf(stderr, "\n");
+    return 2;
+}
