@@ -1,6 +1,6 @@
 /* The one typed configuration of a run, and the one table of its options.
  *
- * The table (config.c) gives each option's name, kind, bounds, default and help text; the command line
+ * The table (config_table.c) gives each option's name, kind, bounds, default and help text; the command line
  * (argp), run.json and the WELCOME message are all read and written through it, so an option exists
  * in one place. Strings are held in the struct. Plain data: copy with =. Any thread. */
 #ifndef PSR_BASE_CONFIG_H
@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 #define PSR_PATH_MAX 1024
+/* An option as text, with its zero, is never longer. */
+#define PSR_OPTION_TEXT_MAX 4096
 
 typedef enum psr_mode { PSR_MODE_PS, PSR_MODE_RING, PSR_MODE_LOCAL, PSR_MODE_NCCL, PSR_MODE_MPI } psr_mode;
 typedef enum psr_sync { PSR_SYNC_BSP, PSR_SYNC_SSP, PSR_SYNC_ASYNC } psr_sync;
@@ -83,7 +85,8 @@ typedef struct psr_config {
     uint64_t log_every;         /* --log-every STEPS: the step line, default 20 */
     double deadline_s;          /* --deadline SECONDS, default 30 */
     bool hash;                  /* --hash: weight hash after every step */
-    char algorithms[4096];      /* --algorithms TEXT: the back end's choices by timing as an earlier run recorded them; "": rank 0 picks */
+    char algorithms[PSR_OPTION_TEXT_MAX]; /* --algorithms TEXT: the back end's choices by timing as an earlier run
+                                           recorded them; "": rank 0 picks */
     bool exchange;              /* hidden --no-exchange: every worker computes alone, to measure what the exchange costs */
     bool slowed;                /* hidden --slow RANK:FACTOR: that worker takes FACTOR times as long to compute */
     uint32_t slow_rank;

@@ -4,15 +4,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *word(const psr_config *config, const char *name, char text[static PSR_PATH_MAX])
+static const char *word(const psr_config *config, const char *name, char text[static PSR_OPTION_TEXT_MAX])
 {
-    return psr_config_get(config, name, text, PSR_PATH_MAX) == PSR_OK ? text : "?";
+    return psr_config_get(config, name, text, PSR_OPTION_TEXT_MAX) == PSR_OK ? text : "?";
 }
 
 /* "--sync ssp:3 does not go with --mode ring: <why>" */
 static psr_err refuse_pair(const psr_config *config, const char *a, const char *b, const char *why)
 {
-    char a_text[PSR_PATH_MAX], b_text[PSR_PATH_MAX];
+    char a_text[PSR_OPTION_TEXT_MAX], b_text[PSR_OPTION_TEXT_MAX];
     return psr_fail(PSR_ERR_USAGE, "--%s %.200s does not go with --%s %.200s: %s", a, word(config, a, a_text), b,
                     word(config, b, b_text), why);
 }
@@ -21,13 +21,13 @@ static bool differs_from_default(const psr_config *config, const char *name)
 {
     psr_config defaults;
     psr_config_defaults(&defaults);
-    char text[PSR_PATH_MAX], initial[PSR_PATH_MAX];
+    char text[PSR_OPTION_TEXT_MAX], initial[PSR_OPTION_TEXT_MAX];
     return strcmp(word(config, name, text), word(&defaults, name, initial)) != 0;
 }
 
 static psr_err check_build(const psr_config *config)
 {
-    char text[PSR_PATH_MAX];
+    char text[PSR_OPTION_TEXT_MAX];
     if (config->mode == PSR_MODE_NCCL || config->mode == PSR_MODE_MPI)
         return psr_fail(PSR_ERR_UNSUPPORTED, "--mode %s is not in this build; give ps, ring or local",
                         word(config, "mode", text));
@@ -53,7 +53,7 @@ static psr_err check_architecture(const psr_config *config)
     if (config->mode != PSR_MODE_LOCAL && config->fold == PSR_FOLD_REVERSED)
         return refuse_pair(config, "fold", "mode", "it is the control of --mode local; use --fold rank");
 
-    char text[PSR_PATH_MAX];
+    char text[PSR_OPTION_TEXT_MAX];
     if (config->bucket_bytes % 64 != 0)
         return psr_fail(PSR_ERR_USAGE, "--bucket-size: %s is not a multiple of 64",
                         word(config, "bucket-size", text));

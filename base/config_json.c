@@ -15,7 +15,7 @@ psr_err psr_config_to_json(const psr_config *config, char **ret_json)
     if (object == NULL)
         goto out;
     for (size_t i = 0; i < psr_options_count; i++) {
-        char text[PSR_PATH_MAX];
+        char text[PSR_OPTION_TEXT_MAX];
         if (!psr_option_print(&psr_options[i], config, text, sizeof text) ||
             cJSON_AddStringToObject(object, psr_options[i].name, text) == NULL)
             goto out;

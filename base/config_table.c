@@ -190,15 +190,15 @@ static psr_err judge_fault_point(psr_config *config, const char *text)
         if (strncmp(text, roles[i], strlen(roles[i])) == 0)
             at = text + strlen(roles[i]);
     }
-    const char *(*const parts[])(const char *) = {after_digits, after_word, after_digits, after_word};
-    for (int i = 0; i < 4 && at != NULL; i++) {
+    const char *(*const parts[])(const char *) = {after_digits, after_word, after_digits};
+    for (int i = 0; i < 3 && at != NULL; i++) {
         at = parts[i](at);
-        if (at != NULL && *at == '\0' && i >= 2)
+        if (at != NULL && *at == '\0' && i == 2)
             return PSR_OK;
         at = at != NULL && *at == ':' ? at + 1 : NULL;
     }
     return psr_fail(PSR_ERR_USAGE,
-                    "'%s' is not ROLE:RANK:PHASE:STEP[:ACTION] with a ROLE of worker, shard, scheduler, "
+                    "'%s' is not ROLE:RANK:PHASE:STEP with a ROLE of worker, shard, scheduler, "
                     "launcher or agent (worker:1:push:3)",
                     text);
 }
@@ -296,7 +296,9 @@ const psr_option psr_options[] = {
      FLAG(exchange), .hidden = true},
     {"slow", "RANK:FACTOR", "makes one worker's computing take FACTOR times as long, for tests", RUN, "",
      SPECIAL(read_slow, print_slow), .hidden = true},
-    {"fault-point", "ROLE:RANK:PHASE:STEP[:ACTION]", "stops one process there, for tests", RUN, "",
+    {"algorithms", "TEXT", "the back end's choices by timing, as an earlier run.json has them; default: rank 0 picks",
+     RUN, "", STRING(algorithms)},
+    {"fault-point", "ROLE:RANK:PHASE:STEP", "stops one process there, for tests", RUN, "",
      STRING(fault_point), .hidden = true, .read = judge_fault_point},
 };
 const size_t psr_options_count = sizeof psr_options / sizeof psr_options[0];

@@ -249,7 +249,7 @@ psr_err psr_option_read(const psr_option *option, psr_config *config, const char
 bool psr_option_print(const psr_option *option, const psr_config *config, char *text, size_t size)
 {
     const char *field = (const char *)config + option->offset;
-    char whole[PSR_PATH_MAX] = "";
+    char whole[PSR_OPTION_TEXT_MAX] = "";
     switch (option->kind) {
     case PSR_OPTION_FLAG: {
         bool value = false;

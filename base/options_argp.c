@@ -57,7 +57,7 @@ static size_t count_options(void)
 
 static void write_doc(char doc[static DOC_BYTES], const psr_option_info *info, const psr_config *defaults)
 {
-    char initial[PSR_PATH_MAX] = "";
+    char initial[PSR_OPTION_TEXT_MAX] = "";
     if (psr_config_get(defaults, info->name, initial, sizeof initial) != PSR_OK || initial[0] == '\0')
         snprintf(doc, DOC_BYTES, "%s", info->help);
     else if (info->argument == NULL)
