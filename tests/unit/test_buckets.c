@@ -1,0 +1,300 @@
+#include "tests/unit/expect.h"
+
+#include "base/rng.h"
+#include "model/net.h"
+
+#include <stdlib.h>
+
+/* A layout of vectors of these lengths. */
+static psr_layout layout_of(const uint32_t *counts, size_t tensor_count)
+{
+    psr_layout layout = {0};
+    for (size_t i = 0; i < tensor_count; i++)
+        expect_ok(psr_layout_add(&layout, "t", 1, &counts[i]));
+    return layout;
+}
+
+#define LAYOUT_OF(...)                                                                                       \
+    layout_of((const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+
+static size_t padded(size_t count)
+{
+    return (count + 15) / 16 * 16;
+}
+
+/* What the header promises of every plan. */
+static void check_plan(const psr_layout *layout, uint64_t bucket_bytes, const psr_buckets *buckets)
+{
+    size_t end = layout->length;
+    size_t next_tensor = layout->tensor_count; /* tensors from here on have been covered */
+    for (uint32_t b = 0; b < buckets->count; b++) {
+        const psr_bucket *bucket = &buckets->items[b];
+        assert_true(bucket->length > 0);
+        assert_int_equal(bucket->offset % PSR_TENSOR_ALIGN, 0);
+        assert_int_equal(bucket->length % PSR_TENSOR_ALIGN, 0);
+        assert_true(bucket->length * sizeof(float) <= bucket_bytes);
+        assert_int_equal(bucket->offset + bucket->length, end);
+        end = bucket->offset;
+
+        const psr_tensor *first = &layout->tensors[bucket->first_tensor];
+        if (bucket->piece) {
+            assert_int_equal(bucket->tensor_count, 1);
+            assert_true(padded(first->count) * sizeof(float) > bucket_bytes);
+            assert_true(bucket->offset >= first->offset);
+            assert_true(bucket->offset + bucket->length <= first->offset + padded(first->count));
+            if (bucket->offset == first->offset)
+                next_tensor = bucket->first_tensor;
+        } else {
+            assert_int_equal(bucket->offset, first->offset);
+            assert_int_equal(bucket->first_tensor + bucket->tensor_count, next_tensor);
+            next_tensor = bucket->first_tensor;
+            /* It was closed because the tensor before it would not fit any more. */
+            if (next_tensor > 0)
+                assert_true((bucket->length + padded(layout->tensors[next_tensor - 1].count)) *
+                                sizeof(float) >
+                            bucket_bytes);
+        }
+    }
+    assert_int_equal(end, 0);
+    assert_int_equal(next_tensor, 0);
+}
+
+static void buckets_fill_from_the_end_and_fuse_small_tensors(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(16, 33, 1, 16, 48);
+    psr_buckets buckets;
+    expect_ok(psr_buckets_plan(&layout, 64 * sizeof(float), &buckets));
+    check_plan(&layout, 64 * sizeof(float), &buckets);
+    assert_int_equal(buckets.count, 3);
+    assert_int_equal(buckets.items[0].first_tensor, 3); /* 16 + 48 */
+    assert_int_equal(buckets.items[1].first_tensor, 1); /* 33 (48) + 1 (16) */
+    assert_int_equal(buckets.items[2].first_tensor, 0);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+static void a_tensor_larger_than_a_bucket_is_split_from_its_end(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(16, 100, 16); /* 100 takes 112 */
+    psr_buckets buckets;
+    expect_ok(
+        psr_buckets_plan(&layout, 48 * sizeof(float) + 63, &buckets)); /* not a multiple of 64: 48 floats */
+    check_plan(&layout, 48 * sizeof(float), &buckets);
+    assert_int_equal(buckets.count, 5);
+    static const psr_bucket expected[] = {
+        {128, 16, 2, 1, false}, {80, 48, 1, 1, true}, {32, 48, 1, 1, true},
+        {16, 16, 1, 1, true},   {0, 16, 0, 1, false},
+    };
+    for (uint32_t b = 0; b < 5; b++) {
+        assert_int_equal(buckets.items[b].offset, expected[b].offset);
+        assert_int_equal(buckets.items[b].length, expected[b].length);
+        assert_int_equal(buckets.items[b].first_tensor, expected[b].first_tensor);
+        assert_int_equal(buckets.items[b].piece, expected[b].piece);
+    }
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+static void a_tensor_that_just_fits_is_not_split(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(97);
+    psr_buckets buckets;
+    expect_ok(psr_buckets_plan(&layout, 112 * sizeof(float), &buckets));
+    assert_int_equal(buckets.count, 1);
+    assert_false(buckets.items[0].piece);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+static void every_size_of_bucket_covers_random_layouts_exactly(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 200; round++) {
+        psr_rng_at at = {.seed = 1, .purpose = PSR_RNG_TEST, .sample = round};
+        uint64_t element = 0;
+        psr_layout layout = {0};
+        uint32_t tensor_count = psr_rng_below(at, &element, 12);
+        for (uint32_t t = 0; t < tensor_count; t++) {
+            uint32_t count = 1 + psr_rng_below(at, &element, 300);
+            expect_ok(psr_layout_add(&layout, "t", 1, &count));
+        }
+        uint64_t bucket_bytes = 64 + psr_rng_below(at, &element, 3000);
+        psr_buckets buckets;
+        expect_ok(psr_buckets_plan(&layout, bucket_bytes, &buckets));
+        check_plan(&layout, bucket_bytes, &buckets);
+        psr_buckets_done(&buckets);
+        psr_layout_done(&layout);
+    }
+}
+
+static void the_networks_are_covered_by_buckets_of_any_size(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {64, 100, 1000, 65536, 1000003, 4 << 20, 32 << 20, UINT64_MAX};
+    static const char *const models[] = {"mlp", "resnet20", "resnet50"};
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        psr_net *net = NULL;
+        expect_ok(psr_net_new(models[m], 10, 3, 32, 32, PSR_SHORTCUT_A, &net));
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+            psr_buckets buckets;
+            expect_ok(psr_buckets_plan(&net->params, sizes[s], &buckets));
+            check_plan(&net->params, sizes[s], &buckets);
+            psr_buckets_done(&buckets);
+        }
+        psr_net_free(net);
+    }
+}
+
+static void a_bucket_below_64_bytes_is_refused(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(16);
+    psr_buckets buckets;
+    expect_failure(psr_buckets_plan(&layout, 63, &buckets), PSR_ERR_USAGE,
+                   "bucket size of 63 bytes: at least 64 are needed");
+    psr_layout_done(&layout);
+}
+
+static void shards_take_the_largest_first_and_ties_go_to_the_lower_index(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(64, 16, 32, 64); /* buckets 0..3 are of 64, 32, 16, 64 */
+    psr_buckets buckets;
+    uint32_t owner[4];
+    expect_ok(psr_buckets_plan(&layout, 64 * sizeof(float), &buckets));
+    assert_int_equal(buckets.count, 3); /* 64; 32 + 16; 64 */
+    expect_ok(psr_buckets_assign(&layout, &buckets, 2, false, owner));
+    assert_int_equal(owner[0], 0);
+    assert_int_equal(owner[2], 1);
+    assert_int_equal(owner[1], 0);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+static void every_bucket_has_an_owner_even_with_more_shards_than_buckets(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(16, 16);
+    psr_buckets buckets;
+    uint32_t owner[2] = {99, 99};
+    expect_ok(psr_buckets_plan(&layout, 64, &buckets));
+    expect_ok(psr_buckets_assign(&layout, &buckets, 7, false, owner));
+    assert_int_equal(owner[0], 0);
+    assert_int_equal(owner[1], 1);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+/* Floats on the fullest and on the emptiest shard. */
+static void extremes(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards, size_t *ret_most,
+                     size_t *ret_least)
+{
+    size_t load[16] = {0};
+    assert_true(shards <= 16);
+    for (uint32_t b = 0; b < buckets->count; b++) {
+        assert_true(owner[b] < shards);
+        load[owner[b]] += buckets->items[b].length;
+    }
+    *ret_most = 0;
+    *ret_least = SIZE_MAX;
+    for (uint32_t s = 0; s < shards; s++) {
+        *ret_most = load[s] > *ret_most ? load[s] : *ret_most;
+        *ret_least = load[s] < *ret_least ? load[s] : *ret_least;
+    }
+}
+
+static void resnet50_is_balanced_within_one_bucket(void **state)
+{
+    (void)state;
+    psr_net *net = NULL;
+    expect_ok(psr_net_new("resnet50", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
+    const uint64_t bucket_bytes = 4 << 20;
+    psr_buckets buckets;
+    expect_ok(psr_buckets_plan(&net->params, bucket_bytes, &buckets));
+    uint32_t *owner = calloc(buckets.count, sizeof *owner);
+    assert_non_null(owner);
+    for (uint32_t shards = 1; shards <= 8; shards++) {
+        size_t most, least;
+        expect_ok(psr_buckets_assign(&net->params, &buckets, shards, false, owner));
+        extremes(&buckets, owner, shards, &most, &least);
+        assert_true((most - least) * sizeof(float) <= bucket_bytes);
+    }
+    free(owner);
+    psr_buckets_done(&buckets);
+    psr_net_free(net);
+}
+
+static void pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole(void **state)
+{
+    (void)state;
+    psr_net *net = NULL;
+    expect_ok(psr_net_new("resnet18", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
+    psr_buckets buckets;
+    expect_ok(psr_buckets_plan(&net->params, 1 << 20, &buckets));
+    uint32_t *owner = calloc(buckets.count, sizeof *owner);
+    assert_non_null(owner);
+    bool parted[2] = {false, false}; /* without and with whole_tensors */
+    for (int whole = 0; whole < 2; whole++) {
+        expect_ok(psr_buckets_assign(&net->params, &buckets, 3, whole, owner));
+        for (uint32_t b = 1; b < buckets.count; b++)
+            if (buckets.items[b].piece && buckets.items[b - 1].piece &&
+                buckets.items[b].first_tensor == buckets.items[b - 1].first_tensor &&
+                owner[b] != owner[b - 1])
+                parted[whole] = true;
+    }
+    assert_true(parted[0]);
+    assert_false(parted[1]);
+    free(owner);
+    psr_buckets_done(&buckets);
+    psr_net_free(net);
+}
+
+static void neighbouring_split_tensors_are_units_of_their_own(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(64, 64); /* each in four pieces, the eight buckets side by side */
+    psr_buckets buckets;
+    uint32_t owner[8];
+    expect_ok(psr_buckets_plan(&layout, 64, &buckets));
+    assert_int_equal(buckets.count, 8);
+    expect_ok(psr_buckets_assign(&layout, &buckets, 2, true, owner));
+    for (int b = 0; b < 8; b++)
+        assert_int_equal(owner[b], b / 4);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+static void no_shards_are_refused(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(16);
+    psr_buckets buckets;
+    uint32_t owner[1];
+    expect_ok(psr_buckets_plan(&layout, 64, &buckets));
+    expect_failure(psr_buckets_assign(&layout, &buckets, 0, false, owner), PSR_ERR_USAGE,
+                   "0 shards: at least 1 is needed");
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buckets_fill_from_the_end_and_fuse_small_tensors),
+        cmocka_unit_test(a_tensor_larger_than_a_bucket_is_split_from_its_end),
+        cmocka_unit_test(a_tensor_that_just_fits_is_not_split),
+        cmocka_unit_test(every_size_of_bucket_covers_random_layouts_exactly),
+        cmocka_unit_test(the_networks_are_covered_by_buckets_of_any_size),
+        cmocka_unit_test(a_bucket_below_64_bytes_is_refused),
+        cmocka_unit_test(shards_take_the_largest_first_and_ties_go_to_the_lower_index),
+        cmocka_unit_test(every_bucket_has_an_owner_even_with_more_shards_than_buckets),
+        cmocka_unit_test(resnet50_is_balanced_within_one_bucket),
+        cmocka_unit_test(pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole),
+        cmocka_unit_test(neighbouring_split_tensors_are_units_of_their_own),
+        cmocka_unit_test(no_shards_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
