@@ -1,0 +1,450 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run that fits together. */
+static psr_config fitting(void)
+{
+    psr_config config;
+    psr_config_defaults(&config);
+    config.steps = 10;
+    return config;
+}
+
+/* Another value than the default for every option: the test fails when an option has none here. */
+static const struct {
+    const char *name, *text;
+} others[] = {
+    {"mode", "ring"},
+    {"sync", "ssp:7"},
+    {"workers", "1024"},
+    {"shards", "256"},
+    {"bucket-size", "12345664"},
+    {"slice-size", "512K"},
+    {"window", "9"},
+    {"fold", "arrival"},
+    {"model", "resnet152"},
+    {"shortcut", "b"},
+    {"precision", "bf16"},
+    {"backend", "reference"},
+    {"device", "cuda:1"},
+    {"threads", "3"},
+    {"data", "/data/with \"quotes\", \\ and \xc3\xa4"},
+    {"image-size", "224"},
+    {"augment", "crop-flip"},
+    {"shuffle", "false"},
+    {"partition", "pad"},
+    {"loader-threads", "2"},
+    {"batch-size", "17"},
+    {"epochs", "90"},
+    {"steps", "1099511627776"},
+    {"lr", "0.30000000000000004"},
+    {"momentum", "0.30000000000000004"},
+    {"weight-decay", "1e-300"},
+    {"nesterov", "true"},
+    {"optimizer", "lars"},
+    {"adam-beta1", "0.99999999999999989"},
+    {"adam-beta2", "0.333333333333333314829616256247"},
+    {"adam-epsilon", "5e-324"},
+    {"lars-trust", "0.02"},
+    {"lr-schedule", "step:1000:0.30000000000000004"},
+    {"warmup", "500"},
+    {"label-smoothing", "0.1"},
+    {"seed", "18446744073709551615"},
+    {"out", "runs/a b"},
+    {"init", "there/model.safetensors"},
+    {"resume", "runs/1"},
+    {"checkpoint-every", "100"},
+    {"eval-every", "50"},
+    {"log-every", "1"},
+    {"deadline", "0.25"},
+    {"hash", "true"},
+    {"fault-point", "worker:1:push:3"},
+    {"algorithms", "dwd-fgx"},
+    {"exchange", "false"},
+    {"slow", "1:2.5"},
+};
+enum { OTHERS = sizeof others / sizeof others[0] };
+
+static void every_option_of_the_table_is_in_this_test(void **state)
+{
+    (void)state;
+    psr_option_info info;
+    for (size_t i = 0; psr_config_option(i, &info); i++) {
+        int found = 0;
+        for (int k = 0; k < OTHERS; k++)
+            found += strcmp(others[k].name, info.name) == 0;
+        if (found != 1)
+            fail_msg("--%s", info.name);
+        assert_true(info.help != NULL && info.help[0] != '\0');
+        assert_non_null(info.group);
+    }
+}
+
+static void every_option_reads_back_to_the_same_bits_as_text(void **state)
+{
+    (void)state;
+    for (int k = 0; k < OTHERS; k++) {
+        psr_config a, b;
+        psr_config_defaults(&a);
+        psr_config_defaults(&b);
+        if (psr_config_set(&a, others[k].name, others[k].text) != PSR_OK)
+            fail_msg("%s", psr_err_detail());
+        if (memcmp(&a, &b, sizeof a) == 0)
+            fail_msg("--%s %s changes nothing", others[k].name, others[k].text);
+        char text[PSR_OPTION_TEXT_MAX];
+        assert_int_equal(psr_config_get(&a, others[k].name, text, sizeof text), PSR_OK);
+        assert_int_equal(psr_config_set(&b, others[k].name, text), PSR_OK);
+        if (memcmp(&a, &b, sizeof a) != 0)
+            fail_msg("--%s %s became %s", others[k].name, others[k].text, text);
+    }
+}
+
+static void the_whole_configuration_reads_back_to_the_same_bits_as_json(void **state)
+{
+    (void)state;
+    psr_config a, b;
+    psr_config_defaults(&a);
+    for (int k = 0; k < OTHERS; k++)
+        assert_int_equal(psr_config_set(&a, others[k].name, others[k].text), PSR_OK);
+    char *json = NULL;
+    assert_int_equal(psr_config_to_json(&a, &json), PSR_OK);
+    psr_config_defaults(&b);
+    assert_int_equal(psr_config_from_json(&b, json, strlen(json)), PSR_OK);
+    assert_memory_equal(&a, &b, sizeof a);
+
+    /* As run.json has it. */
+    size_t size = strlen(json) + 64;
+    char *run = malloc(size);
+    assert_non_null(run);
+    snprintf(run, size, "{\"version\": \"1\", \"config\": %s, \"outcome\": {}}", json);
+    psr_config_defaults(&b);
+    assert_int_equal(psr_config_from_json(&b, run, strlen(run)), PSR_OK);
+    assert_memory_equal(&a, &b, sizeof a);
+    free(run);
+    free(json);
+}
+
+static void json_goes_on_top_of_what_was_there(void **state)
+{
+    (void)state;
+    psr_config config = fitting();
+    static const char json[] = "{\"workers\": \"5\"}";
+    assert_int_equal(psr_config_from_json(&config, json, sizeof json - 1), PSR_OK);
+    assert_int_equal(config.workers, 5);
+    assert_int_equal(config.steps, 10);
+}
+
+static void wrong_json_is_refused_by_name_and_changes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *detail;
+    } wrong[] = {
+        {"{\"workers\": \"5\"", "not JSON, from byte 14 on"},
+        {"", "not JSON, from byte 0 on"},
+        {"[1]", "not a JSON object of options"},
+        {"{\"workers\": \"5\", \"wrokers\": \"5\"}", "'wrokers' is not an option of this version"},
+        {"{\"workers\": 5}", "'workers' must be a string, as in \"workers\": \"1\""},
+        {"{\"shards\": \"3\", \"workers\": \"0\"}", "--workers: 0 is out of bounds; give 1 to 1024"},
+        {"{\"config\": {\"mode\": \"x\"}}", "--mode: 'x' is not known; give one of ps, ring, local, nccl, mpi"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        psr_config config = fitting(), before = config;
+        assert_int_equal(psr_config_from_json(&config, wrong[i].json, strlen(wrong[i].json)), PSR_ERR_FORMAT);
+        assert_string_equal(psr_err_detail(), wrong[i].detail);
+        assert_memory_equal(&config, &before, sizeof config);
+    }
+}
+
+static void json_that_is_cut_or_nested_without_end_is_refused(void **state)
+{
+    (void)state;
+    psr_config config = fitting();
+    char *json = NULL;
+    assert_int_equal(psr_config_to_json(&config, &json), PSR_OK);
+    for (size_t size = 0; size < strlen(json) - 1; size++) {
+        /* Of its own size, so that a sanitizer sees a byte read behind the end. */
+        char *cut = malloc(size + 1);
+        assert_non_null(cut);
+        memcpy(cut, json, size);
+        assert_int_equal(psr_config_from_json(&config, cut, size), PSR_ERR_FORMAT);
+        free(cut);
+    }
+    free(json);
+
+    enum { DEPTH = 100000 };
+    char *deep = malloc(DEPTH);
+    assert_non_null(deep);
+    memset(deep, '[', DEPTH);
+    assert_int_equal(psr_config_from_json(&config, deep, DEPTH), PSR_ERR_FORMAT);
+    free(deep);
+}
+
+static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text, *detail;
+    } wrong[] = {
+        {"bucket-size", "12Q", "--bucket-size: '12Q' is not a size; give bytes, or a number with K, M or G (4M)"},
+        {"bucket-size", "M", "--bucket-size: 'M' is not a size; give bytes, or a number with K, M or G (4M)"},
+        {"bucket-size", "17179869185G",
+         "--bucket-size: '17179869185G' is not a size; give bytes, or a number with K, M or G (4M)"},
+        {"bucket-size", "1K", "--bucket-size: 1K is out of bounds; give 4K to 1G"},
+        {"slice-size", "8M", "--slice-size: 8M is out of bounds; give 4K to 4M"},
+        {"window", "0", "--window: 0 is out of bounds; give 1 to 4096"},
+        {"workers", "three", "--workers: 'three' is not a whole number; give one like 1"},
+        {"workers", "-1", "--workers: '-1' is not a whole number; give one like 1"},
+        {"workers", " 3", "--workers: ' 3' is not a whole number; give one like 1"},
+        {"workers", "", "--workers: '' is not a whole number; give one like 1"},
+        {"workers", "4294967297", "--workers: 4294967297 is out of bounds; give 1 to 1024"},
+        {"seed", "18446744073709551616", "--seed: '18446744073709551616' is not a whole number; give one like 1"},
+        {"batch-size", "0", "--batch-size: 0 is out of bounds; give 1 to 1048576"},
+        {"threads", "1025", "--threads: 1025 is out of bounds; give 0 to 1024"},
+        {"lr", "fast", "--lr: 'fast' is not a number; give one like 0.1"},
+        {"lr", "nan", "--lr: 'nan' is not a number; give one like 0.1"},
+        {"lr", "inf", "--lr: 'inf' is not a number; give one like 0.1"},
+        {"lr", "-0.1", "--lr: -0.1 is out of bounds; give a number from 0 and up to 1000000"},
+        {"momentum", "1", "--momentum: 1 is out of bounds; give a number from 0 and below 1"},
+        {"label-smoothing", "1", "--label-smoothing: 1 is out of bounds; give a number from 0 and below 1"},
+        {"deadline", "0", "--deadline: 0 is out of bounds; give a number above 0 and up to 1000000"},
+        {"mode", "rong", "--mode: 'rong' is not known (ring?); give one of ps, ring, local, nccl, mpi"},
+        {"backend", "mkl", "--backend: 'mkl' is not known; give one of onednn, reference"},
+        {"shuffle", "maybe", "--shuffle: 'maybe' is neither true nor false"},
+        {"sync", "ssp", "--sync: 'ssp' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)"},
+        {"sync", "ssp:-1",
+         "--sync: 'ssp:-1' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)"},
+        {"lr-schedule", "step:0:0.1",
+         "--lr-schedule: 'step:0:0.1' is not a schedule; give constant, cosine, poly:POWER (poly:2), or "
+         "step:EVERY:GAMMA with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)"},
+        {"slow", "1", "--slow: '1' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)"},
+        {"slow", "1:0.5", "--slow: '1:0.5' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)"},
+        {"device", "gpu", "--device: 'gpu' is not a device; give cpu, cuda or cuda:I"},
+        {"out", "a\nb", "--out: byte 1 is a control character"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        psr_config config = fitting(), before = config;
+        assert_int_equal(psr_config_set(&config, wrong[i].name, wrong[i].text), PSR_ERR_USAGE);
+        assert_string_equal(psr_err_detail(), wrong[i].detail);
+        assert_memory_equal(&config, &before, sizeof config);
+    }
+}
+
+static void schedules_of_every_wrong_shape_are_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"",          "step",      "step:",    "step:10",   "step:10:",
+                                        "step::0.1", "step:x:1",  "step:1:0", "step:1:2",  "poly",
+                                        "poly:0",    "poly:x",    "cosine:1", "constant ", "poly:-1",
+                                        "step:99999999999999999999999999999999999999:0.1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        psr_config config = fitting();
+        if (psr_config_set(&config, "lr-schedule", wrong[i]) != PSR_ERR_USAGE)
+            fail_msg("'%s'", wrong[i]);
+    }
+}
+
+static void fault_points_have_a_role_a_rank_a_phase_and_a_step(void **state)
+{
+    (void)state;
+    static const char *const right[] = {"", "worker:0:push:3", "shard:12:pull:0", "scheduler:0:join:1",
+                                        "launcher:0:shut-down:5", "agent:1:start-up:0"};
+    static const char *const wrong[] = {"worker", "worker:", "worker:1", "worker:1:push", "worker:1:push:",
+                                        "worker:x:push:3", "boss:1:push:3", "worker:1:PUSH:3", "worker:1:push:3:",
+                                        "worker:1:push:3:kill", "worker:1:push:-3", "worker:1::3", "worker::push:3"};
+    psr_config config = fitting();
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        if (psr_config_set(&config, "fault-point", right[i]) != PSR_OK)
+            fail_msg("'%s': %s", right[i], psr_err_detail());
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        if (psr_config_set(&config, "fault-point", wrong[i]) != PSR_ERR_USAGE)
+            fail_msg("'%s'", wrong[i]);
+    }
+}
+
+static void sizes_take_binary_suffixes_and_are_printed_with_the_largest(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+        const char *printed;
+    } sizes[] = {{"4096", 4096, "4K"},        {"1M", 1048576, "1M"},  {"1536K", 1572864, "1536K"},
+                 {"1024k", 1048576, "1M"},    {"1G", 1073741824, "1G"}, {"4160", 4160, "4160"}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        psr_config config = fitting();
+        char text[32];
+        assert_int_equal(psr_config_set(&config, "bucket-size", sizes[i].text), PSR_OK);
+        assert_int_equal(config.bucket_bytes, sizes[i].bytes);
+        assert_int_equal(psr_config_get(&config, "bucket-size", text, sizeof text), PSR_OK);
+        assert_string_equal(text, sizes[i].printed);
+    }
+}
+
+static void a_path_as_long_as_its_field_is_refused_and_one_shorter_is_kept(void **state)
+{
+    (void)state;
+    psr_config config = fitting();
+    char path[PSR_PATH_MAX + 1], text[PSR_PATH_MAX];
+    memset(path, 'x', sizeof path);
+    path[PSR_PATH_MAX] = '\0';
+    assert_int_equal(psr_config_set(&config, "out", path), PSR_ERR_USAGE);
+    assert_string_equal(psr_err_detail(), "--out: 1024 bytes are too long; 1023 is the limit");
+    path[PSR_PATH_MAX - 1] = '\0';
+    assert_int_equal(psr_config_set(&config, "out", path), PSR_OK);
+    assert_int_equal(psr_config_get(&config, "out", text, sizeof text), PSR_OK);
+    assert_string_equal(text, path);
+    assert_int_equal(psr_config_get(&config, "out", text, 100), PSR_ERR_USAGE);
+}
+
+static void an_unknown_option_is_refused_with_the_nearest_name(void **state)
+{
+    (void)state;
+    psr_config config = fitting();
+    assert_int_equal(psr_config_set(&config, "bukcet-size", "4M"), PSR_ERR_USAGE);
+    assert_string_equal(psr_err_detail(), "--bukcet-size: there is no such option; --bucket-size is the nearest");
+    assert_int_equal(psr_config_set(&config, "quux", "1"), PSR_ERR_USAGE);
+    assert_string_equal(psr_err_detail(), "--quux: there is no such option; --help lists them");
+    char text[32];
+    assert_int_equal(psr_config_get(&config, "worker", text, sizeof text), PSR_ERR_USAGE);
+    assert_string_equal(psr_err_detail(), "--worker: there is no such option; --workers is the nearest");
+}
+
+static void hidden_options_are_not_offered(void **state)
+{
+    (void)state;
+    psr_config config = fitting();
+    assert_int_equal(psr_config_set(&config, "fault-pint", "x"), PSR_ERR_USAGE);
+    assert_string_equal(psr_err_detail(), "--fault-pint: there is no such option; --help lists them");
+}
+
+typedef struct setting {
+    const char *name, *text;
+} setting;
+
+static void what_does_not_fit_together_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        setting set[3];
+        psr_err code;
+        const char *detail;
+    } wrong[] = {
+        {{{"sync", "ssp:3"}, {"mode", "ring"}}, PSR_ERR_USAGE,
+         "--sync ssp:3 does not go with --mode ring: only shards can let workers be apart; use --mode ps or --sync bsp"},
+        {{{"sync", "async"}, {"mode", "local"}}, PSR_ERR_USAGE,
+         "--sync async does not go with --mode local: only shards can let workers be apart; use --mode ps or "
+         "--sync bsp"},
+        {{{"shards", "2"}, {"mode", "ring"}}, PSR_ERR_USAGE,
+         "--shards 2 does not go with --mode ring: shards serve --mode ps alone; leave --shards out"},
+        {{{"shards", "2"}, {"mode", "local"}}, PSR_ERR_USAGE,
+         "--shards 2 does not go with --mode local: shards serve --mode ps alone; leave --shards out"},
+        {{{"fold", "arrival"}, {"mode", "ring"}}, PSR_ERR_USAGE,
+         "--fold arrival does not go with --mode ring: only a shard sees arrivals; use --fold rank"},
+        {{{"fold", "arrival"}, {"mode", "local"}}, PSR_ERR_USAGE,
+         "--fold arrival does not go with --mode local: only a shard sees arrivals; use --fold rank"},
+        {{{"fold", "arrival"}, {"sync", "async"}}, PSR_ERR_USAGE,
+         "--fold arrival does not go with --sync async: there each push is an update of its own; use --fold rank"},
+        {{{"fold", "reversed"}}, PSR_ERR_USAGE,
+         "--fold reversed does not go with --mode ps: it is the control of --mode local; use --fold rank"},
+        {{{"bucket-size", "5000"}}, PSR_ERR_USAGE, "--bucket-size: 5000 is not a multiple of 64"},
+        {{{"slice-size", "5000"}}, PSR_ERR_USAGE, "--slice-size: 5000 is not a multiple of 64"},
+        {{{"shortcut", "b"}, {"model", "resnet50"}}, PSR_ERR_USAGE,
+         "--shortcut b does not go with --model resnet50: only resnet20 to resnet110 have the choice; leave "
+         "--shortcut out"},
+        {{{"precision", "bf16"}, {"backend", "reference"}}, PSR_ERR_USAGE,
+         "--precision bf16 does not go with --backend reference: the reference is float32; use --precision fp32"},
+        {{{"image-size", "3"}}, PSR_ERR_USAGE, "--image-size: 3 is too small; give 0 or 8 to 4096"},
+        {{{"data", ""}}, PSR_ERR_USAGE, "--data: empty; give a directory, fashion-mnist or synthetic"},
+        {{{"steps", "0"}}, PSR_ERR_USAGE,
+         "--epochs and --steps are both 0: nothing says when to end; give one of them"},
+        {{{"epochs", "3"}}, PSR_ERR_USAGE,
+         "--epochs 3 does not go with --steps 10: both say when to end; set one of them to 0"},
+        {{{"nesterov", "true"}, {"optimizer", "adam"}}, PSR_ERR_USAGE,
+         "--nesterov true does not go with --optimizer adam: it is a form of sgd's momentum"},
+        {{{"nesterov", "true"}, {"momentum", "0"}}, PSR_ERR_USAGE,
+         "--nesterov true does not go with --momentum 0: it needs a momentum above 0"},
+        {{{"adam-beta2", "0.9"}}, PSR_ERR_USAGE,
+         "--adam-beta2 0.9 does not go with --optimizer sgd: only adam has it"},
+        {{{"lars-trust", "0.1"}, {"optimizer", "adam"}}, PSR_ERR_USAGE,
+         "--lars-trust 0.1 does not go with --optimizer adam: only lars has it"},
+        {{{"exchange", "false"}}, PSR_ERR_USAGE,
+         "--exchange false does not go with --mode ps: only workers without shards can do without; use --mode ring"},
+        {{{"init", "a"}, {"resume", "b"}}, PSR_ERR_USAGE,
+         "--init a does not go with --resume b: a resumed run has its weights; give one of them"},
+        {{{"mode", "nccl"}}, PSR_ERR_UNSUPPORTED, "--mode nccl is not in this build; give ps, ring or local"},
+        {{{"mode", "mpi"}}, PSR_ERR_UNSUPPORTED, "--mode mpi is not in this build; give ps, ring or local"},
+        {{{"device", "cuda:0"}}, PSR_ERR_UNSUPPORTED, "--device cuda:0 is not in this build; give cpu"},
+        {{{"precision", "fp16"}}, PSR_ERR_UNSUPPORTED, "--precision fp16 is not in this build; give fp32 or bf16"},
+        {{{"augment", "imagenet"}}, PSR_ERR_UNSUPPORTED,
+         "--augment imagenet is not in this build; give none or crop-flip"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        psr_config config = fitting();
+        for (int k = 0; k < 3 && wrong[i].set[k].name != NULL; k++) {
+            if (psr_config_set(&config, wrong[i].set[k].name, wrong[i].set[k].text) != PSR_OK)
+                fail_msg("%s", psr_err_detail());
+        }
+        psr_err err = psr_config_check(&config);
+        if (err != wrong[i].code)
+            fail_msg("expected: %s", wrong[i].detail);
+        assert_string_equal(psr_err_detail(), wrong[i].detail);
+    }
+}
+
+static void what_fits_together_is_taken(void **state)
+{
+    (void)state;
+    static const setting right[][3] = {
+        {{"mode", "ps"}, {"shards", "3"}, {"fold", "arrival"}},
+        {{"mode", "ps"}, {"sync", "ssp:0"}},
+        {{"sync", "async"}, {"optimizer", "lars"}, {"shards", "2"}},
+        {{"mode", "ring"}, {"workers", "8"}},
+        {{"mode", "local"}, {"fold", "reversed"}},
+        {{"steps", "0"}, {"epochs", "3"}},
+        {{"optimizer", "adam"}, {"adam-beta1", "0.8"}},
+        {{"optimizer", "lars"}, {"lars-trust", "0.01"}},
+        {{"nesterov", "true"}},
+        {{"shortcut", "b"}, {"model", "resnet110"}},
+        {{"slice-size", "4K"}, {"bucket-size", "4K"}},
+    };
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        psr_config config = fitting();
+        for (int k = 0; k < 3 && right[i][k].name != NULL; k++)
+            assert_int_equal(psr_config_set(&config, right[i][k].name, right[i][k].text), PSR_OK);
+        if (psr_config_check(&config) != PSR_OK)
+            fail_msg("%s", psr_err_detail());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_option_of_the_table_is_in_this_test),
+        cmocka_unit_test(every_option_reads_back_to_the_same_bits_as_text),
+        cmocka_unit_test(the_whole_configuration_reads_back_to_the_same_bits_as_json),
+        cmocka_unit_test(json_goes_on_top_of_what_was_there),
+        cmocka_unit_test(wrong_json_is_refused_by_name_and_changes_nothing),
+        cmocka_unit_test(json_that_is_cut_or_nested_without_end_is_refused),
+        cmocka_unit_test(a_wrong_value_is_refused_in_words_and_changes_nothing),
+        cmocka_unit_test(schedules_of_every_wrong_shape_are_refused),
+        cmocka_unit_test(fault_points_have_a_role_a_rank_a_phase_and_a_step),
+        cmocka_unit_test(sizes_take_binary_suffixes_and_are_printed_with_the_largest),
+        cmocka_unit_test(a_path_as_long_as_its_field_is_refused_and_one_shorter_is_kept),
+        cmocka_unit_test(an_unknown_option_is_refused_with_the_nearest_name),
+        cmocka_unit_test(hidden_options_are_not_offered),
+        cmocka_unit_test(what_does_not_fit_together_is_refused_by_name),
+        cmocka_unit_test(what_fits_together_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,187 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/options_argp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A program with one option of its own, as psring train is. */
+typedef struct program {
+    psr_config config;
+    const char *hostfile;
+} program;
+
+static error_t parse_own(int key, char *text, struct argp_state *state)
+{
+    program *p = state->input;
+    if (key == ARGP_KEY_INIT)
+        state->child_inputs[0] = &p->config;
+    else if (key == 'f')
+        p->hostfile = text;
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+static error_t run(program *p, char **argv)
+{
+    int argc = 0;
+    while (argv[argc] != NULL)
+        argc++;
+    psr_options_argp *options = psr_options_argp_new();
+    if (options == NULL)
+        return ENOMEM;
+    const struct argp_option own[] = {{"hostfile", 'f', "FILE", 0, "the hosts", 0}, {NULL, 0, NULL, 0, NULL, 0}};
+    const struct argp_child children[] = {{psr_options_argp_child(options), 0, NULL, 0}, {NULL, 0, NULL, 0}};
+    const struct argp argp = {own, parse_own, NULL, "A program.", children, NULL, NULL};
+    psr_config_defaults(&p->config);
+    p->hostfile = NULL;
+    error_t err = psr_options_parse(&argp, argc, argv, 0, NULL, p);
+    psr_options_argp_free(options);
+    return err;
+}
+
+/* The same in a child process: its exit status and what it wrote to both streams. */
+static int run_apart(char **argv, char *text, size_t size)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(stdout);
+    fflush(stderr);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        program p;
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        error_t err = run(&p, argv);
+        fflush(stdout);
+        _exit(err == 0 ? 0 : 99);
+    }
+    close(ends[1]);
+    size_t used = 0;
+    ssize_t got;
+    while ((got = read(ends[0], text + used, size - 1 - used)) > 0)
+        used += (size_t)got;
+    text[used] = '\0';
+    close(ends[0]);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void options_of_the_table_and_of_the_program_are_taken(void **state)
+{
+    (void)state;
+    program p;
+    char *argv[] = {"psring", "--mode=ring", "--workers", "5", "-f", "hosts", "--no-shuffle", "--nesterov", NULL};
+    assert_int_equal(run(&p, argv), 0);
+    assert_int_equal(p.config.mode, PSR_MODE_RING);
+    assert_int_equal(p.config.workers, 5);
+    assert_false(p.config.shuffle);
+    assert_true(p.config.nesterov);
+    assert_string_equal(p.hostfile, "hosts");
+}
+
+static void the_last_of_an_option_and_its_negation_wins(void **state)
+{
+    (void)state;
+    program p;
+    char *argv[] = {"psring", "--no-shuffle", "--shuffle", "--nesterov", "--no-nesterov", NULL};
+    assert_int_equal(run(&p, argv), 0);
+    assert_true(p.config.shuffle);
+    assert_false(p.config.nesterov);
+}
+
+static void a_hidden_option_is_taken(void **state)
+{
+    (void)state;
+    program p;
+    char *argv[] = {"psring", "--fault-point", "worker:1:push:3", NULL};
+    assert_int_equal(run(&p, argv), 0);
+    assert_string_equal(p.config.fault_point, "worker:1:push:3");
+}
+
+static void a_refusal_is_one_line_and_exit_status_2(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *argument, *value, *line;
+    } wrong[] = {
+        {"--bucket-size", "12Q",
+         "psring: --bucket-size: '12Q' is not a size; give bytes, or a number with K, M or G (4M)\n"},
+        {"--no-shufle", NULL, "psring: --no-shufle: there is no such option; --no-shuffle is the nearest\n"},
+        {"--hostfiel=x", NULL, "psring: --hostfiel: there is no such option; --hostfile is the nearest\n"},
+        {"--quux", NULL, "psring: --quux: there is no such option; --help lists them\n"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char text[4096];
+        char *argv[] = {"/usr/bin/psring", "--mode", "ring", (char *)(uintptr_t)wrong[i].argument,
+                        (char *)(uintptr_t)wrong[i].value, NULL};
+        assert_int_equal(run_apart(argv, text, sizeof text), 2);
+        assert_string_equal(text, wrong[i].line);
+    }
+}
+
+static void what_follows_an_option_as_its_value_is_not_taken_for_an_option(void **state)
+{
+    (void)state;
+    program p;
+    char *argv[] = {"psring", "--out", "--odd-name", NULL};
+    assert_int_equal(run(&p, argv), 0);
+    assert_string_equal(p.config.out, "--odd-name");
+}
+
+static void other_wrong_usage_has_exit_status_2_too(void **state)
+{
+    (void)state;
+    char text[4096];
+    char *missing[] = {"psring", "--steps", NULL};
+    assert_int_equal(run_apart(missing, text, sizeof text), 2);
+    assert_non_null(strstr(text, "'--steps' requires an argument"));
+    char *extra[] = {"psring", "extra", NULL};
+    assert_int_equal(run_apart(extra, text, sizeof text), 2);
+}
+
+static void help_lists_every_option_with_its_default_and_hides_the_hidden(void **state)
+{
+    (void)state;
+    static char text[65536];
+    char *argv[] = {"psring", "--help", NULL};
+    assert_int_equal(run_apart(argv, text, sizeof text), 0);
+    psr_option_info info;
+    for (size_t i = 0; psr_config_option(i, &info); i++) {
+        char option[80];
+        snprintf(option, sizeof option, "--%s", info.name);
+        if (info.hidden != (strstr(text, option) == NULL))
+            fail_msg("%s", option);
+    }
+    assert_non_null(strstr(text, "--shuffle, --no-shuffle"));
+    assert_non_null(strstr(text, "(default 256K)"));
+    assert_non_null(strstr(text, " Optimisation:\n"));
+    assert_non_null(strstr(text, "--hostfile=FILE"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_of_the_table_and_of_the_program_are_taken),
+        cmocka_unit_test(the_last_of_an_option_and_its_negation_wins),
+        cmocka_unit_test(a_hidden_option_is_taken),
+        cmocka_unit_test(a_refusal_is_one_line_and_exit_status_2),
+        cmocka_unit_test(what_follows_an_option_as_its_value_is_not_taken_for_an_option),
+        cmocka_unit_test(other_wrong_usage_has_exit_status_2_too),
+        cmocka_unit_test(help_lists_every_option_with_its_default_and_hides_the_hidden),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
