@@ -10,7 +10,8 @@ static psr_err check_class(const psr_source *source, const char *what, uint32_t 
 {
     if (found < classes)
         return PSR_OK;
-    return psr_fail(PSR_ERR_FORMAT, "%s: %s %" PRIu32 " of sample %" PRIu32 " at byte %" PRIu64 ", should be 0..%" PRIu32,
+    return psr_fail(PSR_ERR_FORMAT,
+                    "%s: %s %" PRIu32 " of sample %" PRIu32 " at byte %" PRIu64 ", should be 0..%" PRIu32,
                     psr_source_path(source), what, found, record, at, classes - 1);
 }
 
@@ -25,8 +26,10 @@ psr_err psr_cifar_read(psr_source *source, const psr_cifar_kind *kind, uint32_t 
         if (kind->prefix_bytes > 0)
             PSR_TRY(check_class(source, "coarse label", head[0], kind->prefix_classes, i, i * record_bytes));
         labels[i] = head[kind->prefix_bytes];
-        PSR_TRY(check_class(source, "label", labels[i], kind->classes, i, i * record_bytes + kind->prefix_bytes));
-        PSR_TRY(psr_source_read(source, pixels + (size_t)i * PSR_CIFAR_IMAGE_BYTES, PSR_CIFAR_IMAGE_BYTES, whole_size));
+        PSR_TRY(
+            check_class(source, "label", labels[i], kind->classes, i, i * record_bytes + kind->prefix_bytes));
+        PSR_TRY(psr_source_read(source, pixels + (size_t)i * PSR_CIFAR_IMAGE_BYTES, PSR_CIFAR_IMAGE_BYTES,
+                                whole_size));
     }
     return psr_source_end(source);
 }

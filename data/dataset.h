@@ -1,4 +1,4 @@
-/* Data sets in memory: IDX (MNIST family, .gz too), CIFAR-10/100 binary (.xz too), generated data.
+/* Data sets in memory: IDX (MNIST family), CIFAR-10/100 binary (each plain, .gz or .xz), generated data.
  * Pixels stay bytes (u8, CHW) until the loader normalises them. Immutable after opening; any thread. */
 #ifndef PSR_DATA_DATASET_H
 #define PSR_DATA_DATASET_H
@@ -8,12 +8,14 @@
 typedef enum psr_split { PSR_SPLIT_TRAIN, PSR_SPLIT_TEST } psr_split;
 
 typedef struct psr_dataset {
-    char name[64];           /* "fashion-mnist", ... */
-    const uint8_t *pixels;   /* [count, channels, height, width] */
-    const uint32_t *labels;  /* [count], below classes */
+    char name[64];          /* "fashion-mnist", ... */
+    const uint8_t *pixels;  /* [count, channels, height, width] */
+    const uint32_t *labels; /* [count], below classes */
     uint32_t count, channels, height, width, classes;
-    float mean[3], deviation[3]; /* normalisation constants on the 0..1 scale, of the train split */
-    void *storage;           /* owned */
+    /* Normalisation constants on the 0..1 scale, per channel, of the train split's pixels whichever split
+     * this is: exact integer sums, then double, rounded once. A channel that never varies has deviation 1. */
+    float mean[3], deviation[3];
+    void *storage; /* owned */
 } psr_dataset;
 
 /* What a data set is, without reading its pixels: for the layout and for early checks. Same errors as
@@ -23,13 +25,30 @@ typedef struct psr_dataset_info {
     uint32_t train_count, test_count, channels, height, width, classes;
 } psr_dataset_info;
 
-/* spec is --data: a directory that holds IDX or CIFAR files (which is found by the files' names),
- * "fashion-mnist" (the distribution's package /usr/share/datasets/fashion-mnist, else $XDG data set by
- * `psring data get`), or "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]".
- * Errors: NOT_FOUND (which files were looked for, and the package or command that brings them),
- * FORMAT (file, what is wrong: magic, truncated, over-long, label out of range), USAGE (spec). */
+/* spec is --data:
+ *   a directory that holds IDX or CIFAR files, which is found by the files' names (the authors', plain, .gz
+ * or .xz; the first of these that exists); "mnist", "fashion-mnist", "cifar10", "cifar100": the directory of
+ * that name where psr_dataset_find looks without a user's directory (a directory of one's own of that name is
+ * written ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]". name is the known
+ * name, for IDX files in a directory the directory's last component. Errors: NOT_FOUND (which files were
+ * looked for, and the package or command that brings them), FORMAT (file, what is wrong: magic, truncated,
+ * over-long, label out of range), USAGE (spec), IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info);
+
+/* ret owns. The test split alone reads the train split too, for its constants. */
 PSR_MUST_CHECK psr_err psr_dataset_open(const char *spec, psr_split split, psr_dataset **ret_dataset);
+
+/* Both splits, each file read once. ret owns both. Same errors. */
+PSR_MUST_CHECK psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train,
+                                             psr_dataset **ret_test);
 void psr_dataset_free(psr_dataset *dataset);
+
+/* Where a known name's files are: DIRECTORY/NAME under the distribution's /usr/share/datasets, then under
+ * user_directory (what `psring data get` fills; NULL: none). ret_spec: that directory, or a copy of a spec
+ * that is no known name. The front door of a program, which may read the environment, passes what it says
+ * through here once and opens ret_spec. USAGE: longer than size; NOT_FOUND: the places that were looked at.
+ */
+PSR_MUST_CHECK psr_err psr_dataset_find(const char *spec, const char *user_directory, char *ret_spec,
+                                        size_t size);
 
 #endif

@@ -14,7 +14,8 @@ static psr_err read_header(psr_source *source, uint32_t magic, const char *what,
     PSR_TRY(psr_source_read(source, header, size, size));
     uint32_t found = big_endian_u32(header);
     if (found != magic)
-        return psr_fail(PSR_ERR_FORMAT, "%s: magic 0x%08" PRIx32 " at byte 0, should be 0x%08" PRIx32 " (IDX %s)",
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s: magic 0x%08" PRIx32 " at byte 0, should be 0x%08" PRIx32 " (IDX %s)",
                         psr_source_path(source), found, magic, what);
     return PSR_OK;
 }
@@ -32,7 +33,8 @@ psr_err psr_idx_read_shape(psr_source *images, psr_source *labels, psr_idx_shape
         return psr_fail(PSR_ERR_FORMAT, "%s: says at byte 4 that it holds 0 images, should be at least 1",
                         psr_source_path(images));
     if (shape.height - 1 >= PSR_SAMPLES_MAX_SIDE || shape.width - 1 >= PSR_SAMPLES_MAX_SIDE)
-        return psr_fail(PSR_ERR_FORMAT, "%s: images of %" PRIu32 "x%" PRIu32 " at byte 8, sides should be 1..%u",
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s: images of %" PRIu32 "x%" PRIu32 " at byte 8, sides should be 1..%u",
                         psr_source_path(images), shape.height, shape.width, PSR_SAMPLES_MAX_SIDE);
     /* 2^32 * 2^10 * 2^10 cannot overflow. */
     uint64_t bytes = (uint64_t)shape.count * shape.height * shape.width;
@@ -44,7 +46,8 @@ psr_err psr_idx_read_shape(psr_source *images, psr_source *labels, psr_idx_shape
     PSR_TRY(read_header(labels, MAGIC_LABELS, "labels of unsigned bytes", header, HEADER_LABELS));
     uint32_t label_count = big_endian_u32(header + 4);
     if (label_count != shape.count)
-        return psr_fail(PSR_ERR_FORMAT, "%s: says that it holds %" PRIu32 " labels, should be %" PRIu32 " as %s",
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s: says that it holds %" PRIu32 " labels, should be %" PRIu32 " as %s",
                         psr_source_path(labels), label_count, shape.count, psr_source_path(images));
     *ret_shape = shape;
     return PSR_OK;
@@ -67,8 +70,9 @@ static psr_err read_labels(psr_source *source, uint32_t count, uint32_t **ret_la
     }
     for (uint32_t i = 0; i < count; i++) {
         if (bytes[i] >= PSR_IDX_CLASSES) {
-            err = psr_fail(PSR_ERR_FORMAT, "%s: label %u of sample %" PRIu32 " at byte %" PRIu64 ", should be 0..%u",
-                           psr_source_path(source), bytes[i], i, HEADER_LABELS + (uint64_t)i, PSR_IDX_CLASSES - 1);
+            err = psr_fail(
+                PSR_ERR_FORMAT, "%s: label %u of sample %" PRIu32 " at byte %" PRIu64 ", should be 0..%u",
+                psr_source_path(source), bytes[i], i, HEADER_LABELS + (uint64_t)i, PSR_IDX_CLASSES - 1);
             goto out;
         }
         labels[i] = bytes[i];

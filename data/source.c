@@ -1,3 +1,5 @@
+/* zlib takes its input as const only when asked to. */
+#define ZLIB_CONST
 #include "data/source.h"
 
 #include <errno.h>
@@ -12,20 +14,23 @@
 
 enum { INPUT_BYTES = 64 * 1024, FIRST_BYTES = 1024 * 1024 };
 
+static const char *const packing_name[] = {
+    [PSR_SOURCE_PLAIN] = "plain", [PSR_SOURCE_GZIP] = "gzip", [PSR_SOURCE_XZ] = "xz"};
+
 struct psr_source {
     char *path;
     psr_source_packing packing;
-    int fd;                     /* -1: memory */
-    const uint8_t *input;       /* what has been read and not yet unpacked */
+    int fd;               /* -1: memory */
+    const uint8_t *input; /* what has been read and not yet unpacked */
     size_t input_bytes;
-    bool input_ended;           /* no more than input holds will come */
-    uint64_t unpacked_bytes;    /* handed out so far */
-    bool ended;                 /* the packed stream has ended as it should */
-    bool between_members;       /* gzip: before the first or after a whole member */
+    bool input_ended;        /* no more than input holds will come */
+    uint64_t unpacked_bytes; /* handed out so far */
+    bool ended;              /* the packed stream has ended as it should */
+    bool between_members;    /* gzip: before the first or after a whole member */
     bool unpacker_live;
     z_stream gzip;
     lzma_stream xz;
-    uint8_t *buffer;            /* INPUT_BYTES, of a file */
+    uint8_t *buffer; /* INPUT_BYTES, of a file */
 };
 
 psr_source_packing psr_source_packing_of(const char *path)
@@ -59,54 +64,54 @@ static psr_err unpacker_init(psr_source *source)
     return PSR_OK;
 }
 
-static psr_err source_new(const char *path, psr_source_packing packing, psr_source **ret_source)
+/* NULL: no memory. */
+static psr_source *source_new(const char *path, psr_source_packing packing)
 {
     psr_source *source = calloc(1, sizeof *source);
     if (source == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "%s: no memory to open it", path);
+        return NULL;
     source->fd = -1;
     source->packing = packing;
     source->path = strdup(path);
     if (source->path == NULL) {
         free(source);
+        return NULL;
+    }
+    return source;
+}
+
+static psr_err open_file(psr_source *source)
+{
+    source->buffer = malloc(INPUT_BYTES);
+    if (source->buffer == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "%s: no memory to read it", source->path);
+    source->fd = open(source->path, O_RDONLY | O_CLOEXEC);
+    if (source->fd < 0)
+        return psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "%s: cannot be opened: %s",
+                        source->path, strerror(errno));
+    return unpacker_init(source);
+}
+
+psr_err psr_source_open(const char *path, psr_source **ret_source)
+{
+    psr_source *source = source_new(path, psr_source_packing_of(path));
+    if (source == NULL)
         return psr_fail(PSR_ERR_NOMEM, "%s: no memory to open it", path);
+    psr_err err = open_file(source);
+    if (err != PSR_OK) {
+        psr_source_free(source);
+        return err;
     }
     *ret_source = source;
     return PSR_OK;
 }
 
-psr_err psr_source_open(const char *path, psr_source **ret_source)
+psr_err psr_source_open_memory(const char *name, psr_source_packing packing, const uint8_t *bytes,
+                               size_t size, psr_source **ret_source)
 {
-    psr_source *source = NULL;
-    psr_err err = source_new(path, psr_source_packing_of(path), &source);
-    if (err != PSR_OK)
-        return err;
-    source->buffer = malloc(INPUT_BYTES);
-    if (source->buffer == NULL) {
-        err = psr_fail(PSR_ERR_NOMEM, "%s: no memory to read it", path);
-        goto out;
-    }
-    source->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (source->fd < 0) {
-        err = psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "%s: cannot be opened: %s", path,
-                       strerror(errno));
-        goto out;
-    }
-    err = unpacker_init(source);
-    if (err != PSR_OK)
-        goto out;
-    *ret_source = source;
-    source = NULL;
-out:
-    psr_source_free(source);
-    return err;
-}
-
-psr_err psr_source_open_memory(const char *name, psr_source_packing packing, const uint8_t *bytes, size_t size,
-                               psr_source **ret_source)
-{
-    psr_source *source = NULL;
-    PSR_TRY(source_new(name, packing, &source));
+    psr_source *source = source_new(name, packing);
+    if (source == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "%s: no memory to open it", name);
     source->input = bytes;
     source->input_bytes = size;
     source->input_ended = true;
@@ -168,27 +173,29 @@ static psr_err refill(psr_source *source)
 
 static psr_err plain_some(psr_source *source, uint8_t *to, size_t size, size_t *ret_size)
 {
-    if (source->fd >= 0) /* past the buffer: a plain file needs no copy */
-        return read_some(source, to, size, ret_size);
-    size_t some = size < source->input_bytes ? size : source->input_bytes;
-    if (some > 0)
-        memcpy(to, source->input, some);
-    source->input += some;
-    source->input_bytes -= some;
-    *ret_size = some;
+    if (source->fd >= 0 && source->input_bytes == 0 && size >= INPUT_BYTES)
+        return read_some(source, to, size, ret_size); /* a long run needs no copy */
+    PSR_TRY(refill(source));
+    size_t length = size < source->input_bytes ? size : source->input_bytes;
+    if (length > 0)
+        memcpy(to, source->input, length);
+    source->input += length;
+    source->input_bytes -= length;
+    *ret_size = length;
     return PSR_OK;
 }
 
-static psr_err fail_cut(const psr_source *source, const char *packing)
+/* unpacked: what this call has got besides what was handed out before. */
+static psr_err fail_cut(const psr_source *source, size_t unpacked)
 {
     return psr_fail(PSR_ERR_FORMAT, "%s: truncated: the %s data break off after %" PRIu64 " unpacked bytes",
-                    source->path, packing, source->unpacked_bytes);
+                    source->path, packing_name[source->packing], source->unpacked_bytes + unpacked);
 }
 
-static psr_err fail_damaged(const psr_source *source, const char *packing, const char *what)
+static psr_err fail_damaged(const psr_source *source, size_t unpacked, const char *what)
 {
     return psr_fail(PSR_ERR_FORMAT, "%s: damaged %s data after %" PRIu64 " unpacked bytes: %s", source->path,
-                    packing, source->unpacked_bytes, what);
+                    packing_name[source->packing], source->unpacked_bytes + unpacked, what);
 }
 
 /* Several members after one another are one file (RFC 1952, section 2.2). */
@@ -202,7 +209,7 @@ static psr_err gzip_some(psr_source *source, uint8_t *to, size_t size, size_t *r
         PSR_TRY(refill(source));
         if (source->input_bytes == 0) {
             if (!source->between_members || source->gzip.total_in == 0)
-                return fail_cut(source, "gzip");
+                return fail_cut(source, 0);
             source->ended = true;
             break;
         }
@@ -220,13 +227,14 @@ static psr_err gzip_some(psr_source *source, uint8_t *to, size_t size, size_t *r
         else if (code == Z_MEM_ERROR)
             return psr_fail(PSR_ERR_NOMEM, "%s: no memory to unpack gzip", source->path);
         else if (code != Z_OK && code != Z_BUF_ERROR)
-            return fail_damaged(source, "gzip", gzip->msg != NULL ? gzip->msg : "a preset dictionary is asked for");
+            return fail_damaged(source, room - gzip->avail_out,
+                                gzip->msg != NULL ? gzip->msg : "a preset dictionary is asked for");
     }
     *ret_size = room - gzip->avail_out;
     return PSR_OK;
 }
 
-static psr_err xz_fail(const psr_source *source, lzma_ret code)
+static psr_err xz_fail(const psr_source *source, size_t unpacked, lzma_ret code)
 {
     switch (code) {
     case LZMA_MEM_ERROR:
@@ -235,13 +243,13 @@ static psr_err xz_fail(const psr_source *source, lzma_ret code)
         return psr_fail(PSR_ERR_FORMAT, "%s: asks for more than %u MiB to unpack, more than xz -9 would",
                         source->path, PSR_SOURCE_UNPACK_BYTES >> 20);
     case LZMA_BUF_ERROR:
-        return fail_cut(source, "xz");
+        return fail_cut(source, unpacked);
     case LZMA_FORMAT_ERROR:
-        return fail_damaged(source, "xz", "no xz header");
+        return fail_damaged(source, unpacked, "no xz header");
     case LZMA_OPTIONS_ERROR:
-        return fail_damaged(source, "xz", "filters that liblzma does not know");
+        return fail_damaged(source, unpacked, "filters that liblzma does not know");
     default:
-        return fail_damaged(source, "xz", "a checksum or a code is wrong");
+        return fail_damaged(source, unpacked, "a checksum or a code is wrong");
     }
 }
 
@@ -264,7 +272,7 @@ static psr_err xz_some(psr_source *source, uint8_t *to, size_t size, size_t *ret
         else if (code == LZMA_BUF_ERROR && !last)
             continue;
         else if (code != LZMA_OK)
-            return xz_fail(source, code);
+            return xz_fail(source, size - xz->avail_out, code);
     }
     *ret_size = size - xz->avail_out;
     return PSR_OK;
@@ -343,7 +351,8 @@ psr_err psr_source_end(psr_source *source)
     size_t got = 0;
     PSR_TRY(some(source, &extra, 1, &got));
     if (got > 0)
-        return psr_fail(PSR_ERR_FORMAT, "%s: over-long: more bytes follow the %" PRIu64 " that it should have",
-                        source->path, whole_size);
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s: over-long: more bytes follow the %" PRIu64 " that it should have", source->path,
+                        whole_size);
     return PSR_OK;
 }

@@ -27,8 +27,8 @@ PSR_MUST_CHECK psr_err psr_source_open(const char *path, psr_source **ret_source
 
 /* The same over size bytes of memory, which is borrowed for the source's life; name stands for the path in
  * errors. */
-PSR_MUST_CHECK psr_err psr_source_open_memory(const char *name, psr_source_packing packing, const uint8_t *bytes,
-                                              size_t size, psr_source **ret_source);
+PSR_MUST_CHECK psr_err psr_source_open_memory(const char *name, psr_source_packing packing,
+                                              const uint8_t *bytes, size_t size, psr_source **ret_source);
 void psr_source_free(psr_source *source);
 
 /* For errors of the readers above. Borrowed for the source's life. */

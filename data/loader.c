@@ -1,0 +1,325 @@
+/* Vocabulary: a ticket is the number of a batch since the loader began, 0, 1, ..; a slot holds one batch;
+ * ticket t always goes to slot t mod slots. Threads draw tickets in order, fill their slots in any order, and
+ * the consumer takes slots in the order of tickets.
+ *
+ * Two locks. plan_lock: who draws the next ticket (epoch, step and the epoch's share are its state); its
+ * holder may wait there for the ticket's slot to come back, since nobody else could draw either. lock: the
+ * slots' states; held for a few instructions only, so that the consumer never waits behind a shuffle. */
+#include "data/loader.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "data/augment.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_LENT } slot_state;
+
+enum { LENT_MAX = 2 };
+
+typedef struct batch_slot {
+    psr_loader_batch batch; /* what the consumer sees: its pointers are the three below */
+    float *images;
+    uint32_t *labels, *samples;
+    slot_state state;
+} batch_slot;
+
+struct psr_loader {
+    const psr_dataset *dataset;
+    psr_loader_options options;
+    psr_augmenter *augmenter;
+    size_t image_floats;
+    size_t batch_floats; /* of a slot's images */
+    uint32_t steps;
+
+    batch_slot *slots;
+    uint32_t slot_count;
+    pthread_t *threads;
+    uint32_t thread_count; /* started so far */
+
+    pthread_mutex_t plan_lock;
+    uint64_t next_ticket;
+    uint32_t plan_epoch, plan_step;
+    bool plan_drawn; /* share is that of plan_epoch */
+    uint32_t *order, *share;
+
+    pthread_mutex_t lock;
+    pthread_cond_t freed, filled;
+    atomic_bool stopping; /* written under lock, read anywhere */
+
+    /* the consumer's alone */
+    uint64_t taken_ticket;
+    uint32_t taken_epoch, taken_step;
+    double waited_s;
+    uint64_t wait_count;
+};
+
+/* Waits until the slot of the next ticket is free. False: the loader ends. plan_lock is held. */
+static bool await_free_slot(psr_loader *loader, batch_slot *slot)
+{
+    pthread_mutex_lock(&loader->lock);
+    while (slot->state != SLOT_FREE && !loader->stopping)
+        pthread_cond_wait(&loader->freed, &loader->lock);
+    bool go = !loader->stopping;
+    if (go)
+        slot->state = SLOT_FILLING;
+    pthread_mutex_unlock(&loader->lock);
+    return go;
+}
+
+/* Draws the next ticket: which slot, epoch, step and samples. NULL: no more, or the loader ends. */
+static batch_slot *draw_ticket(psr_loader *loader)
+{
+    const psr_sampler *sampler = &loader->options.sampler;
+    batch_slot *drawn = NULL;
+    pthread_mutex_lock(&loader->plan_lock);
+    if (loader->plan_epoch >= loader->options.last_epoch)
+        goto out;
+    if (!loader->plan_drawn) {
+        psr_sampler_order(sampler, loader->plan_epoch, loader->order);
+        psr_sampler_select(sampler, loader->order, loader->options.rank, loader->share);
+        loader->plan_drawn = true;
+    }
+    batch_slot *next = &loader->slots[loader->next_ticket % loader->slot_count];
+    if (!await_free_slot(loader, next))
+        goto out;
+    drawn = next;
+    psr_loader_batch *batch = &drawn->batch;
+    batch->epoch = loader->plan_epoch;
+    batch->step = loader->plan_step;
+    batch->count = psr_sampler_batch(sampler, loader->options.rank, batch->step);
+    if (batch->count > 0)
+        memcpy(drawn->samples, loader->share + (size_t)batch->step * sampler->batch_size,
+               batch->count * sizeof *drawn->samples);
+    loader->next_ticket++;
+    if (++loader->plan_step == loader->steps) {
+        loader->plan_step = 0;
+        loader->plan_epoch++;
+        loader->plan_drawn = false;
+    }
+out:
+    pthread_mutex_unlock(&loader->plan_lock);
+    return drawn;
+}
+
+/* Shuffled samples lie anywhere in memory: ask for the next one's bytes while this one is worked on. */
+static void prefetch_sample(const psr_dataset *dataset, uint32_t sample)
+{
+    enum { LINE_BYTES = 64, MOST_BYTES = 4096 };
+    size_t bytes = (size_t)dataset->channels * dataset->height * dataset->width;
+    const uint8_t *pixels = dataset->pixels + sample * bytes;
+    for (size_t i = 0; i < bytes && i < MOST_BYTES; i += LINE_BYTES)
+        __builtin_prefetch(pixels + i);
+}
+
+static void fill_slot(psr_loader *loader, batch_slot *slot)
+{
+    const psr_loader_batch *batch = &slot->batch;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        if (atomic_load_explicit(&loader->stopping, memory_order_relaxed))
+            return;
+        uint32_t sample = slot->samples[i];
+        if (i + 1 < batch->count)
+            prefetch_sample(loader->dataset, slot->samples[i + 1]);
+        slot->labels[i] = loader->dataset->labels[sample];
+        psr_augmenter_image(loader->augmenter, batch->epoch, sample, slot->images + i * loader->image_floats);
+    }
+}
+
+static void *thread_main(void *argument)
+{
+    psr_loader *loader = argument;
+    batch_slot *slot;
+    while ((slot = draw_ticket(loader)) != NULL) {
+        fill_slot(loader, slot);
+        pthread_mutex_lock(&loader->lock);
+        slot->state = SLOT_READY;
+        pthread_cond_signal(&loader->filled);
+        pthread_mutex_unlock(&loader->lock);
+    }
+    return NULL;
+}
+
+static psr_err check_options(const psr_loader_options *options)
+{
+    const psr_sampler *sampler = &options->sampler;
+    assert(sampler->workers > 0 && sampler->batch_size > 0 && options->rank < sampler->workers);
+    assert(options->threads > 0 && options->depth > 1);
+    uint32_t steps = psr_sampler_steps(sampler);
+    if (steps == 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--workers: %" PRIu32 " samples give %" PRIu32
+                        " workers none each (with --partition drop), "
+                        "should be at most %" PRIu32 " workers",
+                        sampler->count, sampler->workers, sampler->count);
+    if (options->first_step > steps)
+        return psr_fail(PSR_ERR_USAGE,
+                        "step %" PRIu32 " of epoch %" PRIu32 " to begin with: an epoch has %" PRIu32 " steps",
+                        options->first_step, options->first_epoch, steps);
+    return PSR_OK;
+}
+
+static psr_err allocate(psr_loader *loader)
+{
+    const psr_sampler *sampler = &loader->options.sampler;
+    uint32_t most = psr_sampler_batch(sampler, loader->options.rank, 0);
+    uint32_t share = psr_sampler_share(sampler, loader->options.rank);
+    size_t side = psr_augmenter_size(loader->augmenter);
+    loader->image_floats = loader->dataset->channels * side * side;
+    loader->batch_floats = most * loader->image_floats;
+    loader->slot_count = loader->options.depth + LENT_MAX;
+    loader->slots = calloc(loader->slot_count, sizeof *loader->slots);
+    loader->threads = calloc(loader->options.threads, sizeof *loader->threads);
+    loader->order = malloc((sampler->count + 1u) * sizeof *loader->order);
+    loader->share = malloc((share + 1u) * sizeof *loader->share);
+    if (loader->slots == NULL || loader->threads == NULL || loader->order == NULL || loader->share == NULL)
+        goto no_memory;
+    for (uint32_t i = 0; i < loader->slot_count; i++) {
+        batch_slot *slot = &loader->slots[i];
+        PSR_TRY(psr_arena_new(loader->batch_floats, &slot->images));
+        slot->labels = malloc((most + 1u) * sizeof *slot->labels);
+        slot->samples = malloc((most + 1u) * sizeof *slot->samples);
+        if (slot->labels == NULL || slot->samples == NULL)
+            goto no_memory;
+        slot->batch.images = slot->images;
+        slot->batch.labels = slot->labels;
+        slot->batch.samples = slot->samples;
+    }
+    return PSR_OK;
+no_memory:
+    return psr_fail(PSR_ERR_NOMEM, "no memory to load batches of %" PRIu32 " images", most);
+}
+
+static psr_err start_threads(psr_loader *loader)
+{
+    /* Signals are for the program's own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = 0;
+    while (loader->thread_count < loader->options.threads) {
+        pthread_t *thread = &loader->threads[loader->thread_count];
+        code = pthread_create(thread, NULL, thread_main, loader);
+        if (code != 0)
+            break;
+        pthread_setname_np(*thread, "psr-loader");
+        loader->thread_count++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0)
+        return psr_fail(PSR_ERR_IO, "loader thread %" PRIu32 " could not be started: %s",
+                        loader->thread_count, strerror(code));
+    return PSR_OK;
+}
+
+psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *options, psr_loader **ret_loader)
+{
+    PSR_TRY(check_options(options));
+    assert(options->sampler.count == dataset->count);
+    psr_loader *loader = calloc(1, sizeof *loader);
+    if (loader == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a loader");
+    loader->dataset = dataset;
+    loader->options = *options;
+    loader->steps = psr_sampler_steps(&options->sampler);
+    bool epoch_over = options->first_step == loader->steps;
+    loader->plan_epoch = loader->taken_epoch = options->first_epoch + epoch_over;
+    loader->plan_step = loader->taken_step = epoch_over ? 0 : options->first_step;
+    pthread_mutex_init(&loader->plan_lock, NULL);
+    pthread_mutex_init(&loader->lock, NULL);
+    pthread_cond_init(&loader->freed, NULL);
+    pthread_cond_init(&loader->filled, NULL);
+    psr_err err = psr_augmenter_new(dataset, options->augment, options->image_size, options->sampler.seed,
+                                    &loader->augmenter);
+    if (err == PSR_OK)
+        err = allocate(loader);
+    if (err == PSR_OK)
+        err = start_threads(loader);
+    if (err != PSR_OK) {
+        psr_loader_free(loader);
+        return err;
+    }
+    *ret_loader = loader;
+    return PSR_OK;
+}
+
+void psr_loader_free(psr_loader *loader)
+{
+    if (loader == NULL)
+        return;
+    pthread_mutex_lock(&loader->lock);
+    loader->stopping = true;
+    pthread_cond_broadcast(&loader->freed);
+    pthread_mutex_unlock(&loader->lock);
+    for (uint32_t i = 0; i < loader->thread_count; i++)
+        pthread_join(loader->threads[i], NULL);
+    pthread_cond_destroy(&loader->filled);
+    pthread_cond_destroy(&loader->freed);
+    pthread_mutex_destroy(&loader->lock);
+    pthread_mutex_destroy(&loader->plan_lock);
+    for (uint32_t i = 0; loader->slots != NULL && i < loader->slot_count; i++) {
+        psr_arena_free(loader->slots[i].images, loader->batch_floats);
+        free(loader->slots[i].labels);
+        free(loader->slots[i].samples);
+    }
+    free(loader->slots);
+    free(loader->threads);
+    free(loader->order);
+    free(loader->share);
+    psr_augmenter_free(loader->augmenter);
+    free(loader);
+}
+
+psr_err psr_loader_next(psr_loader *loader, const psr_loader_batch **ret_batch)
+{
+    if (loader->taken_epoch >= loader->options.last_epoch)
+        return psr_fail(PSR_ERR_NOT_FOUND, "no more batches: the last epoch is %" PRIu32,
+                        loader->options.last_epoch - 1);
+    batch_slot *slot = &loader->slots[loader->taken_ticket % loader->slot_count];
+    pthread_mutex_lock(&loader->lock);
+    assert(slot->state != SLOT_LENT); /* every slot is lent: nothing would ever come */
+    if (slot->state != SLOT_READY) {
+        double began_s = psr_clock_s();
+        while (slot->state != SLOT_READY)
+            pthread_cond_wait(&loader->filled, &loader->lock);
+        loader->waited_s += psr_clock_s() - began_s;
+        loader->wait_count++;
+    }
+    slot->state = SLOT_LENT;
+    pthread_mutex_unlock(&loader->lock);
+    loader->taken_ticket++;
+    if (++loader->taken_step == loader->steps) {
+        loader->taken_step = 0;
+        loader->taken_epoch++;
+    }
+    *ret_batch = &slot->batch;
+    return PSR_OK;
+}
+
+void psr_loader_return(psr_loader *loader, const psr_loader_batch *batch)
+{
+    for (uint32_t i = 0; i < loader->slot_count; i++) {
+        batch_slot *slot = &loader->slots[i];
+        if (&slot->batch != batch)
+            continue;
+        pthread_mutex_lock(&loader->lock);
+        assert(slot->state == SLOT_LENT);
+        slot->state = SLOT_FREE;
+        pthread_cond_broadcast(&loader->freed);
+        pthread_mutex_unlock(&loader->lock);
+        return;
+    }
+    assert(!"a batch of this loader");
+}
+
+void psr_loader_waits(const psr_loader *loader, double *ret_seconds, uint64_t *ret_count)
+{
+    *ret_seconds = loader->waited_s;
+    *ret_count = loader->wait_count;
+}

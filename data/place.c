@@ -1,0 +1,188 @@
+#include "data/place.h"
+
+#include "data/dataset.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SYSTEM_DIRECTORY "/usr/share/datasets"
+#define SYNTHETIC_NAME "synthetic"
+
+static const psr_file_set file_sets[] = {
+    {.split = {{.name = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"}, .file_count = 2},
+               {.name = {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}, .file_count = 2}}},
+    {.name = "cifar10",
+     .cifar = &psr_cifar_10,
+     .split = {{.name = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                         "data_batch_5.bin"},
+                .file_count = 5,
+                .records = 10000},
+               {.name = {"test_batch.bin"}, .file_count = 1, .records = 10000}}},
+    {.name = "cifar100",
+     .cifar = &psr_cifar_100,
+     .split = {{.name = {"train.bin"}, .file_count = 1, .records = 50000},
+               {.name = {"test.bin"}, .file_count = 1, .records = 10000}}},
+};
+
+enum { FILE_SETS = sizeof file_sets / sizeof file_sets[0] };
+
+static bool is_directory(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static bool is_known_name(const char *spec)
+{
+    static const char *const known[] = {"mnist", "fashion-mnist", "cifar10", "cifar100"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(spec, known[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The text after "synthetic" or "synthetic:", NULL when spec is something else. */
+static const char *synthetic_spec(const char *spec)
+{
+    size_t length = strlen(SYNTHETIC_NAME);
+    if (strncmp(spec, SYNTHETIC_NAME, length) != 0)
+        return NULL;
+    if (spec[length] == '\0')
+        return spec + length;
+    return spec[length] == ':' ? spec + length + 1 : NULL;
+}
+
+/* printf into a path of PSR_PATH_MAX bytes; USAGE when it does not fit. */
+static psr_err path_print(char *path, const char *format, ...) PSR_PRINTF(2, 3);
+static psr_err path_print(char *path, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(path, PSR_PATH_MAX, format, arguments);
+    va_end(arguments);
+    if (length < 0 || length >= PSR_PATH_MAX)
+        return psr_fail(PSR_ERR_USAGE, "--data: a path of %d bytes, should be below %d", length,
+                        PSR_PATH_MAX);
+    return PSR_OK;
+}
+
+static psr_err fail_no_place(const char *name, const char *user_directory)
+{
+    const char *package = strcmp(name, "fashion-mnist") == 0 ? "the package dataset-fashion-mnist or " : "";
+    if (user_directory == NULL)
+        return psr_fail(PSR_ERR_NOT_FOUND,
+                        "--data %s: no directory " SYSTEM_DIRECTORY
+                        "/%s; %s`psring data get %s` brings it, or --data DIR "
+                        "names another place",
+                        name, name, package, name);
+    return psr_fail(PSR_ERR_NOT_FOUND,
+                    "--data %s: no directory " SYSTEM_DIRECTORY
+                    "/%s nor %s/%s; %s`psring data get %s` brings it, or "
+                    "--data DIR names another place",
+                    name, name, user_directory, name, package, name);
+}
+
+psr_err psr_dataset_find(const char *spec, const char *user_directory, char *ret_spec, size_t size)
+{
+    char path[PSR_PATH_MAX];
+    if (!is_known_name(spec)) {
+        PSR_TRY(path_print(path, "%s", spec));
+    } else {
+        PSR_TRY(path_print(path, SYSTEM_DIRECTORY "/%s", spec));
+        if (!is_directory(path) && user_directory != NULL)
+            PSR_TRY(path_print(path, "%s/%s", user_directory, spec));
+        if (!is_directory(path))
+            return fail_no_place(spec, user_directory);
+    }
+    if (strlen(path) >= size)
+        return psr_fail(PSR_ERR_USAGE, "--data: a path of %zu bytes, should be below %zu", strlen(path),
+                        size);
+    strcpy(ret_spec, path);
+    return PSR_OK;
+}
+
+/* The file as it is, or packed; "" when none is there. */
+static psr_err find_file(const char *directory, const char *name, char path[PSR_PATH_MAX])
+{
+    static const char *const suffix[] = {"", ".gz", ".xz"};
+    struct stat status;
+    for (size_t i = 0; i < sizeof suffix / sizeof suffix[0]; i++) {
+        PSR_TRY(path_print(path, "%s/%s%s", directory, name, suffix[i]));
+        if (stat(path, &status) == 0)
+            return PSR_OK;
+    }
+    path[0] = '\0';
+    return PSR_OK;
+}
+
+psr_err psr_place_open(const psr_place *place, const char *name, psr_source **ret_source)
+{
+    char path[PSR_PATH_MAX];
+    PSR_TRY(find_file(place->directory, name, path));
+    if (path[0] == '\0')
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s/%s: missing (nor is it there as .gz or .xz)", place->directory,
+                        name);
+    return psr_source_open(path, ret_source);
+}
+
+/* The first set of which a file is there; that the others are there too is found when they are opened. */
+static psr_err find_file_set(const char *directory, const psr_file_set **ret_files)
+{
+    char path[PSR_PATH_MAX];
+    for (int set = 0; set < FILE_SETS; set++) {
+        for (int s = 0; s < 2; s++) {
+            for (uint32_t i = 0; i < file_sets[set].split[s].file_count; i++) {
+                PSR_TRY(find_file(directory, file_sets[set].split[s].name[i], path));
+                if (path[0] != '\0') {
+                    *ret_files = &file_sets[set];
+                    return PSR_OK;
+                }
+            }
+        }
+    }
+    return psr_fail(
+        PSR_ERR_NOT_FOUND,
+        "--data %s: no data set here, should hold train-images-idx3-ubyte and the like (MNIST family), "
+        "data_batch_1.bin and the like (CIFAR-10) or train.bin and test.bin (CIFAR-100), plain, .gz or .xz",
+        directory);
+}
+
+static void set_name(psr_place *place, const char *spec)
+{
+    const char *name = is_known_name(spec) ? spec : place->files->name;
+    char *real = name == NULL ? realpath(place->directory, NULL) : NULL;
+    if (real != NULL)
+        name = strrchr(real, '/') + 1; /* an absolute path */
+    snprintf(place->name, sizeof place->name, "%s", name != NULL && name[0] != '\0' ? name : "idx");
+    free(real);
+}
+
+psr_err psr_place_resolve(const char *spec, psr_place *ret_place)
+{
+    psr_place place = {0};
+    const char *generated = synthetic_spec(spec);
+    if (generated != NULL) {
+        PSR_TRY(psr_synthetic_parse(generated, &place.synthetic));
+        strcpy(place.name, SYNTHETIC_NAME);
+        *ret_place = place;
+        return PSR_OK;
+    }
+    PSR_TRY(psr_dataset_find(spec, NULL, place.directory, sizeof place.directory));
+    struct stat status;
+    if (stat(place.directory, &status) != 0 && errno != ENOENT)
+        return psr_fail(PSR_ERR_IO, "--data %s: %s", spec, strerror(errno));
+    if (!is_directory(place.directory))
+        return psr_fail(
+            PSR_ERR_NOT_FOUND,
+            "--data %s: no such directory, should be one that holds IDX or CIFAR files, or mnist, "
+            "fashion-mnist, cifar10, cifar100 or synthetic[:SPEC]",
+            spec);
+    PSR_TRY(find_file_set(place.directory, &place.files));
+    set_name(&place, spec);
+    *ret_place = place;
+    return PSR_OK;
+}

@@ -1,0 +1,68 @@
+#include "data/sampler.h"
+
+#include "base/rng.h"
+
+uint32_t psr_sampler_share(const psr_sampler *sampler, uint32_t rank)
+{
+    uint32_t whole = sampler->count / sampler->workers;
+    uint32_t left = sampler->count % sampler->workers;
+    switch (sampler->partition) {
+    case PSR_PARTITION_DROP:
+        return whole;
+    case PSR_PARTITION_PAD:
+        return whole + (left > 0);
+    case PSR_PARTITION_EXACT:
+        break;
+    }
+    return whole + (rank < left);
+}
+
+uint32_t psr_sampler_steps(const psr_sampler *sampler)
+{
+    /* Rank 0's share is never smaller than another's. */
+    uint32_t share = psr_sampler_share(sampler, 0);
+    return share / sampler->batch_size + (share % sampler->batch_size > 0);
+}
+
+uint32_t psr_sampler_batch(const psr_sampler *sampler, uint32_t rank, uint32_t step)
+{
+    uint64_t begin = (uint64_t)step * sampler->batch_size;
+    uint32_t share = psr_sampler_share(sampler, rank);
+    if (begin >= share)
+        return 0;
+    uint64_t left = share - begin;
+    return left < sampler->batch_size ? (uint32_t)left : sampler->batch_size;
+}
+
+uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step)
+{
+    uint32_t sum = 0;
+    for (uint32_t rank = 0; rank < sampler->workers; rank++)
+        sum += psr_sampler_batch(sampler, rank, step);
+    return sum;
+}
+
+void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *order)
+{
+    for (uint32_t i = 0; i < sampler->count; i++)
+        order[i] = i;
+    if (!sampler->shuffle)
+        return;
+    psr_rng_at at = {.seed = sampler->seed, .purpose = PSR_RNG_SHUFFLE, .epoch = epoch};
+    uint64_t element = 0;
+    for (uint32_t i = sampler->count; i > 1; i--) {
+        uint32_t j = psr_rng_below(at, &element, i);
+        uint32_t swapped = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = swapped;
+    }
+}
+
+void psr_sampler_select(const psr_sampler *sampler, const uint32_t *order, uint32_t rank, uint32_t *share)
+{
+    uint32_t share_count = psr_sampler_share(sampler, rank);
+    uint64_t position = rank;
+    for (uint32_t i = 0; i < share_count; i++, position += sampler->workers)
+        /* Past the end only when padding: the order from its head, as often as it takes. */
+        share[i] = order[position < sampler->count ? position : position % sampler->count];
+}
