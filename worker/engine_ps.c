@@ -1,0 +1,344 @@
+/* The engine of --mode ps: cuts ready buckets into slices, pushes them to the shards that own them, and lands the weights
+ * that come back.
+ *
+ * Of the slices that are ready for a shard, the one with the lowest arena offset goes first, since the next forward
+ * pass needs it first (P3: Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", MLSys
+ * 2019). At most `window` pushes to a shard are on their way to it: what is not sent yet can still be overtaken.
+ * BSP: the shard answers a push with the new weights. SSP, async: a pull follows each push on the same channel, so the
+ * answer holds this worker's own update too. */
+#include "worker/engine.h"
+
+#include "net/breach.h"
+#include "net/slices.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct slice {
+    uint32_t bucket, shard;
+    size_t offset, length;
+    uint64_t landed; /* steps whose weights are here */
+    uint64_t pushed; /* steps whose gradient is ready or gone; landed or landed + 1 */
+} slice;
+
+/* Pushes to one shard. */
+typedef struct lane {
+    uint32_t *ready; /* heap of slices that are ready and not sent: lowest index, which is lowest offset, on top */
+    uint32_t ready_count;
+    uint64_t sent, received; /* pushes */
+} lane;
+
+/* Slices of a bucket whose gradient must stay as it is: ready, or lent to the transport, which gives them back on a thread of its
+ * own. */
+typedef struct lent_count {
+    atomic_uint slices;
+} lent_count;
+
+typedef struct bucket_state {
+    uint32_t first, count, missing; /* slices; missing: those of the present step that have not landed */
+} bucket_state;
+
+struct psr_engine {
+    psr_engine_env env;
+    size_t slice_floats;
+    slice *slices; /* in ascending arena order */
+    uint32_t slice_count;
+    bucket_state *buckets;
+    lane *lanes;
+    uint32_t *heap; /* the lanes' */
+    lent_count *lent; /* [bucket] */
+    uint64_t staleness;
+};
+
+/* ---- the heap of a lane ---- */
+
+static void heap_push(lane *l, uint32_t value)
+{
+    uint32_t i = l->ready_count++;
+    for (; i > 0 && l->ready[(i - 1) / 2] > value; i = (i - 1) / 2)
+        l->ready[i] = l->ready[(i - 1) / 2];
+    l->ready[i] = value;
+}
+
+static uint32_t heap_pop(lane *l)
+{
+    uint32_t top = l->ready[0];
+    uint32_t value = l->ready[--l->ready_count];
+    uint32_t i = 0;
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child >= l->ready_count)
+            break;
+        if (child + 1 < l->ready_count && l->ready[child + 1] < l->ready[child])
+            child++;
+        if (l->ready[child] >= value)
+            break;
+        l->ready[i] = l->ready[child];
+        i = child;
+    }
+    l->ready[i] = value;
+    return top;
+}
+
+/* ---- life ---- */
+
+static void engine_close(psr_engine *engine)
+{
+    if (!engine)
+        return;
+    free(engine->slices);
+    free(engine->buckets);
+    free(engine->lanes);
+    free(engine->heap);
+    free(engine->lent);
+    free(engine);
+}
+
+static void cut_buckets(psr_engine *engine, const uint32_t *owner)
+{
+    const psr_buckets *buckets = engine->env.buckets;
+    for (uint32_t b = buckets->count; b-- > 0;) {
+        const psr_bucket *bucket = &buckets->items[b];
+        uint32_t count = psr_slice_count(bucket->length, engine->slice_floats);
+        engine->buckets[b] = (bucket_state){engine->slice_count, count, count};
+        for (uint32_t k = 0; k < count; k++)
+            engine->slices[engine->slice_count++] =
+                (slice){.bucket = b,
+                        .shard = owner[b],
+                        .offset = bucket->offset + (size_t)k * engine->slice_floats,
+                        .length = psr_slice_length(bucket->length, engine->slice_floats, k)};
+    }
+}
+
+static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
+{
+    psr_err err = PSR_OK;
+    uint32_t shards = env->config->shards;
+    size_t floats = psr_slice_floats(env->config);
+    size_t total = 0;
+    for (uint32_t b = 0; b < env->buckets->count; b++)
+        total += psr_slice_count(env->buckets->items[b].length, floats);
+
+    psr_engine *engine = calloc(1, sizeof *engine);
+    uint32_t *owner = calloc((size_t)env->buckets->count + 1, sizeof *owner);
+    if (engine) {
+        engine->env = *env;
+        engine->slice_floats = floats;
+        engine->slices = calloc(total + 1, sizeof *engine->slices);
+        engine->buckets = calloc((size_t)env->buckets->count + 1, sizeof *engine->buckets);
+        engine->lanes = calloc(shards, sizeof *engine->lanes);
+        engine->heap = calloc(total + 1, sizeof *engine->heap);
+        engine->lent = calloc((size_t)env->buckets->count + 1, sizeof *engine->lent);
+    }
+    if (!engine || !owner || !engine->slices || !engine->buckets || !engine->lanes || !engine->heap || !engine->lent) {
+        err = psr_fail(PSR_ERR_NOMEM, "no memory for %zu slices", total);
+        goto out;
+    }
+    err = psr_buckets_assign(env->layout, env->buckets, shards, env->config->optimizer == PSR_OPTIMIZER_LARS, owner);
+    if (err != PSR_OK)
+        goto out;
+    cut_buckets(engine, owner);
+
+    /* Each lane's heap has room for all slices of its shard. */
+    uint32_t *room = engine->heap;
+    for (uint32_t s = 0; s < shards; s++) {
+        engine->lanes[s].ready = room;
+        for (uint32_t i = 0; i < engine->slice_count; i++)
+            room += engine->slices[i].shard == s;
+    }
+    *ret_engine = engine;
+    engine = NULL;
+out:
+    engine_close(engine);
+    free(owner);
+    return err;
+}
+
+/* ---- out ---- */
+
+static void slice_returned(void *context)
+{
+    lent_count *lent = context;
+    atomic_fetch_sub_explicit(&lent->slices, 1, memory_order_release);
+}
+
+static psr_err send_slice(psr_engine *engine, lane *l, uint32_t index)
+{
+    const slice *sl = &engine->slices[index];
+    bool bsp = engine->env.config->sync == PSR_SYNC_BSP;
+    psr_peer shard = {PSR_ROLE_SHARD, sl->shard};
+    psr_outbox *outbox = &engine->env.outbox;
+    psr_head head = {
+        .type = PSR_MSG_PUSH,
+        .step = sl->pushed - 1,
+        .bucket = sl->bucket,
+        .flags = bsp ? 1 : 0,
+        .offset = sl->offset,
+        .count = sl->length,
+    };
+    psr_payload payload = {
+        .data = engine->env.gradients + sl->offset,
+        .bytes = sl->length * sizeof(float),
+        .release = slice_returned,
+        .context = &engine->lent[sl->bucket],
+    };
+    l->sent++;
+    PSR_TRY(outbox->send(outbox->context, shard, &head, &payload));
+    if (bsp)
+        return PSR_OK;
+    head.type = PSR_MSG_PULL;
+    head.step = sl->pushed;
+    return outbox->send(outbox->context, shard, &head, NULL);
+}
+
+static psr_err send_ready(psr_engine *engine, lane *l)
+{
+    while (l->ready_count > 0 && l->sent - l->received < engine->env.config->window)
+        PSR_TRY(send_slice(engine, l, heap_pop(l)));
+    return PSR_OK;
+}
+
+static psr_err engine_begin_step(psr_engine *engine, uint64_t step)
+{
+    (void)engine;
+    (void)step;
+    return PSR_OK;
+}
+
+static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
+{
+    bucket_state *state = &engine->buckets[bucket];
+    atomic_fetch_add_explicit(&engine->lent[bucket].slices, state->count, memory_order_relaxed);
+    state->missing = state->count;
+    for (uint32_t i = state->first; i < state->first + state->count; i++) {
+        engine->slices[i].landed = step;
+        engine->slices[i].pushed = step + 1;
+        heap_push(&engine->lanes[engine->slices[i].shard], i);
+    }
+    /* A bucket's slices have one owner. */
+    return state->count ? send_ready(engine, &engine->lanes[engine->slices[state->first].shard]) : PSR_OK;
+}
+
+/* ---- in ---- */
+
+static psr_err find_slice(const psr_engine *engine, const psr_message *message, uint32_t *ret_index)
+{
+    const psr_head *head = &message->head;
+    if (head->bucket >= engine->env.buckets->count)
+        return psr_breach(message, "there are %" PRIu32 " buckets", engine->env.buckets->count);
+    const psr_bucket *bucket = &engine->env.buckets->items[head->bucket];
+    uint64_t in_bucket = head->offset - bucket->offset;
+    if (head->offset < bucket->offset || in_bucket >= bucket->length || in_bucket % engine->slice_floats != 0)
+        return psr_breach(message, "no slice of the bucket begins there");
+    uint32_t index = engine->buckets[head->bucket].first + (uint32_t)(in_bucket / engine->slice_floats);
+    const slice *sl = &engine->slices[index];
+    if (sl->shard != message->from.rank)
+        return psr_breach(message, "the bucket is shard %" PRIu32 "'s", sl->shard);
+    if (head->count != sl->length || message->payload_bytes != sl->length * sizeof(float))
+        return psr_breach(message, "the slice has %zu floats, its payload %zu bytes", sl->length, message->payload_bytes);
+    *ret_index = index;
+    return PSR_OK;
+}
+
+/* SSP's bound is the shard's to keep; a worker sees that it was. */
+static psr_err check_staleness(const psr_engine *engine, const psr_message *message)
+{
+    const psr_config *config = engine->env.config;
+    if (config->sync == PSR_SYNC_SSP && message->head.flags > config->ssp_bound)
+        return psr_breach(message, "its weights are %" PRIu32 " steps old, and the bound is %" PRIu32,
+                          message->head.flags, config->ssp_bound);
+    return PSR_OK;
+}
+
+static psr_err take_weights(psr_engine *engine, const psr_message *message)
+{
+    uint32_t index = 0;
+    PSR_TRY(find_slice(engine, message, &index));
+    slice *sl = &engine->slices[index];
+    /* In BSP they are those after a step, otherwise those for the one that follows it. */
+    uint64_t after = message->head.step + (engine->env.config->sync == PSR_SYNC_BSP ? 1 : 0);
+    if (after <= sl->landed)
+        return PSR_OK; /* a duplicate */
+    if (after != sl->pushed)
+        return psr_breach(message, "%" PRIu64 " steps of it were pushed", sl->pushed);
+    PSR_TRY(check_staleness(engine, message));
+    memcpy(engine->env.weights + sl->offset, message->payload, message->payload_bytes);
+    sl->landed = after;
+    if (message->head.flags > engine->staleness)
+        engine->staleness = message->head.flags;
+    if (--engine->buckets[sl->bucket].missing > 0)
+        return PSR_OK;
+    return engine->env.landed(engine->env.context, after - 1, sl->bucket);
+}
+
+/* Every message of a shard says how many pushes it has received. */
+static psr_err take_credit(psr_engine *engine, const psr_message *message)
+{
+    lane *l = &engine->lanes[message->from.rank];
+    if (message->head.aux > l->sent)
+        return psr_breach(message, "it has received %" PRIu64 " pushes of %" PRIu64, message->head.aux, l->sent);
+    if (message->head.aux > l->received)
+        l->received = message->head.aux;
+    return send_ready(engine, l);
+}
+
+static psr_err take(psr_engine *engine, const psr_message *message)
+{
+    if (message->from.role != PSR_ROLE_SHARD || message->from.rank >= engine->env.config->shards)
+        return psr_breach(message, "that is a shard's to send");
+    if (message->head.type != PSR_MSG_WEIGHTS && message->head.type != PSR_MSG_ACK)
+        return psr_breach(message, "that is not for a worker");
+    PSR_TRY(take_credit(engine, message));
+    return message->head.type == PSR_MSG_WEIGHTS ? take_weights(engine, message) : PSR_OK;
+}
+
+static psr_err engine_message(psr_engine *engine, psr_message **message)
+{
+    psr_err err = take(engine, *message);
+    psr_message_free(message);
+    return err;
+}
+
+/* ---- what it tells ---- */
+
+static bool engine_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket)
+{
+    const slice *oldest = NULL;
+    for (uint32_t i = 0; i < engine->slice_count; i++) {
+        const slice *sl = &engine->slices[i];
+        if (sl->pushed > sl->landed && (!oldest || sl->landed < oldest->landed))
+            oldest = sl;
+    }
+    if (!oldest)
+        return false;
+    *ret_peer = (psr_peer){PSR_ROLE_SHARD, oldest->shard};
+    *ret_step = oldest->landed;
+    *ret_bucket = oldest->bucket;
+    return true;
+}
+
+static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)
+{
+    return atomic_load_explicit(&engine->lent[bucket].slices, memory_order_acquire);
+}
+
+static uint64_t engine_staleness(psr_engine *engine)
+{
+    uint64_t staleness = engine->staleness;
+    engine->staleness = 0;
+    return staleness;
+}
+
+const psr_engine_ops psr_engine_ps = {
+    .name = "ps",
+    .open = engine_open,
+    .close = engine_close,
+    .begin_step = engine_begin_step,
+    .ready = engine_ready,
+    .message = engine_message,
+    .waits = engine_waits,
+    .lent = engine_lent,
+    .staleness = engine_staleness,
+};
