@@ -1,0 +1,61 @@
+#include "tests/unit/expect.h"
+
+#include "base/arena.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+static void an_arena_is_zeroed_and_aligned_whatever_its_size(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {0, 1, 1000, (2 << 20) / 4 - 1, (2 << 20) / 4, (2 << 20) / 4 + 1, 3000017};
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        float *arena = NULL;
+        expect_ok(psr_arena_new(counts[c], &arena));
+        assert_int_equal((uintptr_t)arena % 64, 0);
+        for (size_t i = 0; i < counts[c]; i++)
+            if (arena[i] != 0)
+                fail_msg("element %zu of %zu is not zero", i, counts[c]);
+        for (size_t i = 0; i < counts[c]; i++)
+            arena[i] = 1;
+        psr_arena_free(arena, counts[c]);
+    }
+    psr_arena_free(NULL, 17);
+}
+
+static void an_arena_costs_memory_where_it_is_touched_only(void **state)
+{
+    (void)state;
+    enum { COUNT = 16 << 20, PAGES = COUNT / 1024 };
+    static unsigned char resident[PAGES];
+    float *arena = NULL;
+    expect_ok(psr_arena_new(COUNT, &arena));
+    arena[COUNT / 2] = 1;
+    assert_int_equal(mincore(arena, COUNT * sizeof *arena, resident), 0);
+    size_t pages = 0;
+    for (size_t i = 0; i < PAGES; i++)
+        pages += resident[i] & 1;
+    assert_true(pages >= 1 && pages <= 512); /* one huge page at most */
+    psr_arena_free(arena, COUNT);
+}
+
+static void a_size_beyond_the_address_space_is_refused(void **state)
+{
+    (void)state;
+    float *arena = NULL;
+    expect_failure(psr_arena_new((size_t)1 << 46, &arena), PSR_ERR_NOMEM,
+                   "no memory for an arena of 70368744177664 floats");
+    expect_failure(psr_arena_new(SIZE_MAX, &arena), PSR_ERR_NOMEM,
+                   "no memory for an arena of 18446744073709551615 floats");
+    assert_null(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_arena_is_zeroed_and_aligned_whatever_its_size),
+        cmocka_unit_test(an_arena_costs_memory_where_it_is_touched_only),
+        cmocka_unit_test(a_size_beyond_the_address_space_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
