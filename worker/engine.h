@@ -42,5 +42,6 @@ typedef struct psr_engine_ops {
 
 extern const psr_engine_ops psr_engine_ps;
 extern const psr_engine_ops psr_engine_ring;
+extern const psr_engine_ops psr_engine_none; /* --no-exchange: weights stay as they are */
 
 #endif

@@ -1,0 +1,70 @@
+/* --no-exchange: workers that compute beside each other and exchange nothing. What a step costs then is the base line for
+ * what the exchange adds. Weights never change, so every step costs the same. */
+#include "worker/engine.h"
+
+#include <stdlib.h>
+
+struct psr_engine {
+    psr_engine_env env;
+};
+
+static psr_err none_open(const psr_engine_env *env, psr_engine **ret_engine)
+{
+    psr_engine *engine = malloc(sizeof *engine);
+    if (engine == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an engine");
+    engine->env = *env;
+    *ret_engine = engine;
+    return PSR_OK;
+}
+
+static void none_close(psr_engine *engine)
+{
+    free(engine);
+}
+
+static psr_err none_begin_step(psr_engine *engine, uint64_t step)
+{
+    (void)engine;
+    (void)step;
+    return PSR_OK;
+}
+
+static psr_err none_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
+{
+    return engine->env.landed(engine->env.context, step, bucket);
+}
+
+static psr_err none_message(psr_engine *engine, psr_message **message)
+{
+    (void)engine;
+    psr_message_free(message);
+    return psr_fail(PSR_ERR_PROTOCOL, "a worker that exchanges nothing was sent gradients or weights");
+}
+
+static bool none_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket)
+{
+    (void)engine;
+    (void)ret_peer;
+    (void)ret_step;
+    (void)ret_bucket;
+    return false;
+}
+
+static uint32_t none_lent(const psr_engine *engine, uint32_t bucket)
+{
+    (void)engine;
+    (void)bucket;
+    return 0;
+}
+
+const psr_engine_ops psr_engine_none = {
+    .name = "none",
+    .open = none_open,
+    .close = none_close,
+    .begin_step = none_begin_step,
+    .ready = none_ready,
+    .message = none_message,
+    .waits = none_waits,
+    .lent = none_lent,
+};

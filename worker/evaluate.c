@@ -1,0 +1,111 @@
+#include "worker/evaluate.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+
+/* What one rank counted, as the doubles that are summed over ranks. All but the loss are whole numbers far below 2^53. */
+enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_FIELDS };
+
+/* The sum over ranks. A process that plays one rank leaves it to the exchange; one that plays all writes it out:
+ * rank 0's values, then rank 1's added, and so on. own: replica_count rows of count values; row 0 becomes the sum. */
+static psr_err sum_over_ranks(psr_trainer *t, double *own, size_t count)
+{
+    if (t->config->mode != PSR_MODE_LOCAL)
+        return psr_exchange_sum(t->exchange, own, count);
+    for (uint32_t rank = 1; rank < t->replica_count; rank++) {
+        for (size_t i = 0; i < count; i++)
+            own[i] = own[i] + own[rank * count + i];
+    }
+    return PSR_OK;
+}
+
+psr_err psr_average_buffers(psr_trainer *t, float *averaged)
+{
+    size_t length = t->net->buffers.length;
+    if (length == 0)
+        return PSR_OK;
+    double *values = malloc(t->replica_count * length * sizeof *values);
+    if (values == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to average the batch-norm statistics");
+    for (uint32_t r = 0; r < t->replica_count; r++) {
+        for (size_t i = 0; i < length; i++)
+            values[r * length + i] = (double)t->replicas[r].buffers[i];
+    }
+    psr_err err = sum_over_ranks(t, values, length);
+    for (size_t i = 0; i < length && err == PSR_OK; i++)
+        averaged[i] = (float)(values[i] / t->config->workers);
+    free(values);
+    return err;
+}
+
+static void count_progress(void *context)
+{
+    psr_exchange_progress(context, PSR_PHASE_EVALUATION);
+}
+
+static psr_err infer(psr_trainer *t, const psr_loader_batch *loaded, float *buffers, double sums[static SUM_FIELDS])
+{
+    const psr_batch batch = {.images = loaded->images, .labels = loaded->labels, .samples = loaded->samples,
+                             .count = loaded->count, .seed = t->config->seed};
+    const psr_exec_state state = {.weights = psr_exchange_weights(t->exchange), .buffers = buffers};
+    const psr_exec_hooks hooks = {.context = t->exchange, .progress = count_progress};
+    psr_pass_result result;
+    PSR_TRY(psr_backend_infer(t->backend, &batch, &state, &hooks, NULL, &result));
+    sums[SUM_LOSS] += result.loss_sum;
+    sums[SUM_CORRECT] += result.correct;
+    sums[SUM_COUNT] += loaded->count;
+    return PSR_OK;
+}
+
+/* One rank's share of the test split. */
+static psr_err count_share(psr_trainer *t, const psr_sampler *sampler, uint32_t rank, float *buffers,
+                           double sums[static SUM_FIELDS])
+{
+    if (psr_sampler_share(sampler, rank) == 0)
+        return PSR_OK;
+    const psr_loader_options options = {.sampler = *sampler, .rank = rank, .augment = PSR_AUGMENT_NONE,
+                                        .image_size = t->config->image_size, .threads = t->config->loader_threads,
+                                        .depth = 2, .last_epoch = 1};
+    psr_loader *loader = NULL;
+    PSR_TRY(psr_loader_new(t->test, &options, &loader));
+    psr_err err = PSR_OK;
+    uint32_t steps = psr_sampler_steps(sampler);
+    for (uint32_t step = 0; step < steps && err == PSR_OK; step++) {
+        const psr_loader_batch *batch = NULL;
+        err = psr_loader_next(loader, &batch);
+        if (err == PSR_OK && batch->count > 0)
+            err = infer(t, batch, buffers, sums);
+        if (batch != NULL)
+            psr_loader_return(loader, batch);
+    }
+    psr_loader_free(loader);
+    return err;
+}
+
+psr_err psr_evaluate(psr_trainer *t, psr_evaluation *ret_evaluation)
+{
+    psr_exchange_progress(t->exchange, PSR_PHASE_EVALUATION);
+    psr_sampler sampler = psr_trainer_sampler(t->config, t->test->count);
+    sampler.partition = PSR_PARTITION_EXACT;
+    sampler.shuffle = false;
+
+    double *sums = calloc(t->replica_count, SUM_FIELDS * sizeof *sums);
+    float *averaged = NULL;
+    psr_err err = sums != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for an evaluation");
+    if (err == PSR_OK)
+        err = psr_arena_new(t->net->buffers.length, &averaged);
+    if (err == PSR_OK)
+        err = psr_average_buffers(t, averaged);
+    for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
+        err = count_share(t, &sampler, t->replicas[r].rank, averaged, sums + r * SUM_FIELDS);
+    if (err == PSR_OK)
+        err = sum_over_ranks(t, sums, SUM_FIELDS);
+    if (err == PSR_OK)
+        *ret_evaluation = (psr_evaluation){.count = (uint64_t)sums[SUM_COUNT],
+                                           .correct = (uint64_t)sums[SUM_CORRECT],
+                                           .loss = sums[SUM_LOSS] / sums[SUM_COUNT]};
+    psr_arena_free(averaged, t->net->buffers.length);
+    free(sums);
+    return err;
+}

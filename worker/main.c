@@ -1,0 +1,340 @@
+/* psring-worker: one worker of a run. Started by psring's agent (--provision -), or by hand (--scheduler, --key-file). */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options_argp.h"
+#include "worker/snapshot.h"
+#include "worker/train.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* At the end: for the last words to leave. */
+#define LINGER_MS 2000
+
+/* A provision is some hundred bytes for each member of a roster of at most 1,281. */
+#define PROVISION_BYTES_MAX ((size_t)4 << 20)
+
+/* ---- the command line ---- */
+
+typedef struct arguments {
+    const char *provision, *scheduler, *key_file, *interface;
+    uint32_t rank;
+} arguments;
+
+enum { OPTION_PROVISION = 0x100, OPTION_SCHEDULER, OPTION_KEY_FILE, OPTION_RANK, OPTION_INTERFACE };
+
+static const struct argp_option options[] = {
+    {"provision", OPTION_PROVISION, "-", 0, "read keys, rank and the scheduler's endpoint as one line of JSON from standard input",
+     0},
+    {"scheduler", OPTION_SCHEDULER, "HOST:PORT", 0, "where the scheduler listens", 0},
+    {"key-file", OPTION_KEY_FILE, "FILE", 0, "this worker's keys, as psring keygen writes them", 0},
+    {"rank", OPTION_RANK, "N", 0, "the rank to ask for; default: any", 0},
+    {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    char *end;
+    switch (key) {
+    case OPTION_PROVISION:
+        if (strcmp(text, "-") != 0)
+            psr_options_refuse(state, "--provision: only '-', standard input, can be read");
+        a->provision = text;
+        return 0;
+    case OPTION_SCHEDULER:
+        a->scheduler = text;
+        return 0;
+    case OPTION_KEY_FILE:
+        a->key_file = text;
+        return 0;
+    case OPTION_RANK: {
+        errno = 0;
+        unsigned long rank = strtoul(text, &end, 10);
+        if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || rank >= 1024)
+            psr_options_refuse(state, "--rank: give a number from 0 to 1023");
+        a->rank = (uint32_t)rank;
+        return 0;
+    }
+    case OPTION_INTERFACE:
+        a->interface = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        psr_options_refuse(state, "takes options alone; see --help");
+        return 0;
+    case ARGP_KEY_END:
+        if (a->provision != NULL && (a->scheduler != NULL || a->key_file != NULL || a->rank != PSR_RANK_ANY))
+            psr_options_refuse(state, "--provision already tells scheduler, keys and rank; leave the other options out");
+        if (a->provision == NULL && (a->scheduler == NULL || a->key_file == NULL))
+            psr_options_refuse(state, "give --scheduler HOST:PORT and --key-file FILE (psring train starts workers by itself)");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {
+    .options = options,
+    .parser = parse_option,
+    .doc = "One worker of a run: computes gradients on its share of each batch. What it trains on and how comes from the "
+           "scheduler, which has the options of the whole run.",
+};
+
+static psr_err read_line(char **ret_text, size_t *ret_size)
+{
+    char *text = NULL;
+    size_t capacity = 0;
+    ssize_t size = getline(&text, &capacity, stdin);
+    if (size < 0 || (size_t)size > PROVISION_BYTES_MAX) {
+        free(text);
+        return psr_fail(PSR_ERR_FORMAT, "standard input: no provision on it; psring's agent gives one line of JSON");
+    }
+    *ret_text = text;
+    *ret_size = (size_t)size;
+    return PSR_OK;
+}
+
+static psr_err read_provision(const arguments *a, psr_provision *provision)
+{
+    if (a->provision != NULL) {
+        char *text = NULL;
+        size_t size = 0;
+        PSR_TRY(read_line(&text, &size));
+        psr_err err = psr_provision_from_json(text, size, provision);
+        free(text);
+        return err;
+    }
+    *provision = (psr_provision){.self = {PSR_ROLE_WORKER, a->rank}};
+    bool has_scheme = strstr(a->scheduler, "://") != NULL;
+    int length = snprintf(provision->scheduler, sizeof provision->scheduler, "%s%s", has_scheme ? "" : "tcp://", a->scheduler);
+    if (length < 0 || (size_t)length >= sizeof provision->scheduler)
+        return psr_fail(PSR_ERR_USAGE, "--scheduler: %.60s... is too long for HOST:PORT", a->scheduler);
+    if (a->interface != NULL && strlen(a->interface) >= sizeof provision->interface)
+        return psr_fail(PSR_ERR_USAGE, "--interface: %.60s... is too long", a->interface);
+    if (a->interface != NULL)
+        strcpy(provision->interface, a->interface);
+    return psr_keys_load(a->key_file, &provision->keys);
+}
+
+/* Where `psring data get` keeps data sets: the front door alone reads the environment. false: nowhere. */
+static bool user_data_directory(char *path, size_t size)
+{
+    const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int length = -1;
+    if (xdg != NULL && xdg[0] == '/')
+        length = snprintf(path, size, "%s/psring", xdg);
+    else if (home != NULL && home[0] == '/')
+        length = snprintf(path, size, "%s/.local/share/psring", home);
+    return length > 0 && (size_t)length < size;
+}
+
+/* ---- the worker ---- */
+
+typedef struct worker {
+    psr_provision provision;
+    psr_transport *transport;
+    psr_member *member;
+    char data[PSR_PATH_MAX]; /* where config's data set is on this host */
+    psr_net *net;
+    psr_buckets buckets;
+    psr_exchange *exchange;
+    psr_trainer trainer;
+} worker;
+
+static void log_stranger(void *context, const char *line)
+{
+    (void)context;
+    psr_log(PSR_LOG_WARN, "%s", line);
+}
+
+/* Called once, when the configuration has come: what this host has. */
+static psr_err find_facts(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts)
+{
+    worker *w = context;
+    char directory[PSR_PATH_MAX];
+    bool has_directory = user_data_directory(directory, sizeof directory);
+    psr_dataset_info info;
+    (void)rank;
+    PSR_TRY(psr_dataset_find(config->data, has_directory ? directory : NULL, w->data, sizeof w->data));
+    PSR_TRY(psr_dataset_info_read(w->data, &info));
+    uint32_t height = config->image_size > 0 ? config->image_size : info.height;
+    uint32_t width = config->image_size > 0 ? config->image_size : info.width;
+    PSR_TRY(psr_net_new(config->model, info.classes, info.channels, height, width, config->shortcut, &w->net));
+
+    psr_sampler sampler = psr_trainer_sampler(config, info.train_count);
+    uint64_t total = psr_trainer_total_steps(config, &sampler);
+    if ((uint64_t)config->batch_size * config->workers > info.train_count)
+        return psr_fail(PSR_ERR_USAGE, "--batch-size: %" PRIu32 " for each of %" PRIu32 " workers is more than the %" PRIu32
+                        " samples of %s; give at most %" PRIu32, config->batch_size, config->workers, info.train_count,
+                        info.name, info.train_count / config->workers);
+    *ret_facts = (psr_facts){
+        .train_count = info.train_count, .test_count = info.test_count, .channels = info.channels, .height = info.height,
+        .width = info.width, .classes = info.classes, .steps_per_epoch = psr_sampler_steps(&sampler), .total_steps = total,
+        .parameter_count = w->net->params.count,
+    };
+    snprintf(ret_facts->identity, sizeof ret_facts->identity, "%s threads=%" PRIu32, psr_backend_identity(config->backend),
+             config->threads);
+    snprintf(ret_facts->data_name, sizeof ret_facts->data_name, "%s", info.name);
+    return PSR_OK;
+}
+
+static void report(void *context, psr_head *head)
+{
+    const worker *w = context;
+    if (w->exchange != NULL)
+        psr_exchange_report(w->exchange, head);
+    else
+        *head = (psr_head){.type = head->type, .flags = PSR_PHASE_START, .offset = UINT64_MAX};
+}
+
+static psr_err join(worker *w)
+{
+    const psr_zmq_options zmq = {
+        .self = w->provision.self,
+        .interface = w->provision.interface[0] != '\0' ? w->provision.interface : "127.0.0.1",
+        .port = w->provision.port,
+        .keys = &w->provision.keys,
+        .log_stranger = log_stranger,
+    };
+    PSR_TRY(psr_transport_zmq_new(&zmq, &w->transport));
+    const psr_member_options member = {.transport = w->transport, .provision = &w->provision, .context = w,
+                                       .facts = find_facts, .report = report};
+    return psr_member_join(&member, &w->member);
+}
+
+/* Channels to all that this worker sends to: the shards, its right neighbour in the ring, and for collectives worker 0 and
+ * all others both ways. */
+static psr_err connect_peers(worker *w)
+{
+    const psr_config *config = psr_member_config(w->member);
+    uint32_t rank = psr_member_self(w->member).rank, workers = config->workers;
+    if (config->mode == PSR_MODE_LOCAL)
+        return PSR_OK;
+    for (uint32_t shard = 0; config->mode == PSR_MODE_PS && shard < config->shards; shard++)
+        PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_SHARD, shard}));
+    uint32_t right = (rank + 1) % workers;
+    for (uint32_t other = 0; other < workers; other++) {
+        bool collective = rank == 0 || other == 0;
+        bool neighbour = config->mode == PSR_MODE_RING && other == right;
+        if (other != rank && (collective || neighbour))
+            PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_WORKER, other}));
+    }
+    return PSR_OK;
+}
+
+static psr_err start_exchange(worker *w)
+{
+    const psr_config *config = psr_member_config(w->member);
+    PSR_TRY(psr_buckets_plan(&w->net->params, config->bucket_bytes, &w->buckets));
+    const psr_exchange_options options_of_exchange = {
+        .config = config,
+        .layout = &w->net->params,
+        .buckets = &w->buckets,
+        .rank = psr_member_self(w->member).rank,
+        .first_step = psr_member_first_step(w->member),
+        .total_steps = psr_member_facts(w->member)->total_steps,
+        .transport = w->transport,
+        .member = w->member,
+    };
+    PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));
+    return psr_exchange_start(w->exchange);
+}
+
+static psr_err tell_ready(worker *w)
+{
+    const char *algorithms = psr_backend_algorithms(w->trainer.backend);
+    char json[sizeof psr_member_config(w->member)->algorithms + 32] = "";
+    if (psr_trainer_is_first(&w->trainer)) /* the text is ours and plain: nothing in it needs an escape */
+        snprintf(json, sizeof json, "{\"algorithms\": \"%s\"}", algorithms);
+    return psr_exchange_ready(w->exchange, json[0] != '\0' ? json : NULL);
+}
+
+/* What the compute thread does once the exchange thread runs. */
+static psr_err train(worker *w)
+{
+    const psr_config *config = psr_member_config(w->member);
+    const psr_trainer_options trainer = {
+        .config = config,
+        .net = w->net,
+        .buckets = &w->buckets,
+        .exchange = w->exchange,
+        .data = w->data,
+        .rank = psr_member_self(w->member).rank,
+        .first_step = psr_member_first_step(w->member),
+        .total_steps = psr_member_facts(w->member)->total_steps,
+    };
+    if (trainer.first_step >= trainer.total_steps)
+        return psr_fail(PSR_ERR_USAGE, "--resume %s: that checkpoint is of step %" PRIu64 ", and this run ends at step %" PRIu64
+                        "; give more --steps or --epochs", config->resume, trainer.first_step, trainer.total_steps);
+    psr_exchange_progress(w->exchange, PSR_PHASE_START);
+    PSR_TRY(psr_trainer_init(&trainer, &w->trainer));
+    PSR_TRY(psr_snapshot_load(&w->trainer));
+    PSR_TRY(tell_ready(w));
+
+    psr_outcome outcome;
+    PSR_TRY(psr_train(&w->trainer, &outcome));
+    psr_exchange_progress(w->exchange, PSR_PHASE_SHUTDOWN);
+    char line[PSR_METRICS_LINE_MAX];
+    psr_outcome_print(&outcome, line);
+    return psr_exchange_done(w->exchange, outcome.steps, line);
+}
+
+static psr_err run(worker *w)
+{
+    PSR_TRY(join(w));
+    psr_peer self = psr_member_self(w->member);
+    char name[64];
+    snprintf(name, sizeof name, "worker %" PRIu32, self.rank);
+    psr_log_init(name, PSR_LOG_INFO);
+    PSR_TRY(psr_fault_point_set(psr_member_config(w->member)->fault_point, "worker", self.rank));
+    psr_log(PSR_LOG_INFO, "joined scheduler=%s", w->provision.scheduler);
+
+    psr_err err = connect_peers(w);
+    if (err == PSR_OK)
+        err = start_exchange(w);
+    if (err != PSR_OK) {
+        psr_member_failed(w->member, err, psr_err_detail());
+        return err;
+    }
+    err = train(w);
+    if (err != PSR_OK)
+        psr_exchange_fail(w->exchange, err);
+    return err;
+}
+
+/* In the order that exchange.h asks for: what is lent to the transport comes back when that ends. */
+static void clean_up(worker *w)
+{
+    psr_trainer_done(&w->trainer);
+    psr_exchange_stop(w->exchange);
+    psr_member_free(w->member);
+    psr_transport_free(&w->transport, LINGER_MS);
+    psr_exchange_free(w->exchange);
+    psr_buckets_done(&w->buckets);
+    psr_net_free(w->net);
+    psr_provision_done(&w->provision);
+}
+
+int main(int argc, char **argv)
+{
+    psr_memory_keep_pages();
+    psr_log_init("worker", PSR_LOG_INFO);
+    arguments a = {.rank = PSR_RANK_ANY};
+    psr_options_parse(&parser, argc, argv, 0, NULL, &a);
+
+    worker w = {0};
+    psr_err err = read_provision(&a, &w.provision);
+    if (err == PSR_OK)
+        err = run(&w);
+    if (err != PSR_OK)
+        psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
+    clean_up(&w);
+    return psr_err_exit_status(err);
+}

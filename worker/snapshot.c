@@ -1,0 +1,208 @@
+#include "worker/snapshot.h"
+
+#include "base/arena.h"
+#include "model/checkpoint.h"
+#include "worker/evaluate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- out ---- */
+
+static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *averaged)
+{
+    psr_exchange *exchange = t->exchange;
+    PSR_TRY(psr_exchange_checkpoint(exchange, steps, PSR_SECTION_WEIGHTS, psr_exchange_weights(exchange),
+                                    t->net->params.length));
+    PSR_TRY(psr_exchange_checkpoint(exchange, steps, PSR_SECTION_BUFFERS, averaged, t->net->buffers.length));
+    for (uint32_t slot = 0; slot < psr_exchange_slot_count(exchange); slot++)
+        PSR_TRY(psr_exchange_checkpoint(exchange, steps, PSR_SECTION_SLOT(slot), psr_exchange_slot(exchange, slot),
+                                        t->net->params.length));
+    return PSR_OK;
+}
+
+psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
+{
+    psr_exchange_progress(t->exchange, PSR_PHASE_CHECKPOINT);
+    size_t length = t->net->buffers.length;
+    float *averaged = NULL;
+    PSR_TRY(psr_arena_new(length, &averaged));
+    psr_err err = psr_average_buffers(t, averaged);
+    if (err == PSR_OK && psr_trainer_is_first(t))
+        err = save_first_workers(t, steps, averaged);
+    for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
+        err = psr_exchange_checkpoint(t->exchange, steps, PSR_SECTION_RANK(t->replicas[r].rank), t->replicas[r].buffers,
+                                      length);
+    psr_arena_free(averaged, length);
+    return err;
+}
+
+/* ---- in: what worker 0 holds until it has been passed on ---- */
+
+typedef struct snapshot {
+    const psr_layout *params, *buffers;
+    float *weights;            /* borrowed: the exchange's */
+    float *statistics;         /* owned: [workers, buffers->length] */
+    size_t statistics_count;
+    psr_optimizer *optimizer;  /* owned: its slots hold the state on its way to the shards; NULL without shards */
+    psr_exchange *exchange;
+    uint32_t workers;
+    uint64_t missing;          /* elements that have not been restored yet */
+} snapshot;
+
+static uint32_t slot_count(const snapshot *s)
+{
+    return s->optimizer != NULL ? psr_optimizer_slot_count(s->optimizer) : psr_exchange_slot_count(s->exchange);
+}
+
+static float *slot_arena(const snapshot *s, uint32_t slot)
+{
+    return s->optimizer != NULL ? psr_optimizer_slot(s->optimizer, slot) : psr_exchange_slot(s->exchange, slot);
+}
+
+static float *rank_statistics(const snapshot *s, uint32_t rank)
+{
+    return s->statistics + rank * s->buffers->length;
+}
+
+static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
+{
+    *s = (snapshot){.params = &t->net->params, .buffers = &t->net->buffers,
+                    .weights = psr_exchange_weights(t->exchange), .exchange = t->exchange,
+                    .workers = t->config->workers};
+    s->statistics_count = (size_t)s->workers * s->buffers->length;
+    PSR_TRY(psr_arena_new(s->statistics_count, &s->statistics));
+    if (t->config->mode == PSR_MODE_PS && t->first_step > 0)
+        return psr_optimizer_new(t->config, s->params, &s->optimizer);
+    return PSR_OK;
+}
+
+static void snapshot_done(snapshot *s)
+{
+    psr_arena_free(s->statistics, s->statistics_count);
+    psr_optimizer_free(s->optimizer);
+}
+
+/* ---- in: from the scheduler ---- */
+
+/* Elements of tensors in [offset, offset + count) of a layout's array: what is left without padding. */
+static uint64_t elements_in(const psr_layout *layout, size_t offset, size_t count)
+{
+    uint64_t elements = 0;
+    size_t end = offset + count;
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const psr_tensor *tensor = &layout->tensors[i];
+        size_t from = offset > tensor->offset ? offset : tensor->offset;
+        size_t to = end < tensor->offset + tensor->count ? end : tensor->offset + tensor->count;
+        elements += from < to ? to - from : 0;
+    }
+    return elements;
+}
+
+static psr_err take_piece(snapshot *s, const psr_message *message)
+{
+    const psr_head *head = &message->head;
+    const psr_layout *layout = s->params;
+    float *to = NULL;
+    uint32_t section = head->bucket;
+    if (section == PSR_SECTION_WEIGHTS) {
+        to = s->weights;
+    } else if (section >= PSR_SECTION_SLOT(0) && section - PSR_SECTION_SLOT(0) < slot_count(s)) {
+        to = slot_arena(s, section - PSR_SECTION_SLOT(0));
+    } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < s->workers) {
+        layout = s->buffers;
+        to = rank_statistics(s, section - PSR_SECTION_RANK(0));
+    } else if (section != PSR_SECTION_BUFFERS) { /* the averaged ones are for others to load: not of use here */
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u, which this run does not have", section);
+    }
+    if (to == NULL)
+        return PSR_OK;
+    if (head->offset > layout->length || head->count > layout->length - head->offset ||
+        message->payload_bytes != head->count * sizeof *to)
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored %llu floats at %llu of section %u, which has %zu",
+                        (unsigned long long)head->count, (unsigned long long)head->offset, section, layout->length);
+    memcpy(to + head->offset, message->payload, message->payload_bytes);
+    uint64_t elements = elements_in(layout, head->offset, head->count);
+    if (elements > s->missing)
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u more than once", section);
+    s->missing -= elements;
+    return PSR_OK;
+}
+
+static psr_err restore(snapshot *s)
+{
+    s->missing = (1 + (uint64_t)slot_count(s)) * s->params->count + (uint64_t)s->workers * s->buffers->count;
+    while (s->missing > 0) {
+        psr_message *message = NULL;
+        PSR_TRY(psr_exchange_restored(s->exchange, &message));
+        psr_err err = take_piece(s, message);
+        psr_message_free(&message);
+        PSR_TRY(err);
+        psr_exchange_progress(s->exchange, PSR_PHASE_START);
+    }
+    return PSR_OK;
+}
+
+/* ---- in: a fresh start ---- */
+
+/* path is a file, or a checkpoint's directory. */
+static psr_err load_init(snapshot *s, const char *path)
+{
+    char file[PSR_PATH_MAX + 32];
+    struct stat status;
+    bool directory = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    snprintf(file, sizeof file, "%s%s", path, directory ? "/model.safetensors" : "");
+    psr_checkpoint *checkpoint = NULL;
+    psr_err err = psr_checkpoint_open(file, &checkpoint);
+    if (err == PSR_OK)
+        err = psr_checkpoint_load(checkpoint, "", s->params, s->weights);
+    for (uint32_t rank = 0; rank < s->workers && err == PSR_OK; rank++)
+        err = psr_checkpoint_load(checkpoint, "", s->buffers, rank_statistics(s, rank));
+    psr_checkpoint_close(checkpoint);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--init %s", path);
+}
+
+static psr_err fresh(const psr_trainer *t, snapshot *s)
+{
+    psr_net_init(t->net, t->config->seed, s->weights, s->statistics);
+    for (uint32_t rank = 1; rank < s->workers; rank++)
+        memcpy(rank_statistics(s, rank), s->statistics, s->buffers->length * sizeof *s->statistics);
+    return t->config->init[0] != '\0' ? load_init(s, t->config->init) : PSR_OK;
+}
+
+/* ---- in: to everybody ---- */
+
+static psr_err pass_on(psr_trainer *t, snapshot *s)
+{
+    psr_exchange *exchange = t->exchange;
+    size_t arena_bytes = s->params->length * sizeof *s->weights;
+    PSR_TRY(psr_exchange_broadcast(exchange, s->weights, arena_bytes));
+    if (s->statistics_count > 0)
+        PSR_TRY(psr_exchange_broadcast(exchange, s->statistics, s->statistics_count * sizeof *s->statistics));
+    for (uint32_t r = 0; r < t->replica_count && s->statistics_count > 0; r++)
+        memcpy(t->replicas[r].buffers, rank_statistics(s, t->replicas[r].rank),
+               s->buffers->length * sizeof *s->statistics);
+    for (uint32_t slot = 0; slot < psr_exchange_slot_count(exchange) && t->first_step > 0; slot++)
+        PSR_TRY(psr_exchange_broadcast(exchange, psr_exchange_slot(exchange, slot), arena_bytes));
+
+    if (!psr_trainer_is_first(t))
+        return PSR_OK;
+    PSR_TRY(psr_exchange_init_shards(exchange, 0, s->weights));
+    for (uint32_t slot = 0; s->optimizer != NULL && slot < slot_count(s); slot++)
+        PSR_TRY(psr_exchange_init_shards(exchange, 1 + slot, slot_arena(s, slot)));
+    return PSR_OK;
+}
+
+psr_err psr_snapshot_load(psr_trainer *t)
+{
+    snapshot s;
+    psr_err err = snapshot_init(t, &s);
+    if (err == PSR_OK && psr_trainer_is_first(t))
+        err = t->first_step > 0 ? restore(&s) : fresh(t, &s);
+    if (err == PSR_OK)
+        err = pass_on(t, &s);
+    snapshot_done(&s);
+    return err;
+}

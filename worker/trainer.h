@@ -1,0 +1,55 @@
+/* What a worker trains with: network, data, back end, exchange, and one replica for each rank that this process plays
+ * (one; all n in --mode local). Training, evaluation and checkpoints work on it. One thread: the compute thread. */
+#ifndef PSR_WORKER_TRAINER_H
+#define PSR_WORKER_TRAINER_H
+
+#include "data/loader.h"
+#include "model/backend.h"
+#include "worker/exchange.h"
+
+typedef struct psr_replica {
+    uint32_t rank;
+    psr_loader *loader; /* owned */
+    float *buffers;     /* owned: this rank's batch-norm statistics, net->buffers.length floats */
+} psr_replica;
+
+typedef struct psr_trainer {
+    const psr_config *config;   /* borrowed for life, as net, buckets and exchange */
+    const psr_net *net;
+    const psr_buckets *buckets;
+    psr_exchange *exchange;
+    psr_backend *backend;       /* owned, as all below */
+    psr_dataset *train, *test;
+    psr_sampler sampler;
+    psr_replica *replicas;
+    uint32_t replica_count;
+    uint32_t rank;              /* of replicas[0] */
+    uint32_t steps_per_epoch;
+    uint64_t first_step, total_steps;
+} psr_trainer;
+
+typedef struct psr_trainer_options {
+    const psr_config *config;
+    const psr_net *net;
+    const psr_buckets *buckets;
+    psr_exchange *exchange;     /* started; this worker's channels are open */
+    const char *data;           /* where config's data set is on this host */
+    uint32_t rank;
+    uint64_t first_step, total_steps;
+} psr_trainer_options;
+
+/* How the samples of a run are shared out: from the configuration and the number of samples. */
+psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t count);
+/* Steps of a whole run. */
+uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler);
+
+/* Opens the data, compiles the network (worker 0 first, whose choices by timing all others then take) and starts the
+ * loaders. Collective: all workers call it. ret owns: psr_trainer_done. */
+PSR_MUST_CHECK psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_trainer);
+/* Safe on a trainer of zeroes. */
+void psr_trainer_done(psr_trainer *trainer);
+
+/* This process plays worker 0. */
+bool psr_trainer_is_first(const psr_trainer *trainer);
+
+#endif
