@@ -118,6 +118,10 @@ PSR_MUST_CHECK psr_err psr_config_set(psr_config *config, const char *name, cons
 /* The option's present value as text that psr_config_set reads back to the same bits. */
 PSR_MUST_CHECK psr_err psr_config_get(const psr_config *config, const char *name, char *text, size_t size);
 
+/* For a run repeated in another mode (--config of a run in mode ps, with --mode ring beside it): what config
+ * still has from file and only file's mode can have (shards, sync, fold) goes back to its default. */
+void psr_config_fit_mode(psr_config *config, const psr_config *file);
+
 /* What does not fit together, after all options are set (ssp with ring, shards in ring, lars with
  * async slices, batch 0, ...): USAGE naming both options. */
 PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);

@@ -113,6 +113,22 @@ static psr_err check_run(const psr_config *config)
     return PSR_OK;
 }
 
+void psr_config_fit_mode(psr_config *config, const psr_config *file)
+{
+    psr_config defaults;
+    psr_config_defaults(&defaults);
+    if (config->mode == file->mode)
+        return;
+    if (config->mode != PSR_MODE_PS && config->shards == file->shards)
+        config->shards = defaults.shards;
+    if (config->mode != PSR_MODE_PS && config->sync == file->sync && config->ssp_bound == file->ssp_bound) {
+        config->sync = defaults.sync;
+        config->ssp_bound = defaults.ssp_bound;
+    }
+    if (config->fold == file->fold && config->fold != PSR_FOLD_RANK)
+        config->fold = defaults.fold;
+}
+
 psr_err psr_config_check(const psr_config *config)
 {
     PSR_TRY(check_build(config));

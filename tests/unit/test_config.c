@@ -427,6 +427,44 @@ static void what_fits_together_is_taken(void **state)
     }
 }
 
+static void a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had(void **state)
+{
+    (void)state;
+    psr_config file = fitting();
+    file.shards = 3;
+    file.fold = PSR_FOLD_ARRIVAL;
+    psr_config config = file;
+    psr_config_fit_mode(&config, &file);
+    assert_memory_equal(&config, &file, sizeof file);
+
+    config.mode = PSR_MODE_RING;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.shards, 1);
+    assert_int_equal(config.fold, PSR_FOLD_RANK);
+    assert_int_equal(psr_config_check(&config), PSR_OK);
+
+    file = fitting();
+    file.sync = PSR_SYNC_SSP;
+    file.ssp_bound = 3;
+    config = file;
+    config.mode = PSR_MODE_LOCAL;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.sync, PSR_SYNC_BSP);
+    assert_int_equal(config.ssp_bound, 0);
+}
+
+static void what_was_asked_for_beside_another_mode_is_kept_and_refused(void **state)
+{
+    (void)state;
+    psr_config file = fitting(), config = file;
+    file.shards = 3;
+    config.mode = PSR_MODE_RING;
+    config.shards = 2;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.shards, 2);
+    assert_int_equal(psr_config_check(&config), PSR_ERR_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -445,6 +483,8 @@ int main(void)
         cmocka_unit_test(hidden_options_are_not_offered),
         cmocka_unit_test(what_does_not_fit_together_is_refused_by_name),
         cmocka_unit_test(what_fits_together_is_taken),
+        cmocka_unit_test(a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had),
+        cmocka_unit_test(what_was_asked_for_beside_another_mode_is_kept_and_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
