@@ -2,7 +2,7 @@
  *
  * On the wire a message is one or two frames:
  *   frame 1: preamble (16 bytes: magic "PSRG", u16 version, u16 head length, u64 payload length, all
- *            big-endian), then the head: a msgpack array of unsigned integers in the order of psr_head;
+ *            big-endian), then the head: a msgpack array of eight unsigned integers in the order of psr_head;
  *   frame 2: the raw payload, present when payload length > 0: float32 little-endian for tensors, UTF-8 JSON
  *            for control messages.
  * The preamble is checked before msgpack sees a byte; the head is scanned, never unpacked into allocations.
@@ -33,7 +33,8 @@ const char *psr_role_name(psr_role role); /* "scheduler", "shard", "worker" */
 bool psr_peer_equal(psr_peer a, psr_peer b);
 
 typedef enum psr_message_type {
-    /* transport: first message of every connection, never delivered. aux = role << 32 | rank, payload = token */
+    /* transport: first message of every connection, never delivered. aux = role << 32 | rank. That the sender may say so was
+     * settled before, in ZeroMQ's handshake (net/door.h) */
     PSR_MSG_HELLO = 1,
 
     /* member -> scheduler */
@@ -104,6 +105,7 @@ typedef struct psr_head {
     uint64_t offset;
     uint64_t count;
     uint64_t aux;
+    uint64_t sequence; /* the transport's: messages on this channel before this one. send fills it, recv checks it */
 } psr_head;
 
 /* A received message. Owned by whoever holds it; psr_message_free releases the transport's memory. The payload

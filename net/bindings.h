@@ -1,0 +1,40 @@
+/* Which connection is which member: routing ids of an inbox, bound to the peers that said HELLO on them.
+ *
+ * A sender picks its routing id itself: 16 random bytes, kept over reconnects. So an id is a secret that
+ * tells a reconnecting member from another process, and a rank belongs to the id that claimed it first for as long as
+ * the inbox lives: a second claim is refused, whoever makes it. Peers without a rank (PSR_RANK_ANY) may be
+ * many. Plain data; one thread. */
+#ifndef PSR_NET_BINDINGS_H
+#define PSR_NET_BINDINGS_H
+
+#include "net/message.h"
+
+#define PSR_ROUTING_ID_BYTES 16
+#define PSR_BINDINGS_MAX 8192 /* of an inbox: more than the members of the largest run */
+
+typedef struct psr_binding {
+    uint8_t id[PSR_ROUTING_ID_BYTES];
+    psr_peer peer;
+    uint64_t sequence; /* of the next message */
+    bool banned;       /* claimed a rank that is taken: its messages are dropped */
+    bool used;
+} psr_binding;
+
+typedef struct psr_bindings {
+    psr_binding *slots; /* open addressing, by the id's first bytes: they are random */
+    size_t capacity, count;
+} psr_bindings;
+
+/* The id's binding, or NULL. Valid until the next psr_bindings_add. */
+psr_binding *psr_bindings_find(const psr_bindings *bindings, const void *id, size_t id_bytes);
+
+/* The id that holds a rank, or NULL; always NULL for PSR_RANK_ANY. */
+psr_binding *psr_bindings_holder(const psr_bindings *bindings, psr_peer peer);
+
+/* Binds an id that is not bound. DENIED: it is not of our making, or there are PSR_BINDINGS_MAX already. */
+PSR_MUST_CHECK psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes, psr_peer peer,
+                                        psr_binding **ret_binding);
+
+void psr_bindings_done(psr_bindings *bindings);
+
+#endif

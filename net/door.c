@@ -1,0 +1,332 @@
+#include "net/door.h"
+
+#include <czmq.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define ZAP_ENDPOINT "inproc://zeromq.zap.01"
+#define REFUSALS_ENDPOINT "inproc://psring.refusals"
+#define MONITOR_ENDPOINT "inproc://psring.inbox"
+#define STOP_ENDPOINT "inproc://psring.stop"
+
+struct psr_door {
+    const psr_keys *keys;
+    void *router;
+    pthread_t thread;
+    _Atomic uint64_t refused;
+    void *refusals; /* PAIR: the owner's end of the lines */
+    void *stop;     /* PAIR: the owner's end */
+    /* The thread's: */
+    void *zap, *lines, *monitor, *stopped;
+};
+
+/* ---- names ---- */
+
+void psr_door_name(psr_peer peer, char name[PSR_DOOR_NAME_BYTES])
+{
+    if (peer.rank == PSR_RANK_ANY)
+        snprintf(name, PSR_DOOR_NAME_BYTES, "%s any", psr_role_name(peer.role));
+    else
+        snprintf(name, PSR_DOOR_NAME_BYTES, "%s %" PRIu32, psr_role_name(peer.role), peer.rank);
+}
+
+bool psr_door_name_read(const char *name, psr_peer *ret_peer)
+{
+    const char *space = strchr(name, ' ');
+    if (space == NULL)
+        return false;
+    psr_peer peer = {.rank = PSR_RANK_ANY};
+    for (peer.role = PSR_ROLE_SCHEDULER; peer.role <= PSR_ROLE_WORKER; peer.role++) {
+        const char *role = psr_role_name(peer.role);
+        if (strlen(role) == (size_t)(space - name) && memcmp(role, name, strlen(role)) == 0)
+            break;
+    }
+    if (peer.role > PSR_ROLE_WORKER)
+        return false;
+    const char *digits = space + 1;
+    if (strcmp(digits, "any") != 0) {
+        if (*digits == '\0' || strlen(digits) > 9 || digits[strspn(digits, "0123456789")] != '\0')
+            return false;
+        peer.rank = (uint32_t)strtoul(digits, NULL, 10);
+    }
+    *ret_peer = peer;
+    return true;
+}
+
+/* ---- the decision ---- */
+
+/* Compares all of both whatever they are, so that the time says nothing of where they differ. */
+static bool same_token(const char *token, const uint8_t *claimed, size_t claimed_bytes)
+{
+    size_t bytes = strlen(token);
+    if (bytes == 0 || claimed_bytes != bytes)
+        return false;
+    unsigned difference = 0;
+    for (size_t i = 0; i < bytes; i++)
+        difference |= (unsigned)((uint8_t)token[i] ^ claimed[i]);
+    return difference == 0;
+}
+
+static const char *admit_token(const psr_door *door, zmsg_t *credentials, psr_peer *ret_peer)
+{
+    zframe_t *name = zmsg_first(credentials), *token = zmsg_next(credentials);
+    if (name == NULL || token == NULL)
+        return "no name and token";
+    if (!same_token(door->keys->token, zframe_data(token), zframe_size(token)))
+        return "the token is not this run's";
+    char text[PSR_DOOR_NAME_BYTES] = "";
+    if (zframe_size(name) < sizeof text)
+        memcpy(text, zframe_data(name), zframe_size(name));
+    return psr_door_name_read(text, ret_peer) ? NULL : "its name is not one of a member";
+}
+
+static const char *admit_key(const psr_door *door, zmsg_t *credentials, psr_peer *ret_peer)
+{
+    zframe_t *key = zmsg_first(credentials);
+    char text[PSR_KEY_Z85];
+    if (key == NULL || zframe_size(key) != 32 || zmq_z85_encode(text, zframe_data(key), 32) == NULL)
+        return "no key";
+    for (size_t i = 0; i < door->keys->member_count; i++)
+        if (strcmp(door->keys->members[i].public_key, text) == 0) {
+            *ret_peer = door->keys->members[i].peer;
+            return NULL;
+        }
+    return "its key is not on the roster";
+}
+
+static void refuse(psr_door *door, const char *address, const char *reason)
+{
+    atomic_fetch_add_explicit(&door->refused, 1, memory_order_relaxed);
+    char line[256];
+    int bytes = snprintf(line, sizeof line, "turned away a stranger%s%s: %s", *address ? " from " : "", address, reason);
+    /* A line too many is dropped: the queue is as long as a high-water mark, the count goes on. */
+    (void)zmq_send(door->lines, line, (size_t)(bytes < (int)sizeof line ? bytes : (int)sizeof line - 1), ZMQ_DONTWAIT);
+}
+
+/* RFC 27: version, request id, domain, address, routing id, mechanism, credentials. */
+static void answer_request(psr_door *door, zmsg_t *request)
+{
+    char *version = zmsg_popstr(request);
+    zframe_t *id = zmsg_pop(request);
+    char *domain = zmsg_popstr(request), *address = zmsg_popstr(request);
+    zframe_t *routing_id = zmsg_pop(request);
+    char *mechanism = zmsg_popstr(request);
+
+    psr_peer peer;
+    const char *refusal = "no security mechanism";
+    if (mechanism == NULL || version == NULL || !streq(version, "1.0"))
+        refusal = "a request that libzmq does not make";
+    else if (door->keys->curve && streq(mechanism, "CURVE"))
+        refusal = admit_key(door, request, &peer);
+    else if (!door->keys->curve && streq(mechanism, "PLAIN"))
+        refusal = admit_token(door, request, &peer);
+
+    char name[PSR_DOOR_NAME_BYTES] = "";
+    if (refusal == NULL)
+        psr_door_name(peer, name);
+    else
+        refuse(door, address != NULL ? address : "", refusal);
+
+    zmsg_t *reply = zmsg_new();
+    zmsg_addstr(reply, "1.0");
+    zmsg_append(reply, &id);
+    zmsg_addstr(reply, refusal == NULL ? "200" : "400");
+    zmsg_addstr(reply, refusal == NULL ? "OK" : refusal);
+    zmsg_addstr(reply, name);
+    zmsg_addmem(reply, NULL, 0); /* metadata: none */
+    (void)zmsg_send(&reply, door->zap);
+    zmsg_destroy(&reply); /* where it was not sent */
+
+    zstr_free(&version);
+    zstr_free(&domain);
+    zstr_free(&address);
+    zstr_free(&mechanism);
+    zframe_destroy(&routing_id);
+}
+
+/* ---- failed handshakes, as libzmq's monitor tells them: u16 event, u32 value, in the machine's order; endpoint ---- */
+
+static bool read_event(void *monitor, uint16_t *ret_event, uint32_t *ret_value)
+{
+    zmsg_t *event = zmsg_recv_nowait(monitor);
+    if (event == NULL)
+        return false;
+    zframe_t *first = zmsg_first(event);
+    bool whole = first != NULL && zframe_size(first) == 6;
+    if (whole) {
+        memcpy(ret_event, zframe_data(first), 2);
+        memcpy(ret_value, zframe_data(first) + 2, 4);
+    }
+    zmsg_destroy(&event);
+    return whole;
+}
+
+static void *door_main(void *context)
+{
+    psr_door *door = context;
+    zmq_pollitem_t items[] = {
+        {.socket = door->zap, .events = ZMQ_POLLIN},
+        {.socket = door->stopped, .events = ZMQ_POLLIN},
+        {.socket = door->monitor, .events = ZMQ_POLLIN},
+    };
+    while (zmq_poll(items, 3, -1) >= 0 || errno == EINTR) {
+        if (items[1].revents)
+            break;
+        if (items[0].revents) {
+            zmsg_t *request = zmsg_recv(door->zap);
+            if (request != NULL)
+                answer_request(door, request);
+            zmsg_destroy(&request);
+        }
+        uint16_t event;
+        uint32_t value;
+        while (items[2].revents && read_event(door->monitor, &event, &value))
+            refuse(door, "", event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL
+                                 ? "what it sends is not our protocol"
+                                 : "it went away or fell silent in the handshake");
+    }
+    return NULL;
+}
+
+/* ---- setting up ---- */
+
+static psr_err zmq_failed(const char *what)
+{
+    return psr_fail(PSR_ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
+}
+
+static psr_err set_int(void *socket, int option, int value, const char *what)
+{
+    return zmq_setsockopt(socket, option, &value, sizeof value) == 0 ? PSR_OK : zmq_failed(what);
+}
+
+static psr_err set_text(void *socket, int option, const char *text, const char *what)
+{
+    return zmq_setsockopt(socket, option, text, strlen(text)) == 0 ? PSR_OK : zmq_failed(what);
+}
+
+static psr_err set_key(void *socket, int option, const char *z85, const char *what)
+{
+    return zmq_setsockopt(socket, option, z85, PSR_KEY_Z85) == 0 ? PSR_OK : zmq_failed(what);
+}
+
+/* An inproc socket. bound: the end that must exist first. hwm: messages that may wait; 0: any number. */
+static psr_err open_end(void *zmq_ctx, int type, const char *endpoint, bool bound, int hwm, void **ret_socket)
+{
+    void *socket = zmq_socket(zmq_ctx, type);
+    if (socket == NULL)
+        return zmq_failed("making a socket");
+    *ret_socket = socket;
+    PSR_TRY(set_int(socket, ZMQ_LINGER, 0, "ZMQ_LINGER"));
+    PSR_TRY(set_int(socket, ZMQ_RCVHWM, hwm, "ZMQ_RCVHWM"));
+    if ((bound ? zmq_bind(socket, endpoint) : zmq_connect(socket, endpoint)) != 0)
+        return zmq_failed(endpoint);
+    return PSR_OK;
+}
+
+static psr_err guard(const psr_keys *keys, void *router)
+{
+    PSR_TRY(set_text(router, ZMQ_ZAP_DOMAIN, "psring", "ZMQ_ZAP_DOMAIN"));
+    PSR_TRY(set_int(router, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
+    if (!keys->curve)
+        PSR_TRY(set_int(router, ZMQ_PLAIN_SERVER, 1, "ZMQ_PLAIN_SERVER"));
+    else {
+        PSR_TRY(set_int(router, ZMQ_CURVE_SERVER, 1, "ZMQ_CURVE_SERVER"));
+        PSR_TRY(set_key(router, ZMQ_CURVE_SECRETKEY, keys->secret_key, "ZMQ_CURVE_SECRETKEY"));
+    }
+    if (zmq_socket_monitor(router, MONITOR_ENDPOINT,
+                           ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) != 0)
+        return zmq_failed("zmq_socket_monitor");
+    return PSR_OK;
+}
+
+/* The monitor's end must take any number: libzmq's I/O thread would wait for room. */
+static psr_err open_ends(psr_door *door, void *zmq_ctx)
+{
+    PSR_TRY(open_end(zmq_ctx, ZMQ_REP, ZAP_ENDPOINT, true, 0, &door->zap));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, true, 100, &door->refusals));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, false, 100, &door->lines));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, true, 0, &door->stopped));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, false, 0, &door->stop));
+    return open_end(zmq_ctx, ZMQ_PAIR, MONITOR_ENDPOINT, false, 0, &door->monitor);
+}
+
+/* A monitor that nobody reads any more would stop libzmq's I/O thread: it is ended first. */
+static void close_ends(psr_door *door)
+{
+    (void)zmq_socket_monitor(door->router, NULL, 0);
+    void *ends[] = {door->zap, door->refusals, door->lines, door->stopped, door->stop, door->monitor};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (ends[i] != NULL)
+            zmq_close(ends[i]);
+}
+
+psr_err psr_door_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_door **ret_door)
+{
+    if (keys->curve && !zmq_has("curve"))
+        return psr_fail(PSR_ERR_UNSUPPORTED, "this libzmq was built without CURVE");
+    if (!keys->curve && keys->token[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE, "no keys: neither a CURVE key pair nor the token of the run");
+    psr_door *door = calloc(1, sizeof *door);
+    if (door == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an inbox");
+    door->keys = keys;
+    door->router = zmq_router;
+    psr_err err = guard(keys, zmq_router);
+    if (err == PSR_OK)
+        err = open_ends(door, zmq_ctx);
+    if (err == PSR_OK && pthread_create(&door->thread, NULL, door_main, door) != 0)
+        err = psr_fail(PSR_ERR_IO, "no thread for an inbox");
+    if (err != PSR_OK) {
+        close_ends(door);
+        free(door);
+        return err;
+    }
+    *ret_door = door;
+    return PSR_OK;
+}
+
+void psr_door_free(psr_door *door)
+{
+    if (door == NULL)
+        return;
+    (void)zmq_send(door->stop, "", 0, 0);
+    pthread_join(door->thread, NULL);
+    close_ends(door);
+    free(door);
+}
+
+psr_err psr_door_knock(const psr_keys *keys, psr_peer self, void *zmq_dealer, const char *server_key)
+{
+    if (keys->curve) {
+        if (server_key == NULL || strlen(server_key) != PSR_KEY_Z85 - 1)
+            return psr_fail(PSR_ERR_USAGE, "no CURVE key is known for the peer");
+        PSR_TRY(set_key(zmq_dealer, ZMQ_CURVE_SERVERKEY, server_key, "ZMQ_CURVE_SERVERKEY"));
+        PSR_TRY(set_key(zmq_dealer, ZMQ_CURVE_PUBLICKEY, keys->public_key, "ZMQ_CURVE_PUBLICKEY"));
+        return set_key(zmq_dealer, ZMQ_CURVE_SECRETKEY, keys->secret_key, "ZMQ_CURVE_SECRETKEY");
+    }
+    char name[PSR_DOOR_NAME_BYTES];
+    psr_door_name(self, name);
+    PSR_TRY(set_text(zmq_dealer, ZMQ_PLAIN_USERNAME, name, "ZMQ_PLAIN_USERNAME"));
+    return set_text(zmq_dealer, ZMQ_PLAIN_PASSWORD, keys->token, "ZMQ_PLAIN_PASSWORD");
+}
+
+void *psr_door_refusals(psr_door *door)
+{
+    return door->refusals;
+}
+
+bool psr_door_refusal(psr_door *door, char *line, size_t line_size)
+{
+    int bytes = zmq_recv(door->refusals, line, line_size - 1, ZMQ_DONTWAIT);
+    if (bytes < 0)
+        return false;
+    line[(size_t)bytes < line_size - 1 ? (size_t)bytes : line_size - 1] = '\0';
+    return true;
+}
+
+uint64_t psr_door_refused(const psr_door *door)
+{
+    return atomic_load_explicit(&door->refused, memory_order_relaxed);
+}

@@ -1,0 +1,62 @@
+#include "net/transport_private.h"
+
+#include <inttypes.h>
+
+psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    size_t bytes = payload != NULL ? payload->bytes : 0;
+    if (bytes > PSR_PAYLOAD_BYTES_MAX) {
+        psr_payload_return(payload);
+        return psr_fail(PSR_ERR_PROTOCOL, "a message of %zu bytes for %s %" PRIu32 ": %u is the most", bytes,
+                        psr_role_name(to.role), to.rank, PSR_PAYLOAD_BYTES_MAX);
+    }
+    PSR_TRY(transport->ops->send(transport, to, head, payload));
+    transport->counts.messages_sent++;
+    transport->counts.bytes_sent += bytes;
+    return PSR_OK;
+}
+
+psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message **ret_message)
+{
+    psr_message *message;
+    PSR_TRY(transport->ops->recv(transport, timeout_ms, &message));
+    transport->counts.messages_received++;
+    transport->counts.bytes_received += message->payload_bytes;
+    *ret_message = message;
+    return PSR_OK;
+}
+
+void psr_transport_wake(psr_transport *transport)
+{
+    transport->ops->wake(transport);
+}
+
+psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint, const char *public_key)
+{
+    return transport->ops->connect(transport, peer, endpoint, public_key);
+}
+
+const char *psr_transport_endpoint(const psr_transport *transport)
+{
+    return transport->ops->endpoint(transport);
+}
+
+psr_err psr_transport_rename(psr_transport *transport, psr_peer self)
+{
+    return transport->ops->rename(transport, self);
+}
+
+void psr_transport_counts_get(const psr_transport *transport, psr_transport_counts *ret_counts)
+{
+    *ret_counts = transport->counts;
+    ret_counts->strangers = transport->ops->strangers(transport);
+}
+
+void psr_transport_free(psr_transport **transport, int linger_ms)
+{
+    if (transport == NULL || *transport == NULL)
+        return;
+    psr_transport *gone = *transport;
+    *transport = NULL;
+    gone->ops->free(gone, linger_ms);
+}

@@ -1,0 +1,33 @@
+/* What a transport consists of, for its implementations (transport_zmq.c, transport_sim.c) alone. */
+#ifndef PSR_NET_TRANSPORT_PRIVATE_H
+#define PSR_NET_TRANSPORT_PRIVATE_H
+
+#include "net/transport.h"
+
+/* As the functions of net/transport.h; transport.c has checked the arguments and keeps the counts of what was sent and
+ * received. */
+typedef struct psr_transport_ops {
+    psr_err (*send)(psr_transport *transport, psr_peer to, const psr_head *head, const psr_payload *payload);
+    psr_err (*recv)(psr_transport *transport, int timeout_ms, psr_message **ret_message);
+    void (*wake)(psr_transport *transport);
+    psr_err (*connect)(psr_transport *transport, psr_peer peer, const char *endpoint, const char *public_key);
+    const char *(*endpoint)(const psr_transport *transport);
+    psr_err (*rename)(psr_transport *transport, psr_peer self);
+    uint64_t (*strangers)(const psr_transport *transport);
+    void (*free)(psr_transport *transport, int linger_ms);
+} psr_transport_ops;
+
+/* The first member of every implementation's struct. */
+struct psr_transport {
+    const psr_transport_ops *ops;
+    psr_transport_counts counts; /* strangers apart: ops->strangers */
+};
+
+/* Gives lent bytes back: for every path on which they do not leave. */
+static inline void psr_payload_return(const psr_payload *payload)
+{
+    if (payload != NULL && payload->release != NULL)
+        payload->release(payload->context);
+}
+
+#endif
