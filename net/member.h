@@ -15,13 +15,9 @@
 #ifndef PSR_NET_MEMBER_H
 #define PSR_NET_MEMBER_H
 
-#include "base/config.h"
+#include "net/join.h"
 #include "net/keys.h"
 #include "net/transport.h"
-
-#define PSR_HOST_MAX 64
-#define PSR_ENDPOINT_MAX 128
-#define PSR_IDENTITY_MAX 256
 
 /* ---- what a process is started with ---- */
 
@@ -37,28 +33,18 @@ typedef struct psr_provision {
 
 /* ret owns: free(). */
 PSR_MUST_CHECK psr_err psr_provision_to_json(const psr_provision *provision, char **ret_json);
-/* Bytes may be hostile: FORMAT, naming the field. ret owns: psr_provision_done. */
+/* Bytes may be hostile: FORMAT, naming the field. With CURVE and no rank, the rank is the one whose key this is. ret owns:
+ * psr_provision_done. */
 PSR_MUST_CHECK psr_err psr_provision_from_json(const char *json, size_t size, psr_provision *ret_provision);
+/* A start by hand: scheduler as HOST:PORT or an endpoint (NULL for the scheduler itself), a key file, an interface or NULL. USAGE
+ * or what reading the key file gives. ret owns. */
+PSR_MUST_CHECK psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file, const char *interface,
+                                             psr_provision *ret_provision);
+/* The first line of a stream, as psr_provision_from_json. Reads not one byte more than that line. */
+PSR_MUST_CHECK psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision);
 void psr_provision_done(psr_provision *provision);
 
-/* ---- what the workers must agree on ---- */
-
-/* Filled by a worker from its own host; a shard sends zeroes, and gets the agreed ones in WELCOME. */
-typedef struct psr_facts {
-    char identity[PSR_IDENTITY_MAX]; /* what decides bits: back end, library's version, instruction set, threads */
-    char data_name[64];
-    uint32_t train_count, test_count, channels, height, width, classes;
-    uint64_t steps_per_epoch, total_steps; /* by the sampler: ps links no data sets */
-    uint64_t parameter_count;              /* of the model, padding left out */
-} psr_facts;
-
 /* ---- the member ---- */
-
-typedef struct psr_roster_entry {
-    psr_peer peer;
-    char host[PSR_HOST_MAX];
-    char endpoint[PSR_ENDPOINT_MAX];
-} psr_roster_entry;
 
 typedef struct psr_member psr_member;
 
@@ -70,7 +56,7 @@ typedef struct psr_member_options {
      * told to the scheduler (FAILED) and becomes psr_member_join's. */
     psr_err (*facts)(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts);
     /* Fills a PROGRESS head: step, bucket, flags (psr_phase), aux (counter), offset (peer waited for, psr_peer_pack, or
-     * UINT64_MAX). NULL while joining: phase start. */
+     * UINT64_MAX). Also called while joining. NULL: phase start. */
     void (*report)(void *context, psr_head *head);
     /* Asked whenever the transport was woken while joining: something other than PSR_OK ends it. May be NULL. */
     psr_err (*interrupted)(void *context);
@@ -111,10 +97,5 @@ PSR_MUST_CHECK psr_err psr_member_report(psr_member *member);
 
 /* FAILED, with the line and the status that the process will exit with: the last thing that a member says. Never fails. */
 void psr_member_failed(psr_member *member, psr_err status, const char *line);
-
-/* A peer as one number, for HELLO, PROGRESS. */
-uint64_t psr_peer_pack(psr_peer peer);
-/* false: not one. */
-bool psr_peer_unpack(uint64_t packed, psr_peer *ret_peer);
 
 #endif
