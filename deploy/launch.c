@@ -77,9 +77,9 @@ static const psr_keys *keys_of(const launch *l, psr_peer peer)
     case PSR_ROLE_SHARD:
         return &l->keys[1 + peer.rank];
     case PSR_ROLE_WORKER:
-        return &l->keys[1 + l->shards + peer.rank];
+        break;
     }
-    return NULL;
+    return &l->keys[1 + l->shards + peer.rank];
 }
 
 /* The address that a process on host listens on. */
@@ -131,7 +131,7 @@ static psr_err spawn_all(launch *l)
 }
 
 /* The scheduler gets the whole configuration as options, each as --name=value. */
-static psr_err scheduler_arguments(const launch *l, char ***ret_argv)
+static psr_err scheduler_arguments(const launch *l, char *program, char ***ret_argv)
 {
     size_t count = 0;
     psr_option_info info;
@@ -140,7 +140,8 @@ static psr_err scheduler_arguments(const launch *l, char ***ret_argv)
     char **argv = calloc(count + 4, sizeof *argv);
     if (!argv)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
-    size_t argc = 1; /* argv[0] is the caller's */
+    size_t argc = 1;
+    argv[0] = program; /* the caller's; the rest is ours */
     psr_err err = PSR_OK;
     for (size_t i = 0; psr_config_option(i, &info) && !err; i++) {
         char value[8192], text[8448];
@@ -172,11 +173,9 @@ static psr_err start_scheduler(launch *l)
     char *text = NULL;
     psr_err err = psr_program_path("psring-scheduler", path, sizeof path);
     if (!err)
-        err = scheduler_arguments(l, &argv);
-    if (!err) {
-        argv[0] = path;
+        err = scheduler_arguments(l, path, &argv);
+    if (!err)
         err = psr_child_start(argv, 0, &l->scheduler);
-    }
     if (!err) {
         (void)gethostname(own, sizeof own - 1);
         l->scheduler_heard_ms = psr_clock_ms();

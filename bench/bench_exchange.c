@@ -1,0 +1,440 @@
+/* The exchange alone: the real engines, shards and sockets, the model's real buckets, real processes on loopback, no
+ * computing. Times each exchange from the first worker's start to the last worker's end, and checks its results.
+ *
+ * The parent forks workers and shards, gives each the others' endpoints, and for each round sends every worker one
+ * byte; a worker then reports all its buckets ready in backward order, runs its engine until all new weights have
+ * landed, and answers with its two times of CLOCK_MONOTONIC. Gradients are written anew before a round, untimed. */
+#include "base/clock.h"
+#include "base/fold.h"
+#include "base/memory.h"
+#include "base/options_argp.h"
+#include "model/net.h"
+#include "model/optimizer.h"
+#include "net/keys.h"
+#include "net/slices.h"
+#include "net/transport.h"
+#include "ps/shard.h"
+#include "worker/engine.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ENDPOINT_BYTES 128
+#define LR 0.125f /* a power of two: the check needs no rounding of its own */
+
+typedef struct bench {
+    psr_config config;
+    uint64_t bytes; /* of one tensor instead of a model; 0: the model */
+    uint32_t rounds, warmup;
+    bool pin;
+    psr_layout layout;
+    psr_buckets buckets;
+    psr_range *ranges;
+    uint32_t *owner;
+    psr_keys *keys;
+    size_t key_count;
+    uint32_t members; /* shards, then workers */
+} bench;
+
+typedef struct member {
+    pid_t pid;
+    int link; /* socket pair to it */
+} member;
+
+/* What a worker answers after a round. */
+typedef struct answer {
+    int64_t begin_ns, end_ns;
+    uint32_t wrong; /* elements that are not what they must be */
+} answer;
+
+static _Noreturn void die(const char *what)
+{
+    fprintf(stderr, "bench_exchange: %s: %s\n", what, psr_err_detail()[0] ? psr_err_detail() : strerror(errno));
+    _exit(1);
+}
+
+static void must(psr_err err, const char *what)
+{
+    if (err)
+        die(what);
+}
+
+static void read_all(int fd, void *data, size_t size)
+{
+    for (char *at = data; size > 0;) {
+        ssize_t got = read(fd, at, size);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            _exit(1); /* the other end is gone: it has said why */
+        at += got;
+        size -= (size_t)got;
+    }
+}
+
+static void write_all(int fd, const void *data, size_t size)
+{
+    if (write(fd, data, size) != (ssize_t)size)
+        die("the link between the processes");
+}
+
+/* Worker rank's gradient at arena element i: small integers, so sums are exact whatever their order and the check is simple. */
+static float gradient_at(uint32_t rank, size_t i)
+{
+    return (float)((i * 7 + rank * 13) % 61) - 30.0f;
+}
+
+/* ---- a member process ---- */
+
+typedef struct process {
+    const bench *b;
+    psr_peer self;
+    psr_transport *transport;
+    /* of a worker */
+    const psr_engine_ops *ops;
+    psr_engine *engine;
+    float *weights, *gradients;
+    uint32_t landed;
+} process;
+
+static psr_err send_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    return psr_transport_send(context, to, head, payload);
+}
+
+static psr_err on_landed(void *context, uint64_t step, uint32_t bucket)
+{
+    process *p = context;
+    (void)step, (void)bucket;
+    p->landed++;
+    return PSR_OK;
+}
+
+static psr_peer member_peer(const bench *b, uint32_t index)
+{
+    uint32_t shards = b->members - b->config.workers;
+    return index < shards ? (psr_peer){PSR_ROLE_SHARD, index} : (psr_peer){PSR_ROLE_WORKER, index - shards};
+}
+
+/* Binds, tells the parent, hears of everybody, connects to everybody. */
+static void join(process *p, uint32_t index, int link)
+{
+    const bench *b = p->b;
+    psr_zmq_options options = {.self = p->self, .interface = "127.0.0.1", .keys = &b->keys[1 + index]};
+    must(psr_transport_zmq_new(&options, &p->transport), "a transport");
+    char endpoint[ENDPOINT_BYTES] = "";
+    snprintf(endpoint, sizeof endpoint, "%s", psr_transport_endpoint(p->transport));
+    write_all(link, endpoint, sizeof endpoint);
+    for (uint32_t i = 0; i < b->members; i++) {
+        read_all(link, endpoint, sizeof endpoint);
+        if (i != index)
+            must(psr_transport_connect(p->transport, member_peer(b, i), endpoint, NULL), "a connection");
+    }
+}
+
+static void shard_main(const bench *b, uint32_t index, int link)
+{
+    process p = {.b = b, .self = member_peer(b, index)};
+    join(&p, index, link);
+    psr_shard_options options = {.config = &b->config, .layout = &b->layout, .buckets = &b->buckets, .owner = b->owner,
+                                 .shard = index, .total_steps = UINT64_MAX, .outbox = {p.transport, send_message}};
+    psr_shard *shard;
+    must(psr_shard_new(&options, &shard), "a shard");
+    for (;;) { /* until the parent ends it */
+        psr_message *message = NULL;
+        must(psr_transport_recv(p.transport, -1, &message), "receiving");
+        must(psr_shard_message(shard, &message), "a shard's message");
+    }
+}
+
+static void init_shards(process *p)
+{
+    const bench *b = p->b;
+    size_t slice = psr_slice_floats(&b->config);
+    for (uint32_t k = 0; k < b->buckets.count; k++) {
+        const psr_bucket *bucket = &b->buckets.items[k];
+        for (uint32_t s = 0; s < psr_slice_count(bucket->length, slice); s++) {
+            size_t offset = bucket->offset + s * slice, count = psr_slice_length(bucket->length, slice, s);
+            psr_head head = {.type = PSR_MSG_INIT, .bucket = k, .offset = offset, .count = count};
+            psr_payload payload = {.data = p->weights + offset, .bytes = count * sizeof(float)};
+            must(psr_transport_send(p->transport, (psr_peer){PSR_ROLE_SHARD, b->owner[k]}, &head, &payload), "INIT");
+        }
+    }
+}
+
+/* Ring mode sums in place, so gradients are made again before each round. */
+static void fill_gradients(process *p)
+{
+    for (size_t t = 0; t < p->b->layout.tensor_count; t++) {
+        const psr_tensor *tensor = &p->b->layout.tensors[t];
+        for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++)
+            p->gradients[i] = gradient_at(p->self.rank, i);
+    }
+}
+
+static uint32_t count_wrong(const process *p, uint32_t rounds)
+{
+    uint32_t wrong = 0;
+    for (size_t t = 0; t < p->b->layout.tensor_count; t++) {
+        const psr_tensor *tensor = &p->b->layout.tensors[t];
+        for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++) {
+            float sum = 0;
+            for (uint32_t r = 0; r < p->b->config.workers; r++)
+                sum += gradient_at(r, i);
+            wrong += p->weights[i] != -LR * sum * (float)rounds;
+        }
+    }
+    return wrong;
+}
+
+static void exchange_once(process *p, uint64_t step)
+{
+    p->landed = 0;
+    must(p->ops->begin_step(p->engine, step), "begin_step");
+    for (uint32_t k = 0; k < p->b->buckets.count; k++)
+        must(p->ops->ready(p->engine, step, k), "ready");
+    while (p->landed < p->b->buckets.count) {
+        psr_message *message = NULL;
+        must(psr_transport_recv(p->transport, 60000, &message), "receiving");
+        must(p->ops->message(p->engine, &message), "an engine's message");
+    }
+}
+
+static bool all_given_back(const process *p)
+{
+    for (uint32_t k = 0; k < p->b->buckets.count; k++)
+        if (p->ops->lent(p->engine, k))
+            return false;
+    return true;
+}
+
+static void worker_main(const bench *b, uint32_t index, int link)
+{
+    process p = {.b = b, .self = member_peer(b, index)};
+    p.weights = aligned_alloc(4096, (b->layout.length * sizeof(float) + 4095) & ~(size_t)4095);
+    p.gradients = aligned_alloc(4096, (b->layout.length * sizeof(float) + 4095) & ~(size_t)4095);
+    if (!p.weights || !p.gradients)
+        die("memory for the arenas");
+    memset(p.weights, 0, b->layout.length * sizeof(float));
+    memset(p.gradients, 0, b->layout.length * sizeof(float));
+    join(&p, index, link);
+    p.ops = b->config.mode == PSR_MODE_PS ? &psr_engine_ps : &psr_engine_ring;
+    psr_optimizer *optimizer = NULL;
+    if (b->config.mode == PSR_MODE_RING)
+        must(psr_optimizer_new(&b->config, &b->layout, &optimizer), "an optimizer");
+    psr_engine_env env = {.config = &b->config, .layout = &b->layout, .buckets = &b->buckets, .rank = p.self.rank,
+                          .total_steps = UINT64_MAX, .weights = p.weights, .gradients = p.gradients, .optimizer = optimizer,
+                          .outbox = {p.transport, send_message}, .context = &p, .landed = on_landed};
+    must(p.ops->open(&env, &p.engine), "an engine");
+    if (b->config.mode == PSR_MODE_PS && p.self.rank == 0)
+        init_shards(&p);
+    for (uint64_t round = 0; round < b->warmup + b->rounds; round++) {
+        char go;
+        while (!all_given_back(&p)) /* the transport's thread still frees; the round is over everywhere */
+            sched_yield();
+        fill_gradients(&p);
+        write_all(link, "r", 1);
+        read_all(link, &go, 1);
+        answer a = {.begin_ns = psr_clock_ns()};
+        exchange_once(&p, round);
+        a.end_ns = psr_clock_ns();
+        a.wrong = round + 1 == b->warmup + b->rounds ? count_wrong(&p, b->warmup + b->rounds) : 0;
+        write_all(link, &a, sizeof a);
+    }
+    char bye;
+    (void)!read(link, &bye, 1); /* stays until all are through: its messages may still be on their way */
+    _exit(0);
+}
+
+/* ---- the parent ---- */
+
+static void start_members(const bench *b, member *members)
+{
+    pid_t parent = getpid();
+    for (uint32_t i = 0; i < b->members; i++) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+            die("socketpair");
+        members[i] = (member){.pid = fork(), .link = pair[0]};
+        if (members[i].pid < 0)
+            die("fork");
+        if (members[i].pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != parent)
+                _exit(1);
+            cpu_set_t cpus;
+            CPU_ZERO(&cpus);
+            CPU_SET((int)(i % (uint32_t)sysconf(_SC_NPROCESSORS_ONLN)), &cpus);
+            if (b->pin && sched_setaffinity(0, sizeof cpus, &cpus))
+                die("pinning");
+            if (member_peer(b, i).role == PSR_ROLE_SHARD)
+                shard_main(b, i, pair[1]);
+            else
+                worker_main(b, i, pair[1]);
+        }
+        close(pair[1]);
+    }
+    char(*endpoints)[ENDPOINT_BYTES] = calloc(b->members, sizeof *endpoints);
+    if (!endpoints)
+        die("memory");
+    for (uint32_t i = 0; i < b->members; i++)
+        read_all(members[i].link, endpoints[i], ENDPOINT_BYTES);
+    for (uint32_t i = 0; i < b->members; i++)
+        write_all(members[i].link, endpoints, (size_t)b->members * ENDPOINT_BYTES);
+    free(endpoints);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* One round's milliseconds. */
+static double run_round(const bench *b, const member *members, uint32_t *wrong)
+{
+    uint32_t first = b->members - b->config.workers;
+    int64_t begin = INT64_MAX, end = 0;
+    char ready;
+    for (uint32_t i = first; i < b->members; i++)
+        read_all(members[i].link, &ready, 1);
+    for (uint32_t i = first; i < b->members; i++)
+        write_all(members[i].link, "g", 1);
+    for (uint32_t i = first; i < b->members; i++) {
+        answer a;
+        read_all(members[i].link, &a, sizeof a);
+        begin = a.begin_ns < begin ? a.begin_ns : begin;
+        end = a.end_ns > end ? a.end_ns : end;
+        *wrong += a.wrong;
+    }
+    return (double)(end - begin) / 1e6;
+}
+
+static int run(bench *b)
+{
+    member *members = calloc(b->members, sizeof *members);
+    double *ms = calloc(b->rounds, sizeof *ms);
+    uint32_t wrong = 0;
+    if (!members || !ms)
+        die("memory");
+    start_members(b, members);
+    for (uint32_t i = 0; i < b->warmup; i++)
+        (void)run_round(b, members, &wrong);
+    for (uint32_t i = 0; i < b->rounds; i++)
+        ms[i] = run_round(b, members, &wrong);
+    for (uint32_t i = 0; i < b->members; i++) {
+        close(members[i].link);
+        kill(members[i].pid, SIGTERM);
+        waitpid(members[i].pid, NULL, 0);
+    }
+    qsort(ms, b->rounds, sizeof *ms, compare);
+    double median = ms[b->rounds / 2], bytes = (double)b->layout.length * sizeof(float), n = b->config.workers;
+    /* nccl-tests: algbw = bytes / time; busbw = algbw * 2(n-1)/n for an all-reduce. */
+    printf("{\"mode\":\"%s\",\"workers\":%u,\"shards\":%u,\"bytes\":%.0f,\"buckets\":%u,\"rounds\":%u,\"min_ms\":%.2f,\"median_ms\":%.2f,"
+           "\"max_ms\":%.2f,\"algbw_gb_s\":%.2f,\"busbw_gb_s\":%.2f,\"wrong\":%u}\n",
+           b->config.mode == PSR_MODE_PS ? "ps" : "ring", b->config.workers, b->members - b->config.workers, bytes, b->buckets.count, b->rounds,
+           ms[0], median, ms[b->rounds - 1], bytes / median / 1e6, bytes / median / 1e6 * 2 * (n - 1) / n, wrong);
+    free(ms);
+    free(members);
+    return wrong ? 1 : 0;
+}
+
+static psr_err plan(bench *b)
+{
+    psr_net *net = NULL;
+    if (b->bytes) {
+        uint32_t shape[] = {(uint32_t)(b->bytes / sizeof(float))};
+        PSR_TRY(psr_layout_add(&b->layout, "tensor", 1, shape));
+    } else {
+        PSR_TRY(psr_net_new(b->config.model, 1000, 3, 224, 224, b->config.shortcut, &net)); /* lives as long as the program */
+        b->layout = net->params;
+    }
+    PSR_TRY(psr_buckets_plan(&b->layout, b->config.bucket_bytes, &b->buckets));
+    uint32_t shards = b->config.mode == PSR_MODE_PS ? b->config.shards : 0;
+    b->members = shards + b->config.workers;
+    b->owner = calloc(b->buckets.count, sizeof *b->owner);
+    if (!b->owner)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %u buckets", b->buckets.count);
+    if (shards)
+        PSR_TRY(psr_buckets_assign(&b->layout, &b->buckets, shards, false, b->owner));
+    return psr_keys_generate(b->config.workers, shards, false, &b->keys, &b->key_count);
+}
+
+enum { KEY_BYTES = 1000, KEY_ROUNDS, KEY_WARMUP, KEY_PIN };
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    bench *b = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &b->config;
+        return 0;
+    case KEY_BYTES:
+        b->bytes = strtoull(arg, NULL, 10);
+        if (b->bytes < 64 || b->bytes > UINT32_MAX)
+            psr_options_refuse(state, "--bytes: give a number of bytes from 64");
+        return 0;
+    case KEY_ROUNDS:
+        b->rounds = (uint32_t)strtoul(arg, NULL, 10);
+        if (b->rounds < 1 || b->rounds > 10000)
+            psr_options_refuse(state, "--rounds: give a number from 1 to 10000");
+        return 0;
+    case KEY_WARMUP:
+        b->warmup = (uint32_t)strtoul(arg, NULL, 10);
+        return 0;
+    case KEY_PIN:
+        b->pin = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp_option options[] = {{"bytes", KEY_BYTES, "N", 0, "exchange one tensor of N bytes rather than --model", 1},
+                                                 {"rounds", KEY_ROUNDS, "N", 0, "timed exchanges (default 11)", 1},
+                                                 {"warmup", KEY_WARMUP, "N", 0, "exchanges before them (default 3)", 1},
+                                                 {"pin", KEY_PIN, NULL, 0, "give each process one processor, round robin", 1},
+                                                 {0}};
+    psr_memory_keep_pages();
+    bench b = {.rounds = 11, .warmup = 3};
+    psr_config_defaults(&b.config);
+    psr_options_argp *table = psr_options_argp_new();
+    if (!table)
+        die("memory");
+    const struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 2}, {0}};
+    const struct argp argp = {options, parse, NULL,
+                              "Times the exchange alone and prints one JSON object.\vExample:\n"
+                              "  bench_exchange --mode ring --model resnet50 --workers 2 --rounds 21\n",
+                              children, NULL, NULL};
+    psr_options_parse(&argp, argc, argv, 0, NULL, &b);
+    if (b.config.mode != PSR_MODE_PS && b.config.mode != PSR_MODE_RING) {
+        fprintf(stderr, "bench_exchange: --mode: only ps and ring exchange anything\n");
+        return 2;
+    }
+    b.config.lr = LR;
+    b.config.momentum = 0;
+    b.config.weight_decay = 0;
+    b.config.optimizer = PSR_OPTIMIZER_SGD;
+    b.config.schedule = PSR_SCHEDULE_CONSTANT;
+    b.config.warmup = 0;
+    psr_err err = psr_config_check(&b.config);
+    if (!err)
+        err = plan(&b);
+    if (err) {
+        fprintf(stderr, "bench_exchange: %s\n", psr_err_detail());
+        return psr_err_exit_status(err);
+    }
+    return run(&b);
+}
