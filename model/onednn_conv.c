@@ -1,0 +1,278 @@
+/* Convolution: oneDNN's primitives around weights that are packed afresh in every pass.
+ *
+ * The source's layout is given; the destination's is oneDNN's choice, unless the value is later added to one
+ * that has its layout already. Gradients have the layouts of their values. The weights are packed right
+ * before the primitive that reads them, into a buffer that all convolutions share: it stays in the cache, and
+ * nothing reads the arena's weights after the step's backward. */
+#include "model/onednn_private.h"
+
+#include "model/onednn_choice.h"
+
+#include <stdlib.h>
+
+typedef struct conv {
+    uint32_t node, input;
+    uint32_t index; /* among the convolutions, for the choice of algorithms */
+    dnnl_dims_t strides, dilates, pad;
+    dnnl_memory_desc_t weights, bias; /* as they lie in the arena; bias NULL when absent */
+    dnnl_memory_desc_t any_weights;   /* in the compute type */
+    dnnl_memory_desc_t any_gradient;
+    dnnl_primitive_desc_t forward_pd; /* the hint for the backward pass; freed with the step */
+    psr_onednn_weights forward_weights, data_weights, gradient;
+    psr_onednn_primitive forward, data, weight;
+    uint32_t diff_source; /* buffer */
+} conv;
+
+static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, conv *self)
+{
+    const psr_net *net = exec->net;
+    self->node = group->output;
+    const psr_node *node = &net->nodes[self->node];
+    self->input = node->input[0];
+    for (uint32_t i = 0; i < self->node; i++)
+        self->index += net->nodes[i].op == PSR_OP_CONV;
+    for (int axis = 0; axis < 2; axis++) {
+        self->strides[axis] = node->stride;
+        self->pad[axis] = node->pad;
+    }
+    const uint32_t *shape = net->params.tensors[node->weight].shape;
+    dnnl_dims_t dims = {shape[0], shape[1], shape[2], shape[3]};
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_oihw, &self->weights));
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any, &self->any_weights));
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_format_tag_any, &self->any_gradient));
+    if (node->bias != PSR_NONE)
+        PSR_TRY(psr_onednn_desc(exec, 1, dims, dnnl_f32, dnnl_x, &self->bias));
+    return PSR_OK;
+}
+
+static dnnl_status_t create_forward(const psr_onednn_exec *exec, const conv *self, dnnl_alg_kind_t algorithm,
+                                    const_dnnl_memory_desc_t source, const_dnnl_memory_desc_t destination,
+                                    dnnl_primitive_desc_t *ret_pd)
+{
+    return dnnl_convolution_forward_primitive_desc_create(
+        ret_pd, exec->context->engine, exec->training ? dnnl_forward_training : dnnl_forward_inference,
+        algorithm, source, self->any_weights, self->bias, destination, self->strides, self->dilates,
+        self->pad, self->pad, exec->context->attr);
+}
+
+static psr_err any_value(psr_onednn_exec *exec, uint32_t node, dnnl_memory_desc_t *ret_desc)
+{
+    const psr_node *n = &exec->net->nodes[node];
+    dnnl_dims_t dims = {exec->count, n->channels, n->height, n->width};
+    return psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any, ret_desc);
+}
+
+psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_onednn_group *group,
+                               dnnl_memory_desc_t *ret_desc)
+{
+    conv self = {0};
+    dnnl_memory_desc_t source, destination;
+    PSR_TRY(describe(exec, group, &self));
+    PSR_TRY(any_value(exec, self.input, &source));
+    PSR_TRY(any_value(exec, self.node, &destination));
+    dnnl_primitive_desc_t pd;
+    dnnl_status_t status = create_forward(exec, &self, dnnl_convolution_direct, source, destination, &pd);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "convolution", exec->net->nodes[self.node].name);
+    psr_onednn_tensor tensor;
+    psr_err err =
+        psr_onednn_tensor_as(exec, self.input, dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0),
+                             exec->context->type, &tensor);
+    dnnl_primitive_desc_destroy(pd);
+    if (err == PSR_OK)
+        *ret_desc = tensor.desc;
+    return err;
+}
+
+/* Layouts that our own kernels read; batch norm wants whole vectors of channels. */
+static bool serves(const psr_onednn_exec *exec, const psr_onednn_tensor *tensor, uint32_t match)
+{
+    if (match != PSR_NONE && exec->values[match].layout != tensor->layout)
+        return false;
+    return tensor->layout == PSR_ONEDNN_BLOCKED_16 ||
+           (tensor->layout == PSR_ONEDNN_BLOCKED_8 && tensor->type == dnnl_f32) ||
+           (tensor->layout == PSR_ONEDNN_CHANNELS_LAST && tensor->c % 16 == 0);
+}
+
+/* The forward primitive with a destination that oneDNN likes best among those that serve. */
+static psr_err choose_destination(psr_onednn_exec *exec, conv *self, uint32_t match,
+                                  psr_onednn_tensor *ret_tensor)
+{
+    const char *name = exec->net->nodes[self->node].name;
+    const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
+    dnnl_memory_desc_t any;
+    PSR_TRY(any_value(exec, self->node, &any));
+    dnnl_status_t status =
+        create_forward(exec, self, dnnl_convolution_direct, source->desc, any, &self->forward_pd);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "convolution", name);
+    PSR_TRY(psr_onednn_tensor_as(exec, self->node,
+                                 dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_dst_md, 0),
+                                 exec->context->type, ret_tensor));
+    if (serves(exec, ret_tensor, match))
+        return PSR_OK;
+    psr_onednn_layout layout = match != PSR_NONE ? exec->values[match].layout : PSR_ONEDNN_BLOCKED_16;
+    PSR_TRY(psr_onednn_tensor_in(exec, self->node, layout, exec->context->type, ret_tensor));
+    dnnl_primitive_desc_destroy(self->forward_pd);
+    self->forward_pd = NULL;
+    status = create_forward(exec, self, dnnl_convolution_direct, source->desc, ret_tensor->desc,
+                            &self->forward_pd);
+    return status == dnnl_success ? PSR_OK : psr_onednn_fail(status, "convolution", name);
+}
+
+static psr_err bind_forward(psr_onednn_exec *exec, conv *self, const_dnnl_primitive_desc_t pd,
+                            const psr_onednn_tensor *source, const psr_onednn_tensor *destination)
+{
+    const psr_node *node = &exec->net->nodes[self->node];
+    const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_WEIGHTS,
+                                    &self->forward_weights));
+    psr_onednn_primitive *forward = &self->forward;
+    PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, forward));
+    PSR_TRY(psr_onednn_primitive_arg(exec, forward, DNNL_ARG_WEIGHTS, packed, self->forward_weights.space,
+                                     self->forward_weights.at));
+    PSR_TRY(psr_onednn_primitive_tensor(exec, forward, DNNL_ARG_SRC, source));
+    if (self->bias != NULL)
+        PSR_TRY(psr_onednn_primitive_arg(exec, forward, DNNL_ARG_BIAS, self->bias, PSR_ONEDNN_WEIGHTS,
+                                         exec->net->params.tensors[node->bias].offset));
+    return psr_onednn_primitive_tensor(exec, forward, DNNL_ARG_DST, destination);
+}
+
+static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
+{
+    conv *self = calloc(1, sizeof *self);
+    if (self == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for a convolution");
+    step->self = self;
+    PSR_TRY(describe(exec, step->group, self));
+    psr_onednn_tensor tensor;
+    PSR_TRY(choose_destination(exec, self, step->group->match, &tensor));
+    PSR_TRY(psr_onednn_give(exec, self->node, &tensor));
+    const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
+    const psr_onednn_tensor *destination = psr_onednn_use(exec, self->node);
+
+    dnnl_alg_kind_t algorithm = psr_onednn_choice(exec->choices, self->index, PSR_ONEDNN_FORWARD);
+    dnnl_primitive_desc_t pd;
+    dnnl_status_t status = create_forward(exec, self, algorithm, source->desc, destination->desc, &pd);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "convolution", exec->net->nodes[self->node].name);
+    psr_err err = bind_forward(exec, self, pd, source, destination);
+    dnnl_primitive_desc_destroy(pd);
+    return err;
+}
+
+/* Gradient of the source: w^T * dy. */
+static psr_err bind_data(psr_onednn_exec *exec, conv *self, const_dnnl_primitive_desc_t pd,
+                         uint32_t diff_destination)
+{
+    const psr_node *node = &exec->net->nodes[self->node];
+    const psr_onednn_tensor *source = &exec->values[self->input], *destination = &exec->values[self->node];
+    const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_WEIGHTS,
+                                    &self->data_weights));
+    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, source->bytes, &self->diff_source));
+    psr_onednn_primitive *data = &self->data;
+    PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, data));
+    PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_WEIGHTS, packed, self->data_weights.space,
+                                     self->data_weights.at));
+    PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_DIFF_DST, destination->desc, PSR_ONEDNN_WORKSPACE,
+                                     diff_destination));
+    PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_DIFF_SRC, source->desc, PSR_ONEDNN_WORKSPACE,
+                                     self->diff_source));
+    return psr_onednn_gradient_put(exec, self->input, self->diff_source);
+}
+
+static psr_err plan_data(psr_onednn_exec *exec, conv *self, uint32_t diff_destination)
+{
+    dnnl_primitive_desc_t pd;
+    dnnl_status_t status = dnnl_convolution_backward_data_primitive_desc_create(
+        &pd, exec->context->engine, psr_onednn_choice(exec->choices, self->index, PSR_ONEDNN_BACKWARD_DATA),
+        exec->values[self->input].desc, self->any_weights, exec->values[self->node].desc, self->strides,
+        self->dilates, self->pad, self->pad, self->forward_pd, exec->context->attr);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "convolution's backward data", exec->net->nodes[self->node].name);
+    psr_err err = bind_data(exec, self, pd, diff_destination);
+    dnnl_primitive_desc_destroy(pd);
+    return err;
+}
+
+/* Gradient of the weights: sum over batch and positions of dy * x, in float32 whatever the activations. */
+static psr_err bind_weights(psr_onednn_exec *exec, conv *self, const_dnnl_primitive_desc_t pd,
+                            uint32_t diff_destination)
+{
+    const psr_node *node = &exec->net->nodes[self->node];
+    const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 0);
+    PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_GRADIENTS,
+                                    &self->gradient));
+    psr_onednn_primitive *weight = &self->weight;
+    PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, weight));
+    PSR_TRY(psr_onednn_primitive_tensor(exec, weight, DNNL_ARG_SRC, psr_onednn_use(exec, self->input)));
+    PSR_TRY(psr_onednn_primitive_arg(exec, weight, DNNL_ARG_DIFF_DST, exec->values[self->node].desc,
+                                     PSR_ONEDNN_WORKSPACE, diff_destination));
+    PSR_TRY(psr_onednn_primitive_arg(exec, weight, DNNL_ARG_DIFF_WEIGHTS, packed, self->gradient.space,
+                                     self->gradient.at));
+    if (self->bias == NULL)
+        return PSR_OK;
+    return psr_onednn_primitive_arg(exec, weight, DNNL_ARG_DIFF_BIAS, self->bias, PSR_ONEDNN_GRADIENTS,
+                                    exec->net->params.tensors[node->bias].offset);
+}
+
+static psr_err plan_weights(psr_onednn_exec *exec, conv *self, uint32_t diff_destination)
+{
+    dnnl_primitive_desc_t pd;
+    dnnl_status_t status = dnnl_convolution_backward_weights_primitive_desc_create(
+        &pd, exec->context->engine,
+        psr_onednn_choice(exec->choices, self->index, PSR_ONEDNN_BACKWARD_WEIGHTS),
+        exec->values[self->input].desc, self->any_gradient, self->bias, exec->values[self->node].desc,
+        self->strides, self->dilates, self->pad, self->pad, self->forward_pd, exec->context->attr);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "convolution's backward weights", exec->net->nodes[self->node].name);
+    psr_err err = bind_weights(exec, self, pd, diff_destination);
+    dnnl_primitive_desc_destroy(pd);
+    return err;
+}
+
+static psr_err conv_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
+{
+    conv *self = step->self;
+    uint32_t diff_destination[2];
+    psr_onednn_gradient_take(exec, step, self->node, 1, diff_destination);
+    if (psr_onednn_wants_gradient(exec, self->input))
+        PSR_TRY(plan_data(exec, self, diff_destination[0]));
+    return plan_weights(exec, self, diff_destination[0]);
+}
+
+static psr_err conv_forward(psr_onednn_exec *exec, psr_onednn_step *step)
+{
+    conv *self = step->self;
+    PSR_TRY(psr_onednn_primitive_run(exec, &self->forward_weights.reorder));
+    return psr_onednn_primitive_run(exec, &self->forward);
+}
+
+static psr_err conv_backward(psr_onednn_exec *exec, psr_onednn_step *step)
+{
+    conv *self = step->self;
+    PSR_TRY(psr_onednn_primitive_run(exec, &self->data_weights.reorder));
+    PSR_TRY(psr_onednn_primitive_run(exec, &self->data));
+    PSR_TRY(psr_onednn_primitive_run(exec, &self->weight));
+    return psr_onednn_primitive_run(exec, &self->gradient.reorder);
+}
+
+static void conv_done(psr_onednn_step *step)
+{
+    conv *self = step->self;
+    psr_onednn_primitive *all[] = {&self->forward_weights.reorder,
+                                   &self->forward,
+                                   &self->data_weights.reorder,
+                                   &self->data,
+                                   &self->weight,
+                                   &self->gradient.reorder};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        psr_onednn_primitive_done(all[i]);
+    if (self->forward_pd != NULL)
+        dnnl_primitive_desc_destroy(self->forward_pd);
+}
+
+const psr_onednn_step_class psr_onednn_conv = {
+    conv_plan_forward, conv_plan_backward, conv_forward, conv_backward, conv_done,
+};
