@@ -2,6 +2,7 @@
 
 #include "data/idx.h"
 #include "data/place.h"
+#include "data/thread.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -51,15 +52,56 @@ static uint32_t cifar_count(const psr_place *place, psr_split split)
     return place->files->split[split].records * place->files->split[split].file_count;
 }
 
-static psr_err read_cifar_file(const psr_place *place, psr_split split, uint32_t file, psr_samples *samples)
+/* One file of CIFAR into its part of the samples. */
+typedef struct cifar_job {
+    const psr_place *place;
+    psr_split split;
+    uint32_t file;
+    psr_samples *samples;
+    pthread_t thread;
+    psr_err err;
+    char detail[2 * PSR_PATH_MAX]; /* the error's text is the thread's own */
+} cifar_job;
+
+static psr_err read_cifar_file(const cifar_job *job)
 {
-    const psr_split_files *files = &place->files->split[split];
-    size_t first = (size_t)file * files->records;
+    const psr_split_files *files = &job->place->files->split[job->split];
+    size_t first = (size_t)job->file * files->records;
     psr_source *source = NULL;
-    PSR_TRY(psr_place_open(place, files->name[file], &source));
-    psr_err err = psr_cifar_read(source, place->files->cifar, files->records,
-                                 samples->pixels + first * PSR_CIFAR_IMAGE_BYTES, samples->labels + first);
+    PSR_TRY(psr_place_open(job->place, files->name[job->file], &source));
+    psr_err err =
+        psr_cifar_read(source, job->place->files->cifar, files->records,
+                       job->samples->pixels + first * PSR_CIFAR_IMAGE_BYTES, job->samples->labels + first);
     psr_source_free(source);
+    return err;
+}
+
+static void *cifar_thread(void *argument)
+{
+    cifar_job *job = argument;
+    job->err = read_cifar_file(job);
+    if (job->err != PSR_OK)
+        snprintf(job->detail, sizeof job->detail, "%s", psr_err_detail());
+    return NULL;
+}
+
+/* The files at once, each by a thread: unpacking xz takes more than a second each. The first file's error is
+ * told. */
+static psr_err read_cifar_files(const psr_place *place, psr_split split, psr_samples *samples)
+{
+    cifar_job jobs[PSR_PLACE_MAX_FILES];
+    uint32_t count = place->files->split[split].file_count, started = 0;
+    psr_err err = PSR_OK;
+    for (; started < count && err == PSR_OK; started += err == PSR_OK) {
+        cifar_job *job = &jobs[started];
+        *job = (cifar_job){.place = place, .split = split, .file = started, .samples = samples};
+        err = psr_thread_start("psr-unpack", cifar_thread, job, &job->thread);
+    }
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(jobs[i].thread, NULL);
+    for (uint32_t i = 0; i < started && err == PSR_OK; i++)
+        if (jobs[i].err != PSR_OK)
+            err = psr_fail(jobs[i].err, "%s", jobs[i].detail);
     return err;
 }
 
@@ -78,8 +120,8 @@ static psr_err read_cifar(const psr_place *place, psr_split split, psr_samples *
     if (samples.pixels == NULL || samples.labels == NULL)
         err =
             psr_fail(PSR_ERR_NOMEM, "%s: no memory for %" PRIu32 " images", place->directory, samples.count);
-    for (uint32_t file = 0; file < place->files->split[split].file_count && err == PSR_OK; file++)
-        err = read_cifar_file(place, split, file, &samples);
+    else
+        err = read_cifar_files(place, split, &samples);
     if (err != PSR_OK) {
         psr_samples_done(&samples);
         return err;

@@ -10,11 +10,10 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "data/augment.h"
+#include "data/thread.h"
 
 #include <assert.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,23 +197,8 @@ no_memory:
 
 static psr_err start_threads(psr_loader *loader)
 {
-    /* Signals are for the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = 0;
-    while (loader->thread_count < loader->options.threads) {
-        pthread_t *thread = &loader->threads[loader->thread_count];
-        code = pthread_create(thread, NULL, thread_main, loader);
-        if (code != 0)
-            break;
-        pthread_setname_np(*thread, "psr-loader");
-        loader->thread_count++;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code != 0)
-        return psr_fail(PSR_ERR_IO, "loader thread %" PRIu32 " could not be started: %s",
-                        loader->thread_count, strerror(code));
+    for (; loader->thread_count < loader->options.threads; loader->thread_count++)
+        PSR_TRY(psr_thread_start("psr-loader", thread_main, loader, &loader->threads[loader->thread_count]));
     return PSR_OK;
 }
 
