@@ -30,8 +30,9 @@ static error_t parse_own(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-static error_t run(program *p, char **argv)
+static error_t run(program *p, const char **const_argv)
 {
+    char **argv = (char **)(uintptr_t)const_argv; /* getopt moves the pointers, not what they point at */
     int argc = 0;
     while (argv[argc] != NULL)
         argc++;
@@ -49,7 +50,7 @@ static error_t run(program *p, char **argv)
 }
 
 /* The same in a child process: its exit status and what it wrote to both streams. */
-static int run_apart(char **argv, char *text, size_t size)
+static int run_apart(const char **argv, char *text, size_t size)
 {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -84,7 +85,7 @@ static void options_of_the_table_and_of_the_program_are_taken(void **state)
 {
     (void)state;
     program p;
-    char *argv[] = {"psring", "--mode=ring", "--workers", "5", "-f", "hosts", "--no-shuffle", "--nesterov", NULL};
+    const char *argv[] = {"psring", "--mode=ring", "--workers", "5", "-f", "hosts", "--no-shuffle", "--nesterov", NULL};
     assert_int_equal(run(&p, argv), 0);
     assert_int_equal(p.config.mode, PSR_MODE_RING);
     assert_int_equal(p.config.workers, 5);
@@ -97,7 +98,7 @@ static void the_last_of_an_option_and_its_negation_wins(void **state)
 {
     (void)state;
     program p;
-    char *argv[] = {"psring", "--no-shuffle", "--shuffle", "--nesterov", "--no-nesterov", NULL};
+    const char *argv[] = {"psring", "--no-shuffle", "--shuffle", "--nesterov", "--no-nesterov", NULL};
     assert_int_equal(run(&p, argv), 0);
     assert_true(p.config.shuffle);
     assert_false(p.config.nesterov);
@@ -107,7 +108,7 @@ static void a_hidden_option_is_taken(void **state)
 {
     (void)state;
     program p;
-    char *argv[] = {"psring", "--fault-point", "worker:1:push:3", NULL};
+    const char *argv[] = {"psring", "--fault-point", "worker:1:push:3", NULL};
     assert_int_equal(run(&p, argv), 0);
     assert_string_equal(p.config.fault_point, "worker:1:push:3");
 }
@@ -126,8 +127,7 @@ static void a_refusal_is_one_line_and_exit_status_2(void **state)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char text[4096];
-        char *argv[] = {"/usr/bin/psring", "--mode", "ring", (char *)(uintptr_t)wrong[i].argument,
-                        (char *)(uintptr_t)wrong[i].value, NULL};
+        const char *argv[] = {"/usr/bin/psring", "--mode", "ring", wrong[i].argument, wrong[i].value, NULL};
         assert_int_equal(run_apart(argv, text, sizeof text), 2);
         assert_string_equal(text, wrong[i].line);
     }
@@ -137,7 +137,7 @@ static void what_follows_an_option_as_its_value_is_not_taken_for_an_option(void 
 {
     (void)state;
     program p;
-    char *argv[] = {"psring", "--out", "--odd-name", NULL};
+    const char *argv[] = {"psring", "--out", "--odd-name", NULL};
     assert_int_equal(run(&p, argv), 0);
     assert_string_equal(p.config.out, "--odd-name");
 }
@@ -146,10 +146,10 @@ static void other_wrong_usage_has_exit_status_2_too(void **state)
 {
     (void)state;
     char text[4096];
-    char *missing[] = {"psring", "--steps", NULL};
+    const char *missing[] = {"psring", "--steps", NULL};
     assert_int_equal(run_apart(missing, text, sizeof text), 2);
     assert_non_null(strstr(text, "'--steps' requires an argument"));
-    char *extra[] = {"psring", "extra", NULL};
+    const char *extra[] = {"psring", "extra", NULL};
     assert_int_equal(run_apart(extra, text, sizeof text), 2);
 }
 
@@ -157,7 +157,7 @@ static void help_lists_every_option_with_its_default_and_hides_the_hidden(void *
 {
     (void)state;
     static char text[65536];
-    char *argv[] = {"psring", "--help", NULL};
+    const char *argv[] = {"psring", "--help", NULL};
     assert_int_equal(run_apart(argv, text, sizeof text), 0);
     psr_option_info info;
     for (size_t i = 0; psr_config_option(i, &info); i++) {
