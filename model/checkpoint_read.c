@@ -1,6 +1,7 @@
 #include "model/checkpoint.h"
 #include "model/safetensors.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -216,6 +217,7 @@ psr_err psr_checkpoint_tensor(const psr_checkpoint *checkpoint, const char *name
     if (strcmp(entry->dtype, "F32") != 0)
         return psr_fail(PSR_ERR_FORMAT, "%s: tensor %s is of type %s, F32 is needed", checkpoint->origin,
                         name, entry->dtype);
+    assert(rank <= 4);
     uint64_t wanted[4] = {0};
     bool same = entry->rank == rank;
     for (uint32_t i = 0; i < rank; i++) {
