@@ -1,4 +1,5 @@
 #include "model/checkpoint.h"
+#include "model/ranges.h"
 #include "model/safetensors.h"
 
 #include <assert.h>
@@ -19,11 +20,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are written a
 #define DATA_ALIGN 64 /* of the data's start in the file: the header is padded with spaces */
 #define READ_BYTES ((size_t)1 << 20)
 
-/* A run of elements that has been put. */
-typedef struct range {
-    size_t begin, end;
-} range;
-
 typedef struct writer_tensor {
     char name[PSR_TENSOR_NAME_MAX];
     bool scalar; /* int64, of rank 0 and of our own making; else float32 */
@@ -32,8 +28,7 @@ typedef struct writer_tensor {
     uint64_t begin, bytes; /* in the data */
     size_t count;          /* elements */
     size_t digits;         /* place of its checksum in the header's text */
-    range *put;            /* sorted, apart from each other; one [0, count) when all is there */
-    size_t put_count, put_capacity;
+    psr_ranges put;        /* elements that are there */
 } writer_tensor;
 
 struct psr_checkpoint_writer {
@@ -329,54 +324,6 @@ psr_err psr_checkpoint_create(const char *path, const psr_tensor *tensors, size_
 
 /* ---- pieces ---- */
 
-/* Place of the first range that ends at or after begin. */
-static size_t range_after(const writer_tensor *tensor, size_t begin)
-{
-    size_t low = 0, high = tensor->put_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (tensor->put[middle].end < begin)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static bool overlaps(const writer_tensor *tensor, size_t begin, size_t end)
-{
-    size_t i = range_after(tensor, begin + 1); /* one that ends at begin only touches */
-    return i < tensor->put_count && tensor->put[i].begin < end;
-}
-
-/* Adds [begin, end), which overlaps nothing, and joins it with the ranges that it touches. */
-static void record(writer_tensor *tensor, size_t begin, size_t end)
-{
-    size_t i = range_after(tensor, begin), joined = i;
-    while (joined < tensor->put_count && tensor->put[joined].begin <= end) {
-        begin = tensor->put[joined].begin < begin ? tensor->put[joined].begin : begin;
-        end = tensor->put[joined].end > end ? tensor->put[joined].end : end;
-        joined++;
-    }
-    memmove(&tensor->put[i + 1], &tensor->put[joined], (tensor->put_count - joined) * sizeof *tensor->put);
-    tensor->put[i] = (range){begin, end};
-    tensor->put_count += 1 + i - joined;
-}
-
-/* Room for one more range. */
-static psr_err reserve_range(writer_tensor *tensor)
-{
-    if (tensor->put_count < tensor->put_capacity)
-        return PSR_OK;
-    size_t capacity = tensor->put_capacity ? 2 * tensor->put_capacity : 4;
-    range *grown = realloc(tensor->put, capacity * sizeof *grown);
-    if (!grown)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu pieces of tensor %s", capacity, tensor->name);
-    tensor->put = grown;
-    tensor->put_capacity = capacity;
-    return PSR_OK;
-}
-
 static psr_err put(psr_checkpoint_writer *writer, writer_tensor *tensor, size_t first, size_t count,
                    const void *data)
 {
@@ -385,14 +332,14 @@ static psr_err put(psr_checkpoint_writer *writer, writer_tensor *tensor, size_t 
                         writer->path, tensor->name, tensor->count, count, first);
     if (count == 0)
         return PSR_OK;
-    if (overlaps(tensor, first, first + count))
+    if (psr_ranges_overlap(&tensor->put, first, first + count))
         return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s: elements %zu to %zu were put before", writer->path,
                         tensor->name, first, first + count);
-    PSR_TRY(reserve_range(tensor));
+    PSR_TRY(psr_ranges_reserve(&tensor->put));
     uint64_t element_bytes = tensor->bytes / tensor->count;
     PSR_TRY(write_at(writer, data, count * element_bytes,
                      writer->header_bytes + tensor->begin + first * element_bytes));
-    record(tensor, first, first + count);
+    psr_ranges_add(&tensor->put, first, first + count);
     return PSR_OK;
 }
 
@@ -424,18 +371,10 @@ psr_err psr_checkpoint_create_model(const char *path, const psr_tensor *tensors,
     return PSR_OK;
 }
 
-/* The first element that has not been put; count when there is none. */
-static size_t first_missing(const writer_tensor *tensor)
-{
-    if (tensor->put_count == 0 || tensor->put[0].begin > 0)
-        return 0;
-    return tensor->put[0].end;
-}
-
 bool psr_checkpoint_complete(const psr_checkpoint_writer *writer)
 {
     for (size_t i = 0; i < writer->tensor_count; i++)
-        if (first_missing(&writer->tensors[i]) < writer->tensors[i].count)
+        if (psr_ranges_first_missing(&writer->tensors[i].put) < writer->tensors[i].count)
             return false;
     return true;
 }
@@ -512,9 +451,9 @@ static psr_err commit(psr_checkpoint_writer *writer)
 {
     for (size_t i = 0; i < writer->tensor_count; i++) {
         const writer_tensor *tensor = &writer->tensors[i];
-        if (first_missing(tensor) < tensor->count)
+        if (psr_ranges_first_missing(&tensor->put) < tensor->count)
             return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s: element %zu of %zu was never put", writer->path,
-                            tensor->name, first_missing(tensor), tensor->count);
+                            tensor->name, psr_ranges_first_missing(&tensor->put), tensor->count);
     }
     PSR_TRY(write_header(writer));
     if (fsync(writer->fd) != 0)
@@ -543,7 +482,7 @@ void psr_checkpoint_abandon(psr_checkpoint_writer **writer)
     if (w->fd >= 0)
         close(w->fd);
     for (size_t i = 0; i < w->tensor_count; i++)
-        free(w->tensors[i].put);
+        psr_ranges_done(&w->tensors[i].put);
     free(w->tensors);
     free(w->by_name);
     free(w->header);
