@@ -196,7 +196,10 @@ static psr_err read_string(const psr_option *option, psr_config *config, const c
         if (err != PSR_OK)
             return psr_fail_context(err, "--%s", option->name);
     }
-    memcpy((char *)config + option->offset, text, length + 1);
+    /* All of the field, so that equal configurations are equal structs. */
+    char *field = (char *)config + option->offset;
+    memset(field, 0, option->size);
+    memcpy(field, text, length);
     return PSR_OK;
 }
 

@@ -307,6 +307,16 @@ static void a_path_as_long_as_its_field_is_refused_and_one_shorter_is_kept(void 
     assert_int_equal(psr_config_get(&config, "out", text, 100), PSR_ERR_USAGE);
 }
 
+static void a_shorter_text_leaves_nothing_of_a_longer_one(void **state)
+{
+    (void)state;
+    psr_config once = fitting(), twice = fitting();
+    assert_int_equal(psr_config_set(&once, "data", "b"), PSR_OK);
+    assert_int_equal(psr_config_set(&twice, "data", "aaaa"), PSR_OK);
+    assert_int_equal(psr_config_set(&twice, "data", "b"), PSR_OK);
+    assert_memory_equal(&once, &twice, sizeof once);
+}
+
 static void an_unknown_option_is_refused_with_the_nearest_name(void **state)
 {
     (void)state;
@@ -479,6 +489,7 @@ int main(void)
         cmocka_unit_test(fault_points_have_a_role_a_rank_a_phase_and_a_step),
         cmocka_unit_test(sizes_take_binary_suffixes_and_are_printed_with_the_largest),
         cmocka_unit_test(a_path_as_long_as_its_field_is_refused_and_one_shorter_is_kept),
+        cmocka_unit_test(a_shorter_text_leaves_nothing_of_a_longer_one),
         cmocka_unit_test(an_unknown_option_is_refused_with_the_nearest_name),
         cmocka_unit_test(hidden_options_are_not_offered),
         cmocka_unit_test(what_does_not_fit_together_is_refused_by_name),
