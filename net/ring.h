@@ -42,9 +42,11 @@ typedef struct psr_ring_options {
 typedef struct psr_ring psr_ring;
 
 PSR_MUST_CHECK psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring);
+/* NULL allowed. Only when nothing is lent any more: end the transport first. */
 void psr_ring_free(psr_ring *ring);
 
-/* This rank's gradient of bucket is in the arena, for step (steps count up by one from the first). */
+/* This rank's gradient of bucket is in the arena, for step (a bucket's steps count up by one from its first). PROTOCOL: the
+ * left neighbour began at another step. */
 PSR_MUST_CHECK psr_err psr_ring_ready(psr_ring *ring, uint64_t step, uint32_t bucket);
 
 /* A RING message. Takes *message (held or freed). PROTOCOL when it is not one that can come from the left

@@ -78,7 +78,10 @@ typedef struct psr_sim_faults {
 } psr_sim_faults;
 
 PSR_MUST_CHECK psr_err psr_sim_new(const psr_sim_faults *faults, psr_sim **ret_sim);
+/* After its transports. Gives back what is under way. NULL allowed. */
 void psr_sim_free(psr_sim *sim);
+/* A member of the network (borrowed for life). Its recv never waits: what psr_sim_step has not delivered is a TIMEOUT.
+ * Lent bytes are given back when they are delivered. Endpoints and keys mean nothing here. */
 PSR_MUST_CHECK psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_transport);
 /* Cuts a member off: what is under way to and from it is lost from now on. */
 void psr_sim_cut(psr_sim *sim, psr_peer peer);

@@ -1,0 +1,385 @@
+/* Rank r of n; left = r - 1, right = r + 1. Everything modulo n.
+ *
+ *   reduce-scatter  hop h = 0..n-2 of chunk c goes from rank c+1+h to rank c+2+h, which adds its own values. So r injects
+ *                   chunk r-1 at hop 0, receives chunk c at hop r-c-2, and ends chunk r at hop n-2.
+ *   all-gather      hop h = 0..n-2 of chunk c goes from rank c+h to rank c+h+1. So r begins chunk r, receives chunk c at hop
+ *                   r-c-1, and passes on all but chunk r+1, which has then been everywhere.
+ *
+ * Why in place and without a copy: a slice that r lent to the transport is overwritten here only by its final sum, which cannot
+ * come back before the right neighbour has received what was lent.
+ * Why in order: every rank sends the slices of a chunk from its beginning on and channels are first-in first-out, so each
+ * (bucket, phase, chunk) arrives from the left in ascending order; the next expected offset is all there is to keep, and a
+ * duplicate or a gap shows at once.
+ * Why at most one step early: the left neighbour completes a bucket only after it has sent us everything of it. */
+#include "net/ring.h"
+
+#include "base/fold.h"
+#include "net/breach.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REDUCE, GATHER, PHASES };
+
+typedef struct held {
+    psr_message *message;
+    struct held *next;
+} held;
+
+typedef struct bucket_state {
+    uint64_t step;      /* in work when active, else the next one */
+    bool step_known;    /* by psr_ring_ready or by a message that came before it */
+    bool active;
+    uint64_t turn;      /* of becoming ready: the smallest is the oldest */
+    size_t injected;    /* floats of chunk r-1 on their way */
+    uint32_t slices;    /* of all chunks together */
+    uint32_t pending;   /* slices whose sum is not here yet */
+    size_t *arrived[PHASES]; /* [chunk]: floats received from the left */
+    held *first, **last;     /* messages that came before ready */
+    _Atomic uint32_t lent;
+} bucket_state;
+
+struct psr_ring {
+    psr_ring_options options;
+    uint32_t left, right, injects; /* injects: chunk r-1 */
+    uint32_t in_flight;            /* slices injected whose sum has not come back */
+    uint32_t held_count;
+    uint32_t active_count;
+    uint64_t turns;
+    bucket_state *buckets;
+    size_t *arrived; /* memory of all buckets' */
+};
+
+/* One slice: where it lies in its chunk and in the arena. */
+typedef struct slice {
+    uint32_t bucket, chunk;
+    size_t begin; /* within the chunk */
+    size_t count;
+    float *values; /* in the arena */
+} slice;
+
+/* ---- geometry ---- */
+
+static size_t chunk_begin(const psr_ring *ring, uint32_t bucket, uint32_t chunk)
+{
+    return psr_fold_chunk_begin(ring->options.buckets[bucket].length, ring->options.ranks, chunk);
+}
+
+static size_t chunk_length(const psr_ring *ring, uint32_t bucket, uint32_t chunk)
+{
+    return chunk_begin(ring, bucket, chunk + 1) - chunk_begin(ring, bucket, chunk);
+}
+
+/* The slice that begins there: begin < the chunk's length. */
+static slice slice_at(const psr_ring *ring, uint32_t bucket, uint32_t chunk, size_t begin)
+{
+    size_t left = chunk_length(ring, bucket, chunk) - begin;
+    size_t offset = ring->options.buckets[bucket].offset + chunk_begin(ring, bucket, chunk) + begin;
+    return (slice){
+        .bucket = bucket,
+        .chunk = chunk,
+        .begin = begin,
+        .count = left < ring->options.slice_floats ? left : ring->options.slice_floats,
+        .values = ring->options.arena + offset,
+    };
+}
+
+static uint32_t count_slices(const psr_ring *ring, uint32_t bucket)
+{
+    size_t count = 0;
+    for (uint32_t c = 0; c < ring->options.ranks; c++)
+        count += (chunk_length(ring, bucket, c) + ring->options.slice_floats - 1) / ring->options.slice_floats;
+    return (uint32_t)count;
+}
+
+/* ---- sending ---- */
+
+static void end_loan(void *context)
+{
+    atomic_fetch_sub_explicit((_Atomic uint32_t *)context, 1, memory_order_release);
+}
+
+static psr_err send_slice(psr_ring *ring, const slice *s, uint32_t phase, uint32_t hop)
+{
+    bucket_state *state = &ring->buckets[s->bucket];
+    psr_head head = {
+        .type = PSR_MSG_RING,
+        .step = state->step,
+        .bucket = s->bucket,
+        .flags = phase,
+        .offset = (uint64_t)(s->values - ring->options.arena),
+        .count = s->count,
+        .aux = (uint64_t)s->chunk << 32 | hop,
+    };
+    psr_payload payload = {s->values, s->count * sizeof(float), end_loan, &state->lent};
+    atomic_fetch_add_explicit(&state->lent, 1, memory_order_relaxed);
+    return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right}, &head,
+                                     &payload);
+}
+
+/* The ready bucket that the next forward pass needs first and that has something to inject; bucket_count: none. */
+static uint32_t next_to_inject(const psr_ring *ring)
+{
+    for (uint32_t b = ring->options.bucket_count; b-- > 0;)
+        if (ring->buckets[b].active && ring->buckets[b].injected < chunk_length(ring, b, ring->injects))
+            return b;
+    return ring->options.bucket_count;
+}
+
+static psr_err inject(psr_ring *ring)
+{
+    while (ring->in_flight < ring->options.window) {
+        uint32_t b = next_to_inject(ring);
+        if (b == ring->options.bucket_count)
+            break;
+        slice s = slice_at(ring, b, ring->injects, ring->buckets[b].injected);
+        ring->buckets[b].injected += s.count;
+        ring->in_flight++;
+        PSR_TRY(send_slice(ring, &s, REDUCE, 0));
+    }
+    return PSR_OK;
+}
+
+/* ---- receiving ---- */
+
+/* What a message from the left neighbour must look like, by its own fields alone. */
+static psr_err check_fields(const psr_ring *ring, const psr_message *message, slice *ret_slice)
+{
+    const psr_head *head = &message->head;
+    uint32_t n = ring->options.ranks, r = ring->options.rank;
+    if (head->type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER || message->from.rank != ring->left || n == 1)
+        return psr_breach(message, "in a ring of %" PRIu32 " worker %" PRIu32 " hears worker %" PRIu32 " alone", n, r,
+                          ring->left);
+    if (head->flags >= PHASES)
+        return psr_breach(message, "flags should be 0 or 1");
+    if (head->bucket >= ring->options.bucket_count)
+        return psr_breach(message, "there are %" PRIu32 " buckets", ring->options.bucket_count);
+    uint64_t chunk = head->aux >> 32, hop = head->aux & UINT32_MAX;
+    uint32_t start = head->flags == REDUCE ? 1 : 0; /* chunk c sets out from rank c + start */
+    if (chunk >= n || hop >= n - 1 || (chunk + start + hop) % n != ring->left)
+        return psr_breach(message, "chunk %" PRIu64 " does not come from there at hop %" PRIu64, chunk, hop);
+    uint64_t first = ring->options.buckets[head->bucket].offset + chunk_begin(ring, head->bucket, (uint32_t)chunk);
+    if (head->offset < first || head->offset - first >= chunk_length(ring, head->bucket, (uint32_t)chunk) ||
+        (head->offset - first) % ring->options.slice_floats != 0)
+        return psr_breach(message, "no slice of chunk %" PRIu64 " begins there", chunk);
+    slice s = slice_at(ring, head->bucket, (uint32_t)chunk, (size_t)(head->offset - first));
+    if (head->count != s.count || message->payload_bytes != s.count * sizeof(float))
+        return psr_breach(message, "that slice has %zu floats, the payload has %zu bytes", s.count, message->payload_bytes);
+    *ret_slice = s;
+    return PSR_OK;
+}
+
+/* And by what happened before. */
+static psr_err check_turn(const psr_ring *ring, const psr_message *message, const slice *s)
+{
+    const bucket_state *state = &ring->buckets[s->bucket];
+    uint32_t phase = message->head.flags;
+    if (state->step_known && message->head.step != state->step)
+        return psr_breach(message, "the bucket is at step %" PRIu64 " here", state->step);
+    if (s->begin != state->arrived[phase][s->chunk])
+        return psr_breach(message, "%zu floats of chunk %" PRIu32 " came before, this begins at %zu",
+                          state->arrived[phase][s->chunk], s->chunk, s->begin);
+    if (phase == REDUCE) {
+        /* Every other rank has at most a window on its way. */
+        if (!state->active && ring->held_count / ring->options.window >= ring->options.ranks - 1)
+            return psr_breach(message, "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
+                              ring->options.window, ring->options.ranks - 1);
+        return PSR_OK;
+    }
+    size_t given = s->chunk == ring->injects ? state->injected : state->arrived[REDUCE][s->chunk];
+    if (!state->active || given < s->begin + s->count)
+        return psr_breach(message, "it claims a sum to which this worker has not contributed");
+    return PSR_OK;
+}
+
+static psr_err hold(psr_ring *ring, uint32_t bucket, psr_message **message)
+{
+    bucket_state *state = &ring->buckets[bucket];
+    held *entry = malloc(sizeof *entry);
+    if (entry == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an early message");
+    *entry = (held){.message = *message};
+    *message = NULL;
+    *state->last = entry;
+    state->last = &entry->next;
+    ring->held_count++;
+    return PSR_OK;
+}
+
+static psr_err take_reduce(psr_ring *ring, const slice *s, const psr_message *message)
+{
+    uint32_t hop = (uint32_t)message->head.aux;
+    psr_fold_sum(s->values, message->payload, s->values, s->count);
+    if (hop < ring->options.ranks - 2)
+        return send_slice(ring, s, REDUCE, hop + 1);
+    ring->buckets[s->bucket].pending--;
+    return send_slice(ring, s, GATHER, 0);
+}
+
+static psr_err take_gather(psr_ring *ring, const slice *s, const psr_message *message)
+{
+    uint32_t hop = (uint32_t)message->head.aux;
+    memcpy(s->values, message->payload, s->count * sizeof(float));
+    ring->buckets[s->bucket].pending--;
+    if (hop < ring->options.ranks - 2)
+        PSR_TRY(send_slice(ring, s, GATHER, hop + 1));
+    if (s->chunk != ring->injects)
+        return PSR_OK;
+    ring->in_flight--;
+    return inject(ring);
+}
+
+/* A bucket is ready for its next step before its owner hears that this one is done. */
+static psr_err complete(psr_ring *ring, uint32_t bucket)
+{
+    bucket_state *state = &ring->buckets[bucket];
+    uint64_t step = state->step++;
+    state->active = false;
+    state->injected = 0;
+    for (uint32_t phase = 0; phase < PHASES; phase++)
+        memset(state->arrived[phase], 0, ring->options.ranks * sizeof(size_t));
+    ring->active_count--;
+    return ring->options.reduced(ring->options.context, step, bucket);
+}
+
+/* A checked message of an active bucket. */
+static psr_err apply(psr_ring *ring, const slice *s, const psr_message *message)
+{
+    PSR_TRY(message->head.flags == REDUCE ? take_reduce(ring, s, message) : take_gather(ring, s, message));
+    return ring->buckets[s->bucket].pending == 0 ? complete(ring, s->bucket) : PSR_OK;
+}
+
+static psr_err take(psr_ring *ring, psr_message **message)
+{
+    slice s = {0};
+    PSR_TRY(check_fields(ring, *message, &s));
+    PSR_TRY(check_turn(ring, *message, &s));
+    bucket_state *state = &ring->buckets[s.bucket];
+    state->arrived[(*message)->head.flags][s.chunk] += s.count;
+    if (state->active)
+        return apply(ring, &s, *message);
+    state->step = (*message)->head.step;
+    state->step_known = true;
+    return hold(ring, s.bucket, message);
+}
+
+psr_err psr_ring_message(psr_ring *ring, psr_message **message)
+{
+    psr_err err = take(ring, message);
+    psr_message_free(message); /* NULL when held */
+    return err;
+}
+
+/* ---- events of the owner ---- */
+
+static psr_err take_held(psr_ring *ring, uint32_t bucket)
+{
+    bucket_state *state = &ring->buckets[bucket];
+    psr_err err = PSR_OK;
+    while (err == PSR_OK && state->first != NULL) {
+        held *entry = state->first;
+        state->first = entry->next;
+        if (state->first == NULL)
+            state->last = &state->first;
+        ring->held_count--;
+        slice s = {0};
+        err = check_fields(ring, entry->message, &s); /* was checked before: this finds its place again */
+        if (err == PSR_OK)
+            err = apply(ring, &s, entry->message);
+        psr_message_free(&entry->message);
+        free(entry);
+    }
+    return err;
+}
+
+psr_err psr_ring_ready(psr_ring *ring, uint64_t step, uint32_t bucket)
+{
+    assert(bucket < ring->options.bucket_count);
+    bucket_state *state = &ring->buckets[bucket];
+    assert(!state->active);
+    if (state->step_known && state->step != step)
+        return psr_fail(PSR_ERR_PROTOCOL, "worker %" PRIu32 " is at step %" PRIu64 " of bucket %" PRIu32 ", this one at %" PRIu64,
+                        ring->left, state->step, bucket, step);
+    state->step = step;
+    state->step_known = true;
+    state->active = true;
+    state->turn = ring->turns++;
+    state->pending = ring->options.ranks > 1 ? state->slices : 0;
+    ring->active_count++;
+    if (state->pending == 0)
+        return complete(ring, bucket);
+    PSR_TRY(inject(ring));
+    return take_held(ring, bucket);
+}
+
+uint32_t psr_ring_lent(const psr_ring *ring, uint32_t bucket)
+{
+    return atomic_load_explicit(&ring->buckets[bucket].lent, memory_order_acquire);
+}
+
+bool psr_ring_waits(const psr_ring *ring, uint64_t *ret_step, uint32_t *ret_bucket, uint32_t *ret_rank)
+{
+    if (ring->active_count == 0)
+        return false;
+    uint64_t oldest = UINT64_MAX;
+    for (uint32_t b = 0; b < ring->options.bucket_count; b++)
+        if (ring->buckets[b].active && ring->buckets[b].turn < oldest) {
+            oldest = ring->buckets[b].turn;
+            *ret_step = ring->buckets[b].step;
+            *ret_bucket = b;
+        }
+    *ret_rank = ring->left;
+    return true;
+}
+
+/* ---- beginning and end ---- */
+
+psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
+{
+    assert(options->ranks >= 1 && options->rank < options->ranks);
+    assert(options->slice_floats > 0 && options->window > 0);
+    uint32_t n = options->ranks;
+    psr_ring *ring = calloc(1, sizeof *ring);
+    bucket_state *buckets = calloc((size_t)options->bucket_count + 1, sizeof *buckets);
+    size_t *arrived = calloc((size_t)options->bucket_count * PHASES * n + 1, sizeof *arrived);
+    if (ring == NULL || buckets == NULL || arrived == NULL) {
+        free(ring);
+        free(buckets);
+        free(arrived);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a ring of %" PRIu32 " buckets", options->bucket_count);
+    }
+    *ring = (psr_ring){
+        .options = *options,
+        .left = (options->rank + n - 1) % n,
+        .right = (options->rank + 1) % n,
+        .injects = (options->rank + n - 1) % n,
+        .buckets = buckets,
+        .arrived = arrived,
+    };
+    for (uint32_t b = 0; b < options->bucket_count; b++) {
+        for (uint32_t phase = 0; phase < PHASES; phase++, arrived += n)
+            buckets[b].arrived[phase] = arrived;
+        buckets[b].last = &buckets[b].first;
+        buckets[b].slices = count_slices(ring, b);
+    }
+    *ret_ring = ring;
+    return PSR_OK;
+}
+
+void psr_ring_free(psr_ring *ring)
+{
+    if (ring == NULL)
+        return;
+    for (uint32_t b = 0; b < ring->options.bucket_count; b++)
+        for (held *entry = ring->buckets[b].first, *next; entry != NULL; entry = next) {
+            next = entry->next;
+            psr_message_free(&entry->message);
+            free(entry);
+        }
+    free(ring->arrived);
+    free(ring->buckets);
+    free(ring);
+}

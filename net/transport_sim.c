@@ -1,0 +1,422 @@
+/* A network in one address space. Messages under way are a heap ordered by (time of delivery, number), so that a run is
+ * a function of the seed and of what its members do. Heads go through the codec as on a wire. Lent bytes are
+ * read when they are delivered, not when they are sent: whoever writes into bytes that are lent is found out. */
+#include "net/transport_private.h"
+
+#include "base/rng.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct sim_transport sim_transport;
+
+/* A message: under way, then in an inbox, then its receiver's. */
+typedef struct parcel {
+    psr_message base;
+    psr_peer to;
+    uint64_t time, number;
+    psr_payload lent;      /* until delivered */
+    void *bytes;           /* the payload: copied when sent, or when delivered if lent */
+    struct parcel *next;   /* in the inbox */
+} parcel;
+
+/* One channel, for its order and its numbers. */
+typedef struct sim_channel {
+    psr_peer from, to;
+    uint64_t last_time; /* of the latest delivery: nothing overtakes */
+    uint64_t sequence;
+} sim_channel;
+
+struct psr_sim {
+    psr_sim_faults faults;
+    uint64_t time;
+    uint64_t numbers;
+    uint64_t draws; /* random numbers used */
+    parcel **heap;
+    size_t heap_count, heap_capacity;
+    sim_channel *channels;
+    size_t channel_count, channel_capacity;
+    sim_transport **members;
+    size_t member_count, member_capacity;
+    psr_peer *cut;
+    size_t cut_count, cut_capacity;
+};
+
+struct sim_transport {
+    psr_transport base;
+    psr_sim *sim;
+    psr_peer self;
+    char endpoint[64];
+    psr_peer *peers; /* connected */
+    size_t peer_count, peer_capacity;
+    parcel *first, **last; /* inbox */
+    bool woken;
+};
+
+/* Room for one more element; false: no memory. items is a pointer to the array's pointer. */
+static bool reserve(void *items, size_t *capacity, size_t count, size_t item_bytes)
+{
+    if (count < *capacity)
+        return true;
+    size_t larger = count ? 2 * count : 8;
+    void *old, *moved;
+    memcpy(&old, items, sizeof old);
+    moved = realloc(old, larger * item_bytes);
+    if (moved == NULL)
+        return false;
+    memcpy(items, &moved, sizeof moved);
+    *capacity = larger;
+    return true;
+}
+
+/* ---- parcels ---- */
+
+static void parcel_free(parcel *p)
+{
+    psr_payload_return(&p->lent);
+    free(p->bytes);
+    free(p);
+}
+
+static void parcel_release(psr_message *message)
+{
+    parcel_free((parcel *)message);
+}
+
+static bool earlier(const parcel *a, const parcel *b)
+{
+    return a->time != b->time ? a->time < b->time : a->number < b->number;
+}
+
+static void swap(parcel **a, parcel **b)
+{
+    parcel *t = *a;
+    *a = *b;
+    *b = t;
+}
+
+/* There is room. */
+static void heap_push(psr_sim *sim, parcel *p)
+{
+    size_t i = sim->heap_count++;
+    sim->heap[i] = p;
+    for (; i > 0 && earlier(sim->heap[i], sim->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        swap(&sim->heap[i], &sim->heap[(i - 1) / 2]);
+}
+
+static void heap_sift(psr_sim *sim, size_t i)
+{
+    for (;;) {
+        size_t least = i;
+        for (size_t child = 2 * i + 1; child <= 2 * i + 2; child++)
+            if (child < sim->heap_count && earlier(sim->heap[child], sim->heap[least]))
+                least = child;
+        if (least == i)
+            return;
+        swap(&sim->heap[i], &sim->heap[least]);
+        i = least;
+    }
+}
+
+static parcel *heap_pop(psr_sim *sim)
+{
+    parcel *first = sim->heap[0];
+    sim->heap[0] = sim->heap[--sim->heap_count];
+    heap_sift(sim, 0);
+    return first;
+}
+
+/* ---- sending ---- */
+
+static bool is_cut(const psr_sim *sim, psr_peer peer)
+{
+    for (size_t i = 0; i < sim->cut_count; i++)
+        if (psr_peer_equal(sim->cut[i], peer))
+            return true;
+    return false;
+}
+
+static sim_channel *channel_of(psr_sim *sim, psr_peer from, psr_peer to)
+{
+    for (size_t i = 0; i < sim->channel_count; i++)
+        if (psr_peer_equal(sim->channels[i].from, from) && psr_peer_equal(sim->channels[i].to, to))
+            return &sim->channels[i];
+    if (!reserve(&sim->channels, &sim->channel_capacity, sim->channel_count, sizeof *sim->channels))
+        return NULL;
+    sim->channels[sim->channel_count] = (sim_channel){.from = from, .to = to};
+    return &sim->channels[sim->channel_count++];
+}
+
+static uint32_t draw(psr_sim *sim, uint32_t bound)
+{
+    psr_rng_at at = {.seed = sim->faults.seed, .purpose = PSR_RNG_TEST};
+    return psr_rng_below(at, &sim->draws, bound);
+}
+
+static void *copy_of(const void *bytes, size_t count)
+{
+    void *copy = malloc(count ? count : 1);
+    if (copy != NULL && count > 0)
+        memcpy(copy, bytes, count);
+    return copy;
+}
+
+/* A parcel with the head as the wire gives it back; NULL: no memory. */
+static parcel *parcel_new(sim_channel *channel, const psr_head *head, size_t payload_bytes)
+{
+    parcel *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return NULL;
+    p->base = (psr_message){.from = channel->from, .payload_bytes = payload_bytes, .release = parcel_release};
+    p->to = channel->to;
+    psr_head numbered = *head;
+    numbered.sequence = channel->sequence++;
+    uint8_t buffer[PSR_HEAD_BYTES_MAX];
+    size_t size;
+    uint64_t announced = 0;
+    psr_head_encode(&numbered, payload_bytes, buffer, &size);
+    psr_err err = psr_head_decode(buffer, size, &p->base.head, &announced);
+    assert(err == PSR_OK && announced == payload_bytes);
+    (void)err;
+    return p;
+}
+
+/* On its way. There is room in the heap. */
+static void dispatch(psr_sim *sim, sim_channel *channel, parcel *p)
+{
+    uint64_t time = sim->time + (sim->faults.delay_max ? draw(sim, sim->faults.delay_max + 1) : 0);
+    channel->last_time = time > channel->last_time ? time : channel->last_time;
+    p->time = channel->last_time;
+    p->number = sim->numbers++;
+    heap_push(sim, p);
+}
+
+/* Takes over the payload on success: a lent one by its loan, another by a copy. */
+static psr_err post(psr_sim *sim, psr_peer from, psr_peer to, const psr_head *head, const psr_payload *payload, bool lend)
+{
+    if (!reserve(&sim->heap, &sim->heap_capacity, sim->heap_count, sizeof(parcel *)))
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu messages", sim->heap_count);
+    size_t bytes = payload != NULL ? payload->bytes : 0;
+    sim_channel *channel = channel_of(sim, from, to);
+    parcel *p = channel != NULL ? parcel_new(channel, head, bytes) : NULL;
+    void *copy = p != NULL && !lend && bytes > 0 ? copy_of(payload->data, bytes) : NULL;
+    if (p == NULL || (copy == NULL && !lend && bytes > 0)) {
+        free(p);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    }
+    p->bytes = copy;
+    p->base.payload = copy;
+    if (lend)
+        p->lent = *payload;
+    dispatch(sim, channel, p);
+    return PSR_OK;
+}
+
+static bool connected(const sim_transport *transport, psr_peer to)
+{
+    for (size_t i = 0; i < transport->peer_count; i++)
+        if (psr_peer_equal(transport->peers[i], to))
+            return true;
+    return false;
+}
+
+static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    sim_transport *transport = (sim_transport *)base;
+    psr_sim *sim = transport->sim;
+    if (!connected(transport, to)) {
+        psr_payload_return(payload);
+        return psr_fail(PSR_ERR_NOT_FOUND, "no channel to %s %" PRIu32, psr_role_name(to.role), to.rank);
+    }
+    if (is_cut(sim, transport->self) || is_cut(sim, to)) {
+        psr_payload_return(payload);
+        return PSR_OK;
+    }
+    bool lend = payload != NULL && payload->release != NULL && payload->bytes > 0;
+    bool twice = (head->type == PSR_MSG_PUSH || head->type == PSR_MSG_WEIGHTS) &&
+                 sim->faults.duplicate_permille > 0 && draw(sim, 1000) < sim->faults.duplicate_permille;
+    psr_err err = post(sim, transport->self, to, head, payload, lend);
+    if (err != PSR_OK || !lend) {
+        if (twice && err == PSR_OK)
+            err = post(sim, transport->self, to, head, payload, false);
+        psr_payload_return(payload);
+        return err;
+    }
+    /* The second one is a copy: the loan ends with the first. */
+    return twice ? post(sim, transport->self, to, head, payload, false) : PSR_OK;
+}
+
+/* ---- the network ---- */
+
+/* Lent bytes are read now. false: no memory, and the message is lost with the run. */
+static bool unload(parcel *p)
+{
+    if (p->lent.release == NULL)
+        return true;
+    p->bytes = copy_of(p->lent.data, p->lent.bytes);
+    p->base.payload = p->bytes;
+    psr_payload_return(&p->lent);
+    p->lent = (psr_payload){0};
+    return p->bytes != NULL;
+}
+
+bool psr_sim_step(psr_sim *sim, psr_peer *ret_to)
+{
+    while (sim->heap_count > 0) {
+        parcel *p = heap_pop(sim);
+        sim->time = p->time;
+        sim_transport *to = NULL;
+        for (size_t i = 0; i < sim->member_count; i++)
+            if (psr_peer_equal(sim->members[i]->self, p->to))
+                to = sim->members[i];
+        if (to == NULL || !unload(p)) {
+            parcel_free(p);
+            continue;
+        }
+        *to->last = p;
+        to->last = &p->next;
+        *ret_to = p->to;
+        return true;
+    }
+    return false;
+}
+
+void psr_sim_cut(psr_sim *sim, psr_peer peer)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < sim->heap_count; i++)
+        if (psr_peer_equal(sim->heap[i]->base.from, peer) || psr_peer_equal(sim->heap[i]->to, peer))
+            parcel_free(sim->heap[i]);
+        else
+            sim->heap[kept++] = sim->heap[i];
+    sim->heap_count = kept;
+    for (size_t i = kept / 2; i-- > 0;)
+        heap_sift(sim, i);
+    if (!is_cut(sim, peer) && reserve(&sim->cut, &sim->cut_capacity, sim->cut_count, sizeof *sim->cut))
+        sim->cut[sim->cut_count++] = peer;
+}
+
+psr_err psr_sim_new(const psr_sim_faults *faults, psr_sim **ret_sim)
+{
+    psr_sim *sim = calloc(1, sizeof *sim);
+    if (sim == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a network");
+    sim->faults = *faults;
+    *ret_sim = sim;
+    return PSR_OK;
+}
+
+void psr_sim_free(psr_sim *sim)
+{
+    if (sim == NULL)
+        return;
+    assert(sim->member_count == 0);
+    for (size_t i = 0; i < sim->heap_count; i++)
+        parcel_free(sim->heap[i]);
+    free(sim->heap);
+    free(sim->channels);
+    free(sim->members);
+    free(sim->cut);
+    free(sim);
+}
+
+/* ---- the other half of a transport ---- */
+
+/* Time stands still while a member runs, so there is nothing to wait for: what is not here is a timeout. */
+static psr_err sim_recv(psr_transport *base, int timeout_ms, psr_message **ret_message)
+{
+    sim_transport *transport = (sim_transport *)base;
+    (void)timeout_ms;
+    parcel *p = transport->first;
+    if (p != NULL) {
+        transport->first = p->next;
+        if (transport->first == NULL)
+            transport->last = &transport->first;
+        *ret_message = &p->base;
+        return PSR_OK;
+    }
+    if (!transport->woken)
+        return psr_fail(PSR_ERR_TIMEOUT, "no message");
+    transport->woken = false;
+    return psr_fail(PSR_ERR_CANCELLED, "woken");
+}
+
+static void sim_wake(psr_transport *base)
+{
+    ((sim_transport *)base)->woken = true;
+}
+
+static psr_err sim_connect(psr_transport *base, psr_peer peer, const char *endpoint, const char *public_key)
+{
+    sim_transport *transport = (sim_transport *)base;
+    (void)endpoint;
+    (void)public_key;
+    if (connected(transport, peer))
+        return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is connected already", psr_role_name(peer.role), peer.rank);
+    if (!reserve(&transport->peers, &transport->peer_capacity, transport->peer_count, sizeof *transport->peers))
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a channel");
+    transport->peers[transport->peer_count++] = peer;
+    return PSR_OK;
+}
+
+static const char *sim_endpoint(const psr_transport *base)
+{
+    return ((const sim_transport *)base)->endpoint;
+}
+
+static psr_err sim_rename(psr_transport *base, psr_peer self)
+{
+    ((sim_transport *)base)->self = self;
+    return PSR_OK;
+}
+
+static uint64_t sim_strangers(const psr_transport *base)
+{
+    (void)base;
+    return 0;
+}
+
+/* What it sent stays under way: a socket would deliver it too. */
+static void sim_free(psr_transport *base, int linger_ms)
+{
+    sim_transport *transport = (sim_transport *)base;
+    (void)linger_ms;
+    psr_sim *sim = transport->sim;
+    for (size_t i = 0; i < sim->member_count; i++)
+        if (sim->members[i] == transport)
+            sim->members[i] = sim->members[--sim->member_count];
+    for (parcel *p = transport->first, *next; p != NULL; p = next) {
+        next = p->next;
+        parcel_free(p);
+    }
+    free(transport->peers);
+    free(transport);
+}
+
+psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_transport)
+{
+    static const psr_transport_ops ops = {
+        .send = sim_send,
+        .recv = sim_recv,
+        .wake = sim_wake,
+        .connect = sim_connect,
+        .endpoint = sim_endpoint,
+        .rename = sim_rename,
+        .strangers = sim_strangers,
+        .free = sim_free,
+    };
+    sim_transport *transport = calloc(1, sizeof *transport);
+    if (transport == NULL || !reserve(&sim->members, &sim->member_capacity, sim->member_count, sizeof *sim->members)) {
+        free(transport);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a transport");
+    }
+    *transport = (sim_transport){.base.ops = &ops, .sim = sim, .self = self};
+    transport->last = &transport->first;
+    snprintf(transport->endpoint, sizeof transport->endpoint, "sim://%s/%" PRIu32, psr_role_name(self.role), self.rank);
+    sim->members[sim->member_count++] = transport;
+    *ret_transport = &transport->base;
+    return PSR_OK;
+}
