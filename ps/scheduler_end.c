@@ -1,0 +1,181 @@
+/* How a run ends: all steps taken, told to stop, a member lost or failed. */
+#include "ps/scheduler_private.h"
+
+#include "net/breach.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the end itself ---- */
+
+static void end_run(psr_scheduler *scheduler, psr_err status, const char *line)
+{
+    if (scheduler->state == PSR_SCHEDULER_ENDED)
+        return;
+    bool in_order = status == PSR_OK || (status == PSR_ERR_CANCELLED && scheduler->last_asked);
+    scheduler->state = PSR_SCHEDULER_ENDED;
+    /* The run is over either way: a member that cannot be told is one that is gone. */
+    psr_err told = psr_scheduler_send_all(scheduler, in_order ? PSR_MSG_BYE : PSR_MSG_ABORT, 0, line);
+    (void)told;
+    scheduler->events.ended(scheduler->events.context, status, line, scheduler->outcome_json);
+}
+
+void psr_scheduler_fail(psr_scheduler *scheduler, psr_err status, const char *line)
+{
+    end_run(scheduler, status, line);
+}
+
+void psr_scheduler_fail_detail(psr_scheduler *scheduler, psr_err status)
+{
+    char line[PSR_SCHEDULER_LINE_MAX];
+    snprintf(line, sizeof line, "%s", psr_err_detail());
+    end_run(scheduler, status, line);
+}
+
+/* ---- the last step ---- */
+
+static bool is_done(const psr_scheduler_member *member)
+{
+    return member->done;
+}
+
+static void end_when_written(psr_scheduler *scheduler)
+{
+    uint64_t steps = scheduler->members[scheduler->shard_count].steps;
+    if (!scheduler->last_asked || scheduler->last_checkpointed != steps)
+        return;
+    uint64_t total = scheduler->members[scheduler->shard_count].facts.total_steps;
+    char line[PSR_SCHEDULER_LINE_MAX];
+    if (scheduler->stopping && steps < total) {
+        snprintf(line, sizeof line, "stopped after step %" PRIu64 " of %" PRIu64 ", as told; its checkpoint is written", steps, total);
+        end_run(scheduler, PSR_ERR_CANCELLED, line);
+        return;
+    }
+    snprintf(line, sizeof line, "%" PRIu64 " steps done", steps);
+    end_run(scheduler, PSR_OK, line);
+}
+
+psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message)
+{
+    if (member->entry.peer.role == PSR_ROLE_WORKER && member->entry.peer.rank == 0 && message->payload_bytes > 0) {
+        free(scheduler->outcome_json);
+        scheduler->outcome_json = strndup(message->payload, message->payload_bytes);
+        if (!scheduler->outcome_json)
+            return psr_fail(PSR_ERR_NOMEM, "no memory for a run's figures");
+    }
+    member->done = true;
+    member->steps = message->head.step;
+    psr_liveness_remove(scheduler->liveness, member->entry.peer);
+    if (!psr_scheduler_all(scheduler, is_done))
+        return PSR_OK;
+    uint64_t steps = scheduler->members[scheduler->shard_count].steps;
+    for (uint32_t i = 0; i < scheduler->member_count; i++)
+        if (scheduler->members[i].steps != steps) {
+            char name[PSR_HOST_MAX + 32];
+            psr_scheduler_name(&scheduler->members[i], name, sizeof name);
+            return psr_fail(PSR_ERR_PROTOCOL, "%s is done after %" PRIu64 " steps, worker 0 after %" PRIu64, name,
+                            scheduler->members[i].steps, steps);
+        }
+    scheduler->last_asked = true;
+    PSR_TRY(scheduler->events.last_checkpoint(scheduler->events.context, steps));
+    end_when_written(scheduler);
+    return PSR_OK;
+}
+
+void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step, int64_t now_ms)
+{
+    (void)now_ms;
+    scheduler->last_checkpointed = step;
+    if (scheduler->state != PSR_SCHEDULER_ENDED)
+        end_when_written(scheduler);
+}
+
+/* ---- told to stop ---- */
+
+void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms)
+{
+    (void)now_ms;
+    if (scheduler->state == PSR_SCHEDULER_JOINING || scheduler->state == PSR_SCHEDULER_WELCOMED) {
+        end_run(scheduler, PSR_ERR_CANCELLED, "stopped before the first step, as told; nothing to resume");
+        return;
+    }
+    if (scheduler->state != PSR_SCHEDULER_RUNNING || scheduler->stopping)
+        return;
+    scheduler->stopping = true;
+    scheduler->state = PSR_SCHEDULER_HOLDING;
+    for (uint32_t r = 0; r < scheduler->worker_count; r++) {
+        psr_scheduler_member *worker = &scheduler->members[scheduler->shard_count + r];
+        worker->held = false;
+        if (psr_scheduler_send(scheduler, worker->entry.peer, PSR_MSG_HOLD, 0, NULL) != PSR_OK) {
+            psr_scheduler_fail_detail(scheduler, PSR_ERR_PEER);
+            return;
+        }
+    }
+}
+
+/* All workers take the last step that any of them has begun: then all have the same number, and nobody waits for a push that never
+ * comes. */
+static psr_err stop_all(psr_scheduler *scheduler)
+{
+    uint64_t last = 0;
+    for (uint32_t r = 0; r < scheduler->worker_count; r++) {
+        const psr_scheduler_member *worker = &scheduler->members[scheduler->shard_count + r];
+        if (!worker->held)
+            return PSR_OK;
+        last = worker->last_step > last ? worker->last_step : last;
+    }
+    scheduler->stop_step = last;
+    scheduler->state = PSR_SCHEDULER_RUNNING;
+    psr_scheduler_say(scheduler, "stopping after step %" PRIu64, last + 1);
+    return psr_scheduler_send_all(scheduler, PSR_MSG_STOP_AT, last, NULL);
+}
+
+psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message)
+{
+    if (scheduler->state != PSR_SCHEDULER_HOLDING || member->entry.peer.role != PSR_ROLE_WORKER || member->held)
+        return psr_breach(message, "nobody told it to hold");
+    if (message->head.step >= member->facts.total_steps)
+        return psr_breach(message, "the run has %" PRIu64 " steps", member->facts.total_steps);
+    member->held = true;
+    member->last_step = message->head.step;
+    return stop_all(scheduler);
+}
+
+/* ---- members that fail or vanish ---- */
+
+psr_err psr_scheduler_take_failed(const psr_scheduler_member *member, const psr_message *message)
+{
+    char name[PSR_HOST_MAX + 32];
+    psr_scheduler_name(member, name, sizeof name);
+    psr_err status = message->head.flags > 0 && message->head.flags <= PSR_ERR_UNSUPPORTED ? (psr_err)message->head.flags
+                                                                                          : PSR_ERR_PEER;
+    return psr_fail(status, "%s: %.*s", name, (int)(message->payload_bytes < 700 ? message->payload_bytes : 700),
+                    message->payload_bytes ? (const char *)message->payload : "");
+}
+
+void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how, int64_t now_ms)
+{
+    psr_scheduler_member *member = psr_scheduler_find(scheduler, peer);
+    if (!member || scheduler->state == PSR_SCHEDULER_ENDED || scheduler->losing)
+        return;
+    psr_scheduler_member named = *member;
+    if (!named.joined && host)
+        snprintf(named.entry.host, sizeof named.entry.host, "%s", host);
+    char name[PSR_HOST_MAX + 32], others[512];
+    psr_scheduler_name(&named, name, sizeof name);
+    psr_liveness_describe(scheduler->liveness, &peer, others, sizeof others);
+    snprintf(scheduler->loss, sizeof scheduler->loss, "%s was lost: %.200s%s%s", name, how, others[0] ? "; " : "", others);
+    scheduler->losing = true;
+    /* Who exits by itself has told why, unless it could not join; who was killed has not. */
+    bool has_words = member->joined && strncmp(how, "exit", 4) == 0;
+    scheduler->lose_at_ms = has_words ? now_ms + PSR_LAST_WORDS_MS : now_ms;
+    psr_scheduler_check_losing(scheduler, now_ms);
+}
+
+void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms)
+{
+    if (scheduler->losing && now_ms >= scheduler->lose_at_ms)
+        end_run(scheduler, PSR_ERR_PEER, scheduler->loss);
+}
