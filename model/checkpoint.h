@@ -5,11 +5,11 @@
  * each rank's own buffers "rank0/NAME", counters in __metadata__).
  *
  * Checksums, as 16 hex digits: "xxh3/NAME" is the XXH3-64 of a tensor's bytes; "xxh3" that of the file up to
- * the data (length and header), with its own digits as zeros. So every flipped bit of a file is found. A file of
- * another program, which has neither, is read without.
+ * the data (length and header), with its own digits as zeros. So every flipped bit of a file is found. A file
+ * of another program, which has neither, is read without.
  *
- * Writing is by pieces (file, tensor, byte range) that may arrive in any order from several processes: the set
- * of tensors is known before the first byte. Bytes read may be hostile. One thread at a time. */
+ * Writing is by pieces (file, tensor, byte range) that may arrive in any order from several processes: the
+ * set of tensors is known before the first byte. Bytes read may be hostile. One thread at a time. */
 #ifndef PSR_MODEL_CHECKPOINT_H
 #define PSR_MODEL_CHECKPOINT_H
 
@@ -27,18 +27,19 @@ PSR_MUST_CHECK psr_err psr_checkpoint_create(const char *path, const psr_tensor 
                                              const char *const *metadata, psr_checkpoint_writer **ret_writer);
 /* The same for model.safetensors: beside every tensor X.running_mean an int64 scalar X.num_batches_tracked of
  * value batches_tracked (>= 0) is written too, which torchvision's strict load_state_dict asks for. */
-PSR_MUST_CHECK psr_err psr_checkpoint_create_model(const char *path, const psr_tensor *tensors, size_t tensor_count,
-                                                   const char *const *metadata, int64_t batches_tracked,
+PSR_MUST_CHECK psr_err psr_checkpoint_create_model(const char *path, const psr_tensor *tensors,
+                                                   size_t tensor_count, const char *const *metadata,
+                                                   int64_t batches_tracked,
                                                    psr_checkpoint_writer **ret_writer);
 /* Stores elements [first, first+count) of a tensor. Each element exactly once: PROTOCOL when not, or when the
- * tensor does not have them; NOT_FOUND for a name that was not announced; IO. A failed put stores nothing that
- * counts. */
-PSR_MUST_CHECK psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name, size_t first, size_t count,
-                                          const float *data);
+ * tensor does not have them; NOT_FOUND for a name that was not announced; IO. A failed put stores nothing
+ * that counts. */
+PSR_MUST_CHECK psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name, size_t first,
+                                          size_t count, const float *data);
 /* True when every element of every tensor has been put. */
 bool psr_checkpoint_complete(const psr_checkpoint_writer *writer);
-/* Checksums, fsync, rename. Consumes *writer, also on failure (then nothing is left behind, and a FILE that was
- * there before still is). PROTOCOL when not complete, IO. */
+/* Checksums, fsync, rename. Consumes *writer, also on failure (then nothing is left behind, and a FILE that
+ * was there before still is). PROTOCOL when not complete, IO. */
 PSR_MUST_CHECK psr_err psr_checkpoint_commit(psr_checkpoint_writer **writer);
 /* Removes what was written. NULL allowed; nulls it. */
 void psr_checkpoint_abandon(psr_checkpoint_writer **writer);
@@ -47,8 +48,8 @@ void psr_checkpoint_abandon(psr_checkpoint_writer **writer);
 typedef struct psr_checkpoint psr_checkpoint;
 
 /* Opens and verifies header and every checksum before returning. FORMAT names file, tensor and what is
- * wrong (flipped byte, header that claims too much, overlap, missing bytes); NOT_FOUND when there is no such file;
- * IO, NOMEM. ret owns: psr_checkpoint_close. The file must not shrink while it is open. */
+ * wrong (flipped byte, header that claims too much, overlap, missing bytes); NOT_FOUND when there is no such
+ * file; IO, NOMEM. ret owns: psr_checkpoint_close. The file must not shrink while it is open. */
 PSR_MUST_CHECK psr_err psr_checkpoint_open(const char *path, psr_checkpoint **ret_checkpoint);
 /* The same from memory. origin stands for the path in messages; bytes are borrowed until close. */
 PSR_MUST_CHECK psr_err psr_checkpoint_parse(const char *origin, const void *bytes, size_t size,
@@ -56,16 +57,16 @@ PSR_MUST_CHECK psr_err psr_checkpoint_parse(const char *origin, const void *byte
 void psr_checkpoint_close(psr_checkpoint *checkpoint);
 /* Value of a metadata key or NULL. Borrowed. */
 const char *psr_checkpoint_metadata(const psr_checkpoint *checkpoint, const char *key);
-/* float32 data of a tensor, 4-byte aligned (mapped; borrowed until close). NOT_FOUND, or FORMAT when shape or type
- * differ. */
-PSR_MUST_CHECK psr_err psr_checkpoint_tensor(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
-                                             const uint32_t *shape, const float **ret_data);
+/* float32 data of a tensor, 4-byte aligned (mapped; borrowed until close). NOT_FOUND, or FORMAT when shape or
+ * type differ. */
+PSR_MUST_CHECK psr_err psr_checkpoint_tensor(const psr_checkpoint *checkpoint, const char *name,
+                                             uint32_t rank, const uint32_t *shape, const float **ret_data);
 /* The i-th tensor's name in alphabetical order, or NULL past the end. Borrowed. */
 const char *psr_checkpoint_name(const psr_checkpoint *checkpoint, size_t i);
 
-/* Loads every tensor of layout (name = prefix + its name) into arena (layout->length floats); other tensors of the
- * file are not looked at. NOT_FOUND, FORMAT; the arena is then untouched. Padding is never written. */
-PSR_MUST_CHECK psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix, const psr_layout *layout,
-                                           float *arena);
+/* Loads every tensor of layout (name = prefix + its name) into arena (layout->length floats); other tensors
+ * of the file are not looked at. NOT_FOUND, FORMAT; the arena is then untouched. Padding is never written. */
+PSR_MUST_CHECK psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix,
+                                           const psr_layout *layout, float *arena);
 
 #endif

@@ -51,19 +51,21 @@ typedef struct psr_buckets {
 } psr_buckets;
 
 /* Appends a tensor at the next aligned offset. */
-PSR_MUST_CHECK psr_err psr_layout_add(psr_layout *layout, const char *name, uint32_t rank, const uint32_t *shape);
+PSR_MUST_CHECK psr_err psr_layout_add(psr_layout *layout, const char *name, uint32_t rank,
+                                      const uint32_t *shape);
 void psr_layout_done(psr_layout *layout);
 /* NULL when there is none of that name. Borrowed from layout. */
 const psr_tensor *psr_layout_find(const psr_layout *layout, const char *name);
 
 /* bucket_bytes >= 64. USAGE when not. ret owns: psr_buckets_done. */
-PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes, psr_buckets *ret_buckets);
+PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes,
+                                        psr_buckets *ret_buckets);
 void psr_buckets_done(psr_buckets *buckets);
 
 /* owner[b] = shard of bucket b: balanced by bytes (largest first onto the lightest shard, ties to the
  * lower index). With whole_tensors (LARS), pieces of one tensor share a shard. */
-PSR_MUST_CHECK psr_err psr_buckets_assign(const psr_layout *layout, const psr_buckets *buckets, uint32_t shards,
-                                          bool whole_tensors, uint32_t *ret_owner);
+PSR_MUST_CHECK psr_err psr_buckets_assign(const psr_layout *layout, const psr_buckets *buckets,
+                                          uint32_t shards, bool whole_tensors, uint32_t *ret_owner);
 
 /* XXH3-64 over the tensors' bytes in order, padding left out: the weight hash. */
 uint64_t psr_layout_hash(const psr_layout *layout, const float *arena);

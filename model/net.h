@@ -2,7 +2,9 @@
  * and buffers. No compute library; plain data; immutable after building. A back end compiles it.
  *
  * Values: node i produces value i, of shape [N, channels, height, width] (linear outputs have
- * height = width = 1). Node 0 is the input; the last node gives the logits. */
+ * height = width = 1). Node 0 is the input; the last node gives the logits. A residual block's nodes follow
+ * one another as conv, batch norm, relu, .., conv, batch norm, [shortcut: one node, or conv and batch norm],
+ * add, relu; an add's input[0] is the block's path, input[1] its identity. */
 #ifndef PSR_MODEL_NET_H
 #define PSR_MODEL_NET_H
 
@@ -11,13 +13,14 @@
 
 typedef enum psr_op {
     PSR_OP_INPUT,
-    PSR_OP_CONV,       /* weight[O,I,KH,KW], optional bias[O] */
-    PSR_OP_BATCHNORM,  /* weight[C], bias[C]; buffers running_mean[C], running_var[C] */
+    PSR_OP_CONV,      /* weight[O,I,KH,KW], optional bias[O] */
+    PSR_OP_BATCHNORM, /* weight[C], bias[C]; buffers running_mean[C], running_var[C] */
     PSR_OP_RELU,
     PSR_OP_MAXPOOL,
     PSR_OP_AVGPOOL,    /* global: [N,C,H,W] -> [N,C,1,1] (torchvision's AdaptiveAvgPool2d(1)) */
     PSR_OP_ADD,        /* two inputs of one shape */
-    PSR_OP_SHORTCUT_A, /* He et al. option A: spatial subsampling by stride, zero channels: half of the new ones before, half after */
+    PSR_OP_SHORTCUT_A, /* He et al. option A: subsampling by stride; new channels zero, half before, half
+                          after */
     PSR_OP_FLATTEN,    /* [N,C,H,W] -> [N,C*H*W,1,1], C major */
     PSR_OP_LINEAR,     /* weight[out,in], bias[out] */
     PSR_OP_DROPOUT,    /* element-wise, inverted scaling */
@@ -28,7 +31,7 @@ typedef enum psr_op {
 
 typedef struct psr_node {
     psr_op op;
-    uint32_t input[2];     /* nodes; PSR_NONE when absent */
+    uint32_t input[2];                /* nodes; PSR_NONE when absent */
     uint32_t channels, height, width; /* of its value */
     uint32_t kernel, stride, pad;     /* conv, pools, shortcut A's stride */
     uint32_t weight, bias;            /* indices into params; PSR_NONE when absent */
@@ -44,7 +47,7 @@ typedef enum psr_init_kind {
     PSR_INIT_ONE,
     PSR_INIT_KAIMING_NORMAL_FAN_OUT, /* torchvision's convs: std = sqrt(2 / (O*KH*KW)) */
     PSR_INIT_KAIMING_NORMAL_FAN_IN,  /* resnet20..: std = sqrt(2 / fan_in) */
-    PSR_INIT_UNIFORM_FAN_IN,         /* PyTorch's default for Linear and Conv weights and biases: U(-1/sqrt(fan_in), +) */
+    PSR_INIT_UNIFORM_FAN_IN,         /* PyTorch's default, weights and biases: U(-b, b), b = 1/sqrt(fan_in) */
 } psr_init_kind;
 
 typedef struct psr_init {
@@ -58,8 +61,8 @@ typedef struct psr_net {
     psr_node *nodes;
     uint32_t node_count;
     psr_layout params;
-    psr_init *inits;     /* one per tensor of params */
-    psr_layout buffers;  /* running_mean, running_var in torchvision's order */
+    psr_init *inits;    /* one per tensor of params */
+    psr_layout buffers; /* running_mean, running_var in torchvision's order */
 } psr_net;
 
 /* Builds the description of model (a name of --model). Errors: USAGE for an unknown model or an

@@ -1,7 +1,8 @@
 /* Optimizers: one piece of code, run by the shard in PS mode and over the whole arena by each worker in
  * ring mode. SGD with momentum, Nesterov and weight decay exactly as torch.optim.SGD (dampening 0);
- * Adam as torch.optim.Adam (L2 weight decay into the gradient); LARS after You, Gitman, Ginsburg, "Large batch
- * training of convolutional networks" (2017), algorithm 1, tensors of rank 1 without adaptation or decay.
+ * Adam as torch.optim.Adam (L2 weight decay into the gradient); LARS after You, Gitman, Ginsburg, "Large
+ * batch training of convolutional networks" (2017), algorithm 1, tensors of rank 1 without adaptation or
+ * decay.
  *
  * State and arenas are indexed by arena offset, whole-arena sized and lazily touched, so that a
  * shard that owns a tenth of the buckets uses a tenth of the memory. Every element's new value
@@ -15,8 +16,10 @@
 
 typedef struct psr_optimizer psr_optimizer;
 
-/* layout borrowed for life. ret owns. */
-PSR_MUST_CHECK psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout, psr_optimizer **ret_optimizer);
+/* layout borrowed for life. USAGE for values that the optimizer cannot work with, by the option's name;
+ * NOMEM. ret owns: psr_optimizer_free. */
+PSR_MUST_CHECK psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout,
+                                         psr_optimizer **ret_optimizer);
 void psr_optimizer_free(psr_optimizer *optimizer);
 
 /* True when updates need whole tensors (LARS): then use psr_optimizer_update_tensor only. */
@@ -24,13 +27,13 @@ bool psr_optimizer_whole_tensors(const psr_optimizer *optimizer);
 
 /* Updates [offset, offset + length) of weights from the summed gradient, both whole arenas; lr of this
  * update (psr_schedule_lr), update = 1 for the first update of these elements (Adam's t). */
-void psr_optimizer_update(psr_optimizer *optimizer, float *weights, const float *gradients, size_t offset, size_t length,
-                          float lr, uint64_t update);
+void psr_optimizer_update(psr_optimizer *optimizer, float *weights, const float *gradients, size_t offset,
+                          size_t length, float lr, uint64_t update);
 /* The same with the gradient of the range alone: gradient[0] belongs to offset. */
-void psr_optimizer_update_run(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset, size_t length,
-                              float lr, uint64_t update);
-void psr_optimizer_update_tensor(psr_optimizer *optimizer, float *weights, const float *gradients, size_t tensor, float lr,
-                                 uint64_t update);
+void psr_optimizer_update_run(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset,
+                              size_t length, float lr, uint64_t update);
+void psr_optimizer_update_tensor(psr_optimizer *optimizer, float *weights, const float *gradients,
+                                 size_t tensor, float lr, uint64_t update);
 
 /* State arrays for checkpoints: slot i of count, each an arena (params.length floats) with a name
  * ("momentum"; "exp_avg", "exp_avg_sq"). Borrowed for the optimizer's life. */
@@ -39,7 +42,8 @@ const char *psr_optimizer_slot_name(const psr_optimizer *optimizer, uint32_t slo
 float *psr_optimizer_slot(psr_optimizer *optimizer, uint32_t slot);
 
 /* Learning rate of step (0-based) of total: linear warm-up over the first warmup steps, (step+1)/warmup
- * * lr, then the schedule over the rest. Computed in double, rounded once. Pure. */
+ * * lr, then the schedule over the rest. Computed in double, rounded once. Past total the last rate stays.
+ * Pure. */
 float psr_schedule_lr(const psr_config *config, uint64_t step, uint64_t total);
 
 #endif
