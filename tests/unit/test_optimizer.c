@@ -185,7 +185,10 @@ static void how_ranges_are_cut_changes_no_bit(void **state)
             for (size_t offset = 0; offset < layout.length;) {
                 size_t length = 1 + psr_rng_below(at, &element, 700);
                 length = length < layout.length - offset ? length : layout.length - offset;
-                psr_optimizer_update(b, pieces, gradients, offset, length, 0.01f, u + 1);
+                if (length % 2)
+                    psr_optimizer_update(b, pieces, gradients, offset, length, 0.01f, u + 1);
+                else
+                    psr_optimizer_update_run(b, pieces, gradients + offset, offset, length, 0.01f, u + 1);
                 offset += length;
             }
             assert_memory_equal(whole, pieces, layout.length * sizeof *whole);
