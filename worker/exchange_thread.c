@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "net/breach.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -160,10 +161,9 @@ static psr_err keep_restored(psr_exchange *exchange, psr_message **message)
     return PSR_OK;
 }
 
-static psr_err refuse(psr_exchange *exchange, const psr_message *message)
+static psr_err refuse(const psr_message *message)
 {
-    return psr_fail(PSR_ERR_PROTOCOL, "%s sent a message of type %d, which a worker in this mode does not take",
-                    psr_member_name(exchange->options.member, message->from), (int)message->head.type);
+    return psr_breach(message, "a worker in this mode does not take that");
 }
 
 static psr_err take_scheduler_message(psr_exchange *exchange, psr_message **message)
@@ -185,7 +185,7 @@ static psr_err take_scheduler_message(psr_exchange *exchange, psr_message **mess
         psr_exchange_changed(exchange);
         return PSR_OK;
     default:
-        return refuse(exchange, *message);
+        return refuse(*message);
     }
 }
 
@@ -196,23 +196,23 @@ static psr_err take_peer_message(psr_exchange *exchange, psr_message **message)
     case PSR_MSG_WEIGHTS:
     case PSR_MSG_ACK:
         if (role != PSR_ROLE_SHARD || exchange->engine == NULL)
-            return refuse(exchange, *message);
+            return refuse(*message);
         psr_fault_point("pull", (*message)->head.step);
         return exchange->ops->message(exchange->engine, message);
     case PSR_MSG_RING:
         if (role != PSR_ROLE_WORKER || exchange->engine == NULL)
-            return refuse(exchange, *message);
+            return refuse(*message);
         psr_fault_point("ring", (*message)->head.step);
         return exchange->ops->message(exchange->engine, message);
     case PSR_MSG_GATHER:
     case PSR_MSG_SPREAD:
         if (role != PSR_ROLE_WORKER || exchange->collective == NULL)
-            return refuse(exchange, *message);
+            return refuse(*message);
         PSR_TRY(psr_collective_message(exchange->collective, message));
         see_collective(exchange);
         return PSR_OK;
     default:
-        return refuse(exchange, *message);
+        return refuse(*message);
     }
 }
 
@@ -247,7 +247,7 @@ static psr_err turn(psr_exchange *exchange)
     publish(exchange);
     psr_message *message = NULL;
     psr_err err = psr_member_recv(exchange->options.member, -1, &message);
-    if (err == PSR_ERR_CANCELLED || err == PSR_ERR_TIMEOUT)
+    if (err == PSR_ERR_CANCELLED) /* woken: there are commands, or it is time to leave */
         return PSR_OK;
     return err == PSR_OK ? take_message(exchange, message) : err;
 }

@@ -206,9 +206,10 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
         char line[PSR_METRICS_LINE_MAX];
         psr_metrics_print(m, line);
         PSR_TRY(psr_exchange_metrics(t->exchange, line));
-        if (due(t->config->log_every, steps) && tr->turns[i].count > 0)
-            psr_log_plain("epoch: %" PRIu32 " step: %" PRIu64 ", loss is %.16g", m->epoch, steps, m->loss);
     }
+    const psr_metrics *m = &tr->turns[0].metrics; /* of all that local mode plays, rank 0: as its log has it in other modes */
+    if (due(t->config->log_every, steps) && tr->turns[0].count > 0)
+        psr_log_plain("epoch: %" PRIu32 " step: %" PRIu64 ", loss is %.16g", m->epoch, steps, m->loss);
     return PSR_OK;
 }
 

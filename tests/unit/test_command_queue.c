@@ -1,0 +1,117 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "worker/command_queue.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+static psr_command ready(uint64_t step, uint32_t bucket)
+{
+    return (psr_command){.kind = PSR_COMMAND_READY, .head = {.step = step, .bucket = bucket}};
+}
+
+static void commands_come_out_in_the_order_they_went_in(void **state)
+{
+    (void)state;
+    psr_command_queue *queue = NULL;
+    assert_int_equal(psr_command_queue_new(16, &queue), PSR_OK);
+    psr_command out;
+    assert_false(psr_command_pop(queue, &out));
+    for (uint64_t round = 0; round < 100; round++) {
+        for (uint32_t i = 0; i < 11; i++) {
+            psr_command in = ready(round, i);
+            assert_true(psr_command_push(queue, &in));
+        }
+        for (uint32_t i = 0; i < 11; i++) {
+            assert_true(psr_command_pop(queue, &out));
+            assert_int_equal(out.head.step, round);
+            assert_int_equal(out.head.bucket, i);
+        }
+        assert_false(psr_command_pop(queue, &out));
+    }
+    psr_command_queue_free(queue);
+}
+
+static void a_full_queue_takes_nothing_until_something_is_taken_out(void **state)
+{
+    (void)state;
+    psr_command_queue *queue = NULL;
+    assert_int_equal(psr_command_queue_new(1, &queue), PSR_OK);
+    psr_command in = ready(0, 0), out;
+    uint32_t count = 0;
+    while (psr_command_push(queue, &in)) {
+        in.head.bucket = ++count;
+        assert_in_range(count, 1, 1000);
+    }
+    assert_in_range(count, 1, 1000);
+    assert_false(psr_command_room(queue));
+    assert_true(psr_command_pop(queue, &out));
+    assert_int_equal(out.head.bucket, 0);
+    assert_true(psr_command_room(queue));
+    assert_true(psr_command_push(queue, &in));
+    assert_false(psr_command_push(queue, &in));
+    psr_command_queue_free(queue);
+}
+
+static void what_was_never_taken_out_is_freed_with_the_queue(void **state)
+{
+    (void)state;
+    psr_command_queue *queue = NULL;
+    assert_int_equal(psr_command_queue_new(4, &queue), PSR_OK);
+    /* The address sanitizer's leak check is what fails here. */
+    psr_command in = {.kind = PSR_COMMAND_SEND, .data = malloc(10), .size = 10};
+    assert_true(psr_command_push(queue, &in));
+    double borrowed = 0;
+    in = (psr_command){.kind = PSR_COMMAND_FOLD, .data = &borrowed, .size = 1};
+    assert_true(psr_command_push(queue, &in));
+    psr_command_queue_free(queue);
+    psr_command_queue_free(NULL);
+}
+
+enum { MANY = 200000 };
+
+static void *produce(void *context)
+{
+    psr_command_queue *queue = context;
+    for (uint64_t i = 0; i < MANY; i++) {
+        psr_command in = ready(i, (uint32_t)(i * 7));
+        while (!psr_command_push(queue, &in))
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void two_threads_lose_nothing_and_see_whole_commands(void **state)
+{
+    (void)state;
+    psr_command_queue *queue = NULL;
+    assert_int_equal(psr_command_queue_new(64, &queue), PSR_OK);
+    pthread_t producer;
+    assert_int_equal(pthread_create(&producer, NULL, produce, queue), 0);
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < MANY; i++) {
+        psr_command out;
+        while (!psr_command_pop(queue, &out))
+            sched_yield();
+        wrong += out.kind != PSR_COMMAND_READY || out.head.step != i || out.head.bucket != (uint32_t)(i * 7);
+    }
+    pthread_join(producer, NULL);
+    assert_int_equal(wrong, 0);
+    psr_command_queue_free(queue);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(commands_come_out_in_the_order_they_went_in),
+        cmocka_unit_test(a_full_queue_takes_nothing_until_something_is_taken_out),
+        cmocka_unit_test(what_was_never_taken_out_is_freed_with_the_queue),
+        cmocka_unit_test(two_threads_lose_nothing_and_see_whole_commands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,712 @@
+/* The front of the exchange and its thread, between an engine, a member and a transport that are played here: the real
+ * ones have tests of their own, and played ones can wait for each other. */
+#include "expect.h"
+
+#include "worker/exchange_private.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKETS = 3, LENGTH = 16 * BUCKETS };
+
+/* ---- the network ---- */
+
+enum { EVENTS_MAX = 4096 };
+
+/* What came out of the exchange thread, in order. */
+typedef struct event {
+    const char *what; /* "begin", "ready", or what was told or sent: "tell", "send", "failed" */
+    psr_head head;
+    psr_peer to;
+    size_t bytes;
+    float first;      /* of the payload */
+    char text[256];
+} event;
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+    bool woken;
+    psr_message *inbox[64];
+    uint32_t inbox_count;
+    psr_err error; /* recv's from now on */
+    event events[EVENTS_MAX];
+    uint32_t event_count;
+    psr_payload loan; /* the payload that is lent now */
+} net = {.mutex = PTHREAD_MUTEX_INITIALIZER, .condition = PTHREAD_COND_INITIALIZER};
+
+static void note(const char *what, psr_peer to, const psr_head *head, const void *payload, size_t bytes)
+{
+    pthread_mutex_lock(&net.mutex);
+    event *e = &net.events[net.event_count < EVENTS_MAX ? net.event_count++ : 0];
+    *e = (event){.what = what, .to = to, .head = *head, .bytes = bytes};
+    if (bytes >= sizeof e->first)
+        memcpy(&e->first, payload, sizeof e->first);
+    if (bytes > 0)
+        memcpy(e->text, payload, bytes < sizeof e->text ? bytes : sizeof e->text - 1);
+    pthread_cond_broadcast(&net.condition);
+    pthread_mutex_unlock(&net.mutex);
+}
+
+/* Waits for the n-th event (from 0). */
+static event *event_at(uint32_t n)
+{
+    pthread_mutex_lock(&net.mutex);
+    while (net.event_count <= n)
+        pthread_cond_wait(&net.condition, &net.mutex);
+    pthread_mutex_unlock(&net.mutex);
+    return &net.events[n];
+}
+
+static void release_message(psr_message *message)
+{
+    free(message);
+}
+
+static void deliver(psr_role role, const psr_head *head, const void *payload, size_t bytes)
+{
+    psr_message *message = calloc(1, sizeof *message + bytes);
+    *message = (psr_message){.from = {role, 0}, .head = *head, .payload = message + 1, .payload_bytes = bytes,
+                             .release = release_message};
+    if (bytes > 0)
+        memcpy(message + 1, payload, bytes);
+    pthread_mutex_lock(&net.mutex);
+    net.inbox[net.inbox_count++] = message;
+    pthread_cond_broadcast(&net.condition);
+    pthread_mutex_unlock(&net.mutex);
+}
+
+static void deliver_landed(uint64_t step, uint32_t bucket)
+{
+    deliver(PSR_ROLE_SHARD, &(psr_head){.type = PSR_MSG_WEIGHTS, .step = step, .bucket = bucket}, NULL, 0);
+}
+
+static void break_network(psr_err error)
+{
+    pthread_mutex_lock(&net.mutex);
+    net.error = error;
+    pthread_cond_broadcast(&net.condition);
+    pthread_mutex_unlock(&net.mutex);
+}
+
+/* net/transport.h and net/member.h, as far as the exchange calls them. */
+psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)transport;
+    if (payload != NULL && head->type == PSR_MSG_PUSH)
+        net.loan = *payload; /* until the test gives it back */
+    note("send", to, head, payload != NULL ? payload->data : NULL, payload != NULL ? payload->bytes : 0);
+    if (payload != NULL && payload->release != NULL && head->type != PSR_MSG_PUSH)
+        payload->release(payload->context);
+    return PSR_OK;
+}
+
+void psr_transport_wake(psr_transport *transport)
+{
+    (void)transport;
+    pthread_mutex_lock(&net.mutex);
+    net.woken = true;
+    pthread_cond_broadcast(&net.condition);
+    pthread_mutex_unlock(&net.mutex);
+}
+
+void psr_transport_counts_get(const psr_transport *transport, psr_transport_counts *ret_counts)
+{
+    (void)transport;
+    *ret_counts = (psr_transport_counts){.bytes_sent = 1000, .bytes_received = 2000};
+}
+
+psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_message)
+{
+    (void)member;
+    assert_int_equal(timeout_ms, -1); /* anything else would be polling */
+    psr_err err = PSR_ERR_CANCELLED;
+    pthread_mutex_lock(&net.mutex);
+    while (net.inbox_count == 0 && !net.woken && net.error == PSR_OK)
+        pthread_cond_wait(&net.condition, &net.mutex);
+    if (net.inbox_count > 0) {
+        *ret_message = net.inbox[0];
+        memmove(net.inbox, net.inbox + 1, --net.inbox_count * sizeof net.inbox[0]);
+        err = PSR_OK;
+    } else if (net.woken) {
+        net.woken = false;
+    } else {
+        err = psr_fail(net.error, "worker 1 on host7 died");
+    }
+    pthread_mutex_unlock(&net.mutex);
+    return err;
+}
+
+psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *payload, size_t bytes)
+{
+    (void)member;
+    note("tell", (psr_peer){PSR_ROLE_SCHEDULER, 0}, head, payload, bytes);
+    return PSR_OK;
+}
+
+psr_err psr_member_ready(psr_member *member, const char *json)
+{
+    return psr_member_tell(member, &(psr_head){.type = PSR_MSG_READY}, json, json != NULL ? strlen(json) : 0);
+}
+
+void psr_member_failed(psr_member *member, psr_err status, const char *line)
+{
+    (void)member;
+    note("failed", (psr_peer){PSR_ROLE_SCHEDULER, 0}, &(psr_head){.flags = (uint32_t)status}, line, strlen(line));
+}
+
+uint64_t psr_peer_pack(psr_peer peer)
+{
+    return (uint64_t)peer.role << 32 | peer.rank;
+}
+
+void psr_fault_point(const char *phase, uint64_t step)
+{
+    (void)phase;
+    (void)step;
+}
+
+/* ---- the engine ---- */
+
+struct psr_engine {
+    psr_engine_env env;
+    _Atomic uint32_t lent;
+};
+
+static psr_engine *played; /* the open one */
+
+static psr_err played_open(const psr_engine_env *env, psr_engine **ret_engine)
+{
+    played = calloc(1, sizeof *played);
+    played->env = *env;
+    *ret_engine = played;
+    return PSR_OK;
+}
+
+static void played_close(psr_engine *engine)
+{
+    free(engine);
+    played = NULL;
+}
+
+static psr_err played_begin_step(psr_engine *engine, uint64_t step)
+{
+    (void)engine;
+    note("begin", (psr_peer){0}, &(psr_head){.step = step}, NULL, 0);
+    return PSR_OK;
+}
+
+static psr_err played_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
+{
+    const psr_bucket *b = &engine->env.buckets->items[bucket];
+    note("ready", (psr_peer){0}, &(psr_head){.step = step, .bucket = bucket}, engine->env.gradients + b->offset,
+         b->length * sizeof(float));
+    return PSR_OK;
+}
+
+static void give_back(void *context)
+{
+    atomic_fetch_sub(&((psr_engine *)context)->lent, 1);
+}
+
+/* WEIGHTS land; ACK makes the engine lend a slice. */
+static psr_err played_message(psr_engine *engine, psr_message **message)
+{
+    psr_head head = (*message)->head;
+    psr_message_free(message);
+    if (head.type == PSR_MSG_WEIGHTS)
+        return engine->env.landed(engine->env.context, head.step, head.bucket);
+    atomic_fetch_add(&engine->lent, 1);
+    const psr_payload payload = {engine->env.gradients, 4, give_back, engine};
+    return engine->env.outbox.send(engine->env.outbox.context, (psr_peer){PSR_ROLE_SHARD, 0},
+                                   &(psr_head){.type = PSR_MSG_PUSH}, &payload);
+}
+
+static bool played_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket)
+{
+    (void)engine;
+    *ret_peer = (psr_peer){PSR_ROLE_SHARD, 2};
+    *ret_step = 5;
+    *ret_bucket = 1;
+    return true;
+}
+
+static uint32_t played_lent(const psr_engine *engine, uint32_t bucket)
+{
+    return bucket == 0 ? atomic_load(&engine->lent) : 0;
+}
+
+static const psr_engine_ops played_ops = {"played",     played_open,    played_close, played_begin_step, played_ready,
+                                          played_message, played_waits, played_lent,  NULL};
+const psr_engine_ops psr_engine_ps, psr_engine_ring;
+
+/* ---- one exchange for each test ---- */
+
+static psr_config config;
+static psr_layout layout;
+static psr_buckets buckets;
+static psr_exchange *exchange;
+
+static int set_up_config(void **state)
+{
+    (void)state;
+    psr_config_defaults(&config);
+    config.workers = 1;
+    config.mode = PSR_MODE_RING;
+    layout = (psr_layout){0};
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        char name[] = "t0";
+        name[1] = (char)('0' + i);
+        expect_ok(psr_layout_add(&layout, name, 1, (uint32_t[]){LENGTH / BUCKETS}));
+    }
+    expect_ok(psr_buckets_plan(&layout, LENGTH / BUCKETS * sizeof(float), &buckets));
+    assert_int_equal(buckets.count, BUCKETS);
+    net.event_count = net.inbox_count = 0;
+    net.woken = false;
+    net.error = PSR_OK;
+    return 0;
+}
+
+static void start(const psr_engine_ops *ops)
+{
+    const psr_exchange_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .total_steps = 100,
+                                          .engine = ops};
+    expect_ok(psr_exchange_new(&options, &exchange));
+    expect_ok(psr_exchange_start(exchange));
+}
+
+static int set_up(void **state)
+{
+    set_up_config(state);
+    start(&played_ops);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    psr_exchange_stop(exchange);
+    psr_exchange_free(exchange);
+    exchange = NULL;
+    while (net.inbox_count > 0)
+        psr_message_free(&net.inbox[--net.inbox_count]);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+    return 0;
+}
+
+static void begin(uint64_t step, uint32_t batch)
+{
+    expect_ok(psr_exchange_begin_step(exchange, &(psr_step){step, 0, batch, 4}));
+}
+
+static void whole_step(uint64_t step)
+{
+    begin(step, 4);
+    for (uint32_t b = 0; b < BUCKETS; b++)
+        expect_ok(psr_exchange_gradient_ready(exchange, b));
+    expect_ok(psr_exchange_end_step(exchange));
+}
+
+/* The compute thread waits for this now. */
+static void until_it_waits_for(psr_wait wait)
+{
+    while (atomic_load(&exchange->wait) != (int)wait)
+        sched_yield();
+}
+
+/* Something to do on another thread while the test's own, the compute thread, waits. */
+static pthread_t helper;
+
+static void meanwhile(void *(*function)(void *))
+{
+    assert_int_equal(pthread_create(&helper, NULL, function, NULL), 0);
+}
+
+static void *helper_result(void)
+{
+    void *result = NULL;
+    pthread_join(helper, &result);
+    return result;
+}
+
+/* ---- tests ---- */
+
+static void the_engine_hears_of_steps_and_buckets_in_the_compute_threads_order(void **state)
+{
+    (void)state;
+    whole_step(0);
+    const char *const what[] = {"begin", "ready", "ready", "ready"};
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_string_equal(event_at(i)->what, what[i]);
+        assert_int_equal(event_at(i)->head.step, 0);
+        assert_int_equal(event_at(i)->head.bucket, i == 0 ? 0 : i - 1);
+    }
+}
+
+static void *land_then_give_back(void *unused)
+{
+    until_it_waits_for(PSR_WAIT_BUCKET);
+    deliver_landed(0, 0);
+    while (atomic_load(&exchange->landed[0]) != 1)
+        sched_yield();
+    /* It has landed, and is still lent: the compute thread must go on waiting. */
+    bool waited = atomic_load(&exchange->wait) == PSR_WAIT_BUCKET;
+    net.loan.release(net.loan.context);
+    return waited ? unused : &net;
+}
+
+static void weights_are_wanted_until_they_landed_and_the_gradient_is_no_longer_lent(void **state)
+{
+    (void)state;
+    whole_step(0);
+    event_at(3);
+    deliver(PSR_ROLE_SHARD, &(psr_head){.type = PSR_MSG_ACK}, NULL, 0);
+    assert_string_equal(event_at(4)->what, "send");
+    begin(1, 4);
+    meanwhile(land_then_give_back);
+    expect_ok(psr_exchange_weights_wanted(exchange, 0));
+    assert_null(helper_result());
+    assert_int_equal(atomic_load(&played->lent), 0);
+
+    psr_exchange_figures figures;
+    psr_exchange_take_figures(exchange, &figures);
+    assert_true(figures.wait_s > 0);
+    assert_int_equal(figures.bytes_sent, 1000);
+    psr_exchange_take_figures(exchange, &figures);
+    assert_true(figures.wait_s == 0);
+    assert_int_equal(figures.bytes_sent, 0);
+}
+
+static void *land_all_but_one_then_that(void *unused)
+{
+    until_it_waits_for(PSR_WAIT_ALL);
+    deliver_landed(0, 2);
+    deliver_landed(0, 0);
+    while (atomic_load(&exchange->landed[0]) != 1)
+        sched_yield();
+    bool waited = atomic_load(&exchange->wait) == PSR_WAIT_ALL;
+    deliver_landed(0, 1);
+    return waited ? unused : &net;
+}
+
+static void a_drain_waits_for_every_bucket(void **state)
+{
+    (void)state;
+    expect_ok(psr_exchange_drain(exchange)); /* before the first step there is nothing to wait for */
+    whole_step(0);
+    meanwhile(land_all_but_one_then_that);
+    expect_ok(psr_exchange_drain(exchange));
+    assert_null(helper_result());
+    psr_exchange_figures figures;
+    psr_exchange_take_figures(exchange, &figures);
+    assert_true(figures.exchange_s > 0);
+}
+
+static void *break_it_while_it_waits(void *unused)
+{
+    until_it_waits_for(PSR_WAIT_BUCKET);
+    event_at(4);
+    break_network(PSR_ERR_PEER);
+    return unused;
+}
+
+static void a_failure_of_the_exchange_reaches_a_waiting_compute_thread_at_once(void **state)
+{
+    (void)state;
+    whole_step(0);
+    begin(1, 4);
+    meanwhile(break_it_while_it_waits);
+    expect_failure(psr_exchange_weights_wanted(exchange, 0), PSR_ERR_PEER, "worker 1 on host7 died");
+    helper_result();
+    /* And every call after it. */
+    expect_failure(psr_exchange_gradient_ready(exchange, 0), PSR_ERR_PEER, "worker 1 on host7 died");
+    expect_failure(psr_exchange_drain(exchange), PSR_ERR_PEER, "worker 1 on host7 died");
+    expect_failure(psr_exchange_begin_step(exchange, &(psr_step){.step = 2}), PSR_ERR_PEER, "worker 1 on host7 died");
+    expect_failure(psr_exchange_metrics(exchange, "{}"), PSR_ERR_PEER, "worker 1 on host7 died");
+    expect_failure(psr_exchange_pause(exchange, 1000), PSR_ERR_PEER, "worker 1 on host7 died");
+    event *last = event_at(5); /* begin, 3 ready, begin */
+    assert_string_equal(last->what, "failed");
+    assert_string_equal(last->text, "worker 1 on host7 died");
+}
+
+static void a_failure_of_the_compute_thread_is_told_and_ends_the_exchange(void **state)
+{
+    (void)state;
+    psr_exchange_fail(exchange, psr_fail(PSR_ERR_NUMERIC, "step 3: the loss is not finite"));
+    event *first = event_at(0);
+    assert_string_equal(first->what, "failed");
+    assert_int_equal(first->head.flags, PSR_ERR_NUMERIC);
+    assert_string_equal(first->text, "step 3: the loss is not finite");
+    expect_failure(psr_exchange_drain(exchange), PSR_ERR_NUMERIC, "step 3: the loss is not finite");
+}
+
+static void the_first_of_two_failures_is_the_one_that_stays(void **state)
+{
+    (void)state;
+    break_network(PSR_ERR_TIMEOUT);
+    assert_string_equal(event_at(0)->what, "failed");
+    psr_exchange_fail(exchange, psr_fail(PSR_ERR_NUMERIC, "something else"));
+    expect_failure(psr_exchange_drain(exchange), PSR_ERR_TIMEOUT, "worker 1 on host7 died");
+}
+
+static void *stop_after_step_two(void *unused)
+{
+    until_it_waits_for(PSR_WAIT_HOLD);
+    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_STOP_AT, .step = 2}, NULL, 0);
+    return unused;
+}
+
+static void a_hold_is_answered_and_lasts_until_the_last_step_is_named(void **state)
+{
+    (void)state;
+    whole_step(0);
+    whole_step(1);
+    event_at(7);
+    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_HOLD}, NULL, 0);
+    event *held = event_at(8);
+    assert_string_equal(held->what, "tell");
+    assert_int_equal(held->head.type, PSR_MSG_HELD);
+    assert_int_equal(held->head.step, 1);
+    meanwhile(stop_after_step_two);
+    begin(2, 4); /* waits, and is the last */
+    helper_result();
+    for (uint32_t b = 0; b < BUCKETS; b++)
+        expect_ok(psr_exchange_gradient_ready(exchange, b));
+    expect_ok(psr_exchange_end_step(exchange));
+    expect_failure(psr_exchange_begin_step(exchange, &(psr_step){3, 0, 4, 4}), PSR_ERR_CANCELLED,
+                   "the run was stopped after step 2");
+    assert_int_equal(psr_exchange_last_step(exchange), 2);
+    for (uint32_t b = 0; b < BUCKETS; b++)
+        for (uint64_t step = 0; step < 3; step++)
+            deliver_landed(step, b);
+    expect_ok(psr_exchange_drain(exchange)); /* a stopped run is still whole */
+}
+
+static void before_its_first_step_a_worker_promises_that_one(void **state)
+{
+    (void)state;
+    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_HOLD}, NULL, 0);
+    assert_int_equal(event_at(0)->head.type, PSR_MSG_HELD);
+    assert_int_equal(event_at(0)->head.step, 0);
+    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_STOP_AT, .step = 0}, NULL, 0);
+    begin(0, 4);
+}
+
+static void a_rank_without_samples_gives_zeros_for_every_bucket(void **state)
+{
+    (void)state;
+    float *gradients = psr_exchange_gradients(exchange);
+    for (size_t i = 0; i < LENGTH; i++)
+        gradients[i] = 7;
+    begin(0, 0);
+    expect_ok(psr_exchange_end_step(exchange));
+    for (uint32_t i = 1; i <= BUCKETS; i++) {
+        assert_string_equal(event_at(i)->what, "ready");
+        assert_true(event_at(i)->first == 0);
+    }
+    for (size_t i = 0; i < LENGTH; i++)
+        assert_true(gradients[i] == 0);
+}
+
+static void a_step_that_forgot_a_bucket_is_refused(void **state)
+{
+    (void)state;
+    begin(4, 4);
+    expect_ok(psr_exchange_gradient_ready(exchange, 0));
+    expect_failure(psr_exchange_end_step(exchange), PSR_ERR_COMPUTE, "step 4: 1 of 3 buckets were reported ready");
+}
+
+static void a_report_says_what_the_compute_thread_does(void **state)
+{
+    (void)state;
+    begin(3, 4);
+    psr_exchange_progress(exchange, PSR_PHASE_BACKWARD);
+    psr_head head = {0}, later = {0};
+    psr_exchange_report(exchange, &head);
+    assert_int_equal(head.step, 3);
+    assert_int_equal(head.flags, PSR_PHASE_BACKWARD);
+    assert_true(head.offset == UINT64_MAX);
+    psr_exchange_progress(exchange, PSR_PHASE_BACKWARD);
+    psr_exchange_report(exchange, &later);
+    assert_true(later.aux > head.aux);
+}
+
+static psr_head report_while_waiting;
+
+static void *report_then_land(void *unused)
+{
+    until_it_waits_for(PSR_WAIT_BUCKET);
+    psr_exchange_report(exchange, &report_while_waiting);
+    deliver_landed(0, 1);
+    return unused;
+}
+
+static void a_report_names_whom_it_waits_for(void **state)
+{
+    (void)state;
+    whole_step(0);
+    begin(1, 4);
+    meanwhile(report_then_land);
+    expect_ok(psr_exchange_weights_wanted(exchange, 1));
+    helper_result();
+    assert_int_equal(report_while_waiting.flags, PSR_PHASE_RING);
+    assert_int_equal(report_while_waiting.step, 5);
+    assert_int_equal(report_while_waiting.bucket, 1);
+    assert_true(report_while_waiting.offset == psr_peer_pack((psr_peer){PSR_ROLE_SHARD, 2}));
+}
+
+static void more_metrics_than_the_queue_holds_all_arrive_in_order(void **state)
+{
+    (void)state;
+    enum { LINES = 1000 };
+    char line[32];
+    for (int i = 0; i < LINES; i++) {
+        snprintf(line, sizeof line, "{\"step\": %d}", i);
+        expect_ok(psr_exchange_metrics(exchange, line));
+    }
+    for (int i = 0; i < LINES; i++) {
+        snprintf(line, sizeof line, "{\"step\": %d}", i);
+        assert_int_equal(event_at((uint32_t)i)->head.type, PSR_MSG_METRICS);
+        assert_string_equal(event_at((uint32_t)i)->text, line);
+    }
+}
+
+static void a_checkpoints_section_leaves_in_pieces_that_cover_it_once(void **state)
+{
+    (void)state;
+    size_t count = ((size_t)2 << 20) + 5;
+    float *data = calloc(count, sizeof *data);
+    data[0] = 1;
+    data[(size_t)1 << 20] = 2;
+    data[(size_t)2 << 20] = 3;
+    expect_ok(psr_exchange_checkpoint(exchange, 9, PSR_SECTION_SLOT(1), data, count));
+    free(data); /* it was copied */
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        const event *e = event_at(i);
+        assert_int_equal(e->head.type, PSR_MSG_CHECKPOINT);
+        assert_int_equal(e->head.step, 9);
+        assert_int_equal(e->head.bucket, PSR_SECTION_SLOT(1));
+        assert_int_equal(e->head.offset, next);
+        assert_int_equal(e->bytes, e->head.count * sizeof(float));
+        assert_true(e->first == (float)(i + 1));
+        next += e->head.count;
+    }
+    assert_int_equal(next, count);
+}
+
+static void restored_pieces_come_in_order(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++)
+        deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_RESTORE, .offset = i}, NULL, 0);
+    for (uint32_t i = 0; i < 4; i++) { /* the fifth is freed with the exchange */
+        psr_message *message = NULL;
+        expect_ok(psr_exchange_restored(exchange, &message));
+        assert_int_equal(message->head.offset, i);
+        psr_message_free(&message);
+    }
+}
+
+static void ready_waits_for_start_and_done_for_bye(void **state)
+{
+    (void)state;
+    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_START}, NULL, 0);
+    expect_ok(psr_exchange_ready(exchange, "{\"algorithms\": \"\"}"));
+    assert_int_equal(event_at(0)->head.type, PSR_MSG_READY);
+    assert_string_equal(event_at(0)->text, "{\"algorithms\": \"\"}");
+    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_BYE}, NULL, 0);
+    expect_ok(psr_exchange_done(exchange, 12, "{}"));
+    assert_int_equal(event_at(1)->head.type, PSR_MSG_DONE);
+    assert_int_equal(event_at(1)->head.step, 12);
+}
+
+static void a_message_that_no_worker_takes_ends_the_run_as_a_breach(void **state)
+{
+    (void)state;
+    deliver(PSR_ROLE_WORKER, &(psr_head){.type = PSR_MSG_PUSH}, NULL, 0);
+    assert_string_equal(event_at(0)->what, "failed");
+    assert_int_equal(event_at(0)->head.flags, PSR_ERR_PROTOCOL);
+    expect_failure(psr_exchange_drain(exchange), PSR_ERR_PROTOCOL,
+                   "worker 0 sent PUSH (step 0, bucket 0, offset 0, count 0): a worker in this mode does not take that");
+}
+
+static void weights_from_another_worker_are_a_breach(void **state)
+{
+    (void)state;
+    deliver(PSR_ROLE_WORKER, &(psr_head){.type = PSR_MSG_WEIGHTS}, NULL, 0);
+    assert_int_equal(event_at(0)->head.flags, PSR_ERR_PROTOCOL);
+}
+
+static void worker_zero_cuts_an_arena_for_the_shards_that_own_it(void **state)
+{
+    (void)state;
+    config.mode = PSR_MODE_PS;
+    config.shards = 2;
+    start(&played_ops);
+    float *weights = psr_exchange_weights(exchange);
+    for (size_t i = 0; i < LENGTH; i++)
+        weights[i] = (float)i;
+    expect_ok(psr_exchange_init_shards(exchange, 1, weights));
+    uint32_t owner[BUCKETS];
+    expect_ok(psr_buckets_assign(&layout, &buckets, 2, false, owner));
+    for (uint32_t b = 0; b < BUCKETS; b++) {
+        const event *e = event_at(b);
+        assert_int_equal(e->head.type, PSR_MSG_INIT);
+        assert_int_equal(e->head.bucket, b);
+        assert_int_equal(e->head.flags, 1);
+        assert_int_equal(e->to.role, PSR_ROLE_SHARD);
+        assert_int_equal(e->to.rank, owner[b]);
+        assert_int_equal(e->head.offset, buckets.items[b].offset);
+        assert_true(e->first == (float)buckets.items[b].offset);
+    }
+}
+
+static void without_an_exchange_every_step_goes_on_at_once(void **state)
+{
+    (void)state;
+    config.exchange = false;
+    start(NULL);
+    for (uint64_t step = 0; step < 5; step++) {
+        begin(step, 4);
+        for (uint32_t b = BUCKETS; b-- > 0;)
+            expect_ok(psr_exchange_weights_wanted(exchange, b));
+        for (uint32_t b = 0; b < BUCKETS; b++)
+            expect_ok(psr_exchange_gradient_ready(exchange, b));
+        expect_ok(psr_exchange_end_step(exchange));
+    }
+    expect_ok(psr_exchange_drain(exchange));
+}
+
+#define with_exchange(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define with_config(f) cmocka_unit_test_setup_teardown(f, set_up_config, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_exchange(the_engine_hears_of_steps_and_buckets_in_the_compute_threads_order),
+        with_exchange(weights_are_wanted_until_they_landed_and_the_gradient_is_no_longer_lent),
+        with_exchange(a_drain_waits_for_every_bucket),
+        with_exchange(a_failure_of_the_exchange_reaches_a_waiting_compute_thread_at_once),
+        with_exchange(a_failure_of_the_compute_thread_is_told_and_ends_the_exchange),
+        with_exchange(the_first_of_two_failures_is_the_one_that_stays),
+        with_exchange(a_hold_is_answered_and_lasts_until_the_last_step_is_named),
+        with_exchange(before_its_first_step_a_worker_promises_that_one),
+        with_exchange(a_rank_without_samples_gives_zeros_for_every_bucket),
+        with_exchange(a_step_that_forgot_a_bucket_is_refused),
+        with_exchange(a_report_says_what_the_compute_thread_does),
+        with_exchange(a_report_names_whom_it_waits_for),
+        with_exchange(more_metrics_than_the_queue_holds_all_arrive_in_order),
+        with_exchange(a_checkpoints_section_leaves_in_pieces_that_cover_it_once),
+        with_exchange(restored_pieces_come_in_order),
+        with_exchange(ready_waits_for_start_and_done_for_bye),
+        with_exchange(a_message_that_no_worker_takes_ends_the_run_as_a_breach),
+        with_exchange(weights_from_another_worker_are_a_breach),
+        with_config(worker_zero_cuts_an_arena_for_the_shards_that_own_it),
+        with_config(without_an_exchange_every_step_goes_on_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

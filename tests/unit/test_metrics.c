@@ -1,0 +1,131 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "worker/metrics.h"
+
+#include <cjson/cJSON.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+static cJSON *parse(const char *line)
+{
+    const char *end = NULL;
+    cJSON *object = cJSON_ParseWithOpts(line, &end, 1);
+    assert_non_null(object);
+    assert_true(cJSON_IsObject(object));
+    assert_null(strchr(line, '\n'));
+    return object;
+}
+
+static double number(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    assert_true(cJSON_IsNumber(item));
+    return item->valuedouble;
+}
+
+static void a_line_is_one_json_object_with_every_field(void **state)
+{
+    (void)state;
+    const psr_metrics metrics = {.step = 20, .rank = 3, .epoch = 2, .loss = 2.241283893585205, .lr = 0.1f,
+                                 .images_per_s = 123.5, .compute_s = 0.25, .exchange_s = 0.125, .wait_s = 0.0625,
+                                 .load_wait_s = 0.5, .bytes_sent = 7, .bytes_received = 9, .staleness = 4};
+    char line[PSR_METRICS_LINE_MAX];
+    psr_metrics_print(&metrics, line);
+    cJSON *object = parse(line);
+    assert_true(number(object, "step") == 20);
+    assert_true(number(object, "rank") == 3);
+    assert_true(number(object, "epoch") == 2);
+    assert_true(number(object, "loss") == 2.241283893585205); /* to the same bits */
+    assert_true((float)number(object, "lr") == 0.1f);
+    assert_true(number(object, "images_per_s") == 123.5);
+    assert_true(number(object, "compute_s") == 0.25);
+    assert_true(number(object, "exchange_s") == 0.125);
+    assert_true(number(object, "wait_s") == 0.0625);
+    assert_true(number(object, "load_wait_s") == 0.5);
+    assert_true(number(object, "bytes_sent") == 7);
+    assert_true(number(object, "bytes_received") == 9);
+    assert_true(number(object, "staleness") == 4);
+    assert_null(cJSON_GetObjectItemCaseSensitive(object, "hash"));
+    assert_null(cJSON_GetObjectItemCaseSensitive(object, "test_accuracy"));
+    cJSON_Delete(object);
+}
+
+static void a_hash_is_sixteen_hex_digits(void **state)
+{
+    (void)state;
+    const psr_metrics metrics = {.has_hash = true, .hash = 0xab};
+    char line[PSR_METRICS_LINE_MAX];
+    psr_metrics_print(&metrics, line);
+    cJSON *object = parse(line);
+    assert_string_equal(cJSON_GetObjectItemCaseSensitive(object, "hash")->valuestring, "00000000000000ab");
+    cJSON_Delete(object);
+}
+
+static void a_rank_without_samples_has_a_null_loss(void **state)
+{
+    (void)state;
+    const psr_metrics metrics = {.loss = NAN, .images_per_s = INFINITY};
+    char line[PSR_METRICS_LINE_MAX];
+    psr_metrics_print(&metrics, line);
+    cJSON *object = parse(line);
+    assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "loss")));
+    assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "images_per_s")));
+    cJSON_Delete(object);
+}
+
+static void the_longest_line_fits(void **state)
+{
+    (void)state;
+    const double longest = -DBL_MAX;
+    const psr_metrics metrics = {.step = UINT64_MAX, .rank = UINT32_MAX, .epoch = UINT32_MAX, .loss = longest,
+                                 .lr = -FLT_MAX, .images_per_s = longest, .compute_s = 1e9, .exchange_s = 1e9,
+                                 .wait_s = 1e9, .load_wait_s = 1e9, .bytes_sent = UINT64_MAX,
+                                 .bytes_received = UINT64_MAX, .staleness = UINT64_MAX, .has_hash = true,
+                                 .hash = UINT64_MAX, .has_test = true, .test_loss = longest, .test_accuracy = longest};
+    char line[PSR_METRICS_LINE_MAX];
+    psr_metrics_print(&metrics, line);
+    cJSON *object = parse(line);
+    assert_true(number(object, "test_accuracy") == longest);
+    cJSON_Delete(object);
+
+    const psr_outcome outcome = {.steps = UINT64_MAX, .images = UINT64_MAX, .seconds = 1e9, .wait_s = 1e9,
+                                 .load_wait_s = 1e9, .compute_s = 1e9, .loss = longest, .test_loss = longest,
+                                 .accuracy = longest, .test_count = UINT64_MAX, .hash = UINT64_MAX};
+    psr_outcome_print(&outcome, line);
+    cJSON_Delete(parse(line));
+}
+
+static void an_outcome_has_the_rate_over_all_workers(void **state)
+{
+    (void)state;
+    const psr_outcome outcome = {.steps = 10, .images = 1000, .seconds = 4, .loss = 0.5, .accuracy = 0.75,
+                                 .test_loss = 0.625, .test_count = 100, .hash = 0x1234, .stopped = true};
+    char line[PSR_METRICS_LINE_MAX];
+    psr_outcome_print(&outcome, line);
+    cJSON *object = parse(line);
+    assert_true(number(object, "steps") == 10);
+    assert_true(number(object, "images_per_s") == 250);
+    assert_true(number(object, "accuracy") == 0.75);
+    assert_true(number(object, "loss") == 0.5);
+    assert_true(number(object, "test_count") == 100);
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "stopped")));
+    assert_string_equal(cJSON_GetObjectItemCaseSensitive(object, "hash")->valuestring, "0000000000001234");
+    cJSON_Delete(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_is_one_json_object_with_every_field),
+        cmocka_unit_test(a_hash_is_sixteen_hex_digits),
+        cmocka_unit_test(a_rank_without_samples_has_a_null_loss),
+        cmocka_unit_test(the_longest_line_fits),
+        cmocka_unit_test(an_outcome_has_the_rate_over_all_workers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
