@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 struct psr_command_queue {
-    /* Counts of commands ever written and ever read; the slot is the count's low bits. They lie on cache lines of
-     * their own, so that one side's progress does not slow the other. */
+    /* Counts of commands ever written and ever read; the slot is the count's low bits. They lie on cache
+     * lines of their own, so that one side's progress does not slow the other. */
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t read;
     _Alignas(64) uint64_t mask;

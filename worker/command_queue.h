@@ -1,8 +1,9 @@
-/* What the compute thread asks of the exchange thread: a bounded queue with one producer and one consumer, without
- * locks (Lamport, "Proving the correctness of multiprocess programs", 1977, section on the bounded buffer: each index is
- * written by one side alone).
+/* What the compute thread asks of the exchange thread: a bounded queue with one producer and one consumer,
+ * without locks (Lamport, "Proving the correctness of multiprocess programs", 1977, section on the bounded
+ * buffer: each index is written by one side alone).
  *
- * psr_command_push: the producer's thread; psr_command_pop: the consumer's; new and free: when neither runs. */
+ * psr_command_push: the producer's thread; psr_command_pop: the consumer's; new and free: when neither runs.
+ */
 #ifndef PSR_WORKER_COMMAND_QUEUE_H
 #define PSR_WORKER_COMMAND_QUEUE_H
 

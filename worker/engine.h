@@ -1,8 +1,9 @@
-/* Engines: the part of an exchange that differs between architectures, free of I/O. exchange.c (real sockets and
- * threads) and the cluster simulation of the tests drive the same engines.
+/* Engines: the part of an exchange that differs between architectures, free of I/O. exchange.c (real sockets
+ * and threads) and the cluster simulation of the tests drive the same engines.
  *
  * Events in: begin_step, ready, message. Out: messages through the outbox and landed(step, bucket): the
- * bucket's range of the weights arena now holds the weights AFTER that step. One thread: the exchange thread. */
+ * bucket's range of the weights arena now holds the weights AFTER that step. One thread: the exchange thread.
+ */
 #ifndef PSR_WORKER_ENGINE_H
 #define PSR_WORKER_ENGINE_H
 
@@ -16,7 +17,7 @@ typedef struct psr_engine_env {
     const psr_layout *layout;
     const psr_buckets *buckets;
     uint32_t rank;
-    uint64_t total_steps; /* of the run, for the schedule */
+    uint64_t total_steps;       /* of the run, for the schedule */
     float *weights, *gradients; /* arenas, borrowed for life */
     psr_optimizer *optimizer;   /* ring and local: borrowed; NULL in PS mode */
     psr_outbox outbox;

@@ -1,5 +1,5 @@
-/* --no-exchange: workers that compute beside each other and exchange nothing. What a step costs then is the base line for
- * what the exchange adds. Weights never change, so every step costs the same. */
+/* --no-exchange: workers that compute beside each other and exchange nothing. What a step costs then is the
+ * base line for what the exchange adds. Weights never change, so every step costs the same. */
 #include "worker/engine.h"
 
 #include <stdlib.h>

@@ -4,11 +4,13 @@
 
 #include <stdlib.h>
 
-/* What one rank counted, as the doubles that are summed over ranks. All but the loss are whole numbers far below 2^53. */
+/* What one rank counted, as the doubles that are summed over ranks. All but the loss are whole numbers far
+ * below 2^53. */
 enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_FIELDS };
 
-/* The sum over ranks. A process that plays one rank leaves it to the exchange; one that plays all writes it out:
- * rank 0's values, then rank 1's added, and so on. own: replica_count rows of count values; row 0 becomes the sum. */
+/* The sum over ranks. A process that plays one rank leaves it to the exchange; one that plays all writes it
+ * out: rank 0's values, then rank 1's added, and so on. own: replica_count rows of count values; row 0
+ * becomes the sum. */
 static psr_err sum_over_ranks(psr_trainer *t, double *own, size_t count)
 {
     if (t->config->mode != PSR_MODE_LOCAL)
@@ -44,10 +46,14 @@ static void count_progress(void *context)
     psr_exchange_progress(context, PSR_PHASE_EVALUATION);
 }
 
-static psr_err infer(psr_trainer *t, const psr_loader_batch *loaded, float *buffers, double sums[static SUM_FIELDS])
+static psr_err infer(psr_trainer *t, const psr_loader_batch *loaded, float *buffers,
+                     double sums[static SUM_FIELDS])
 {
-    const psr_batch batch = {.images = loaded->images, .labels = loaded->labels, .samples = loaded->samples,
-                             .count = loaded->count, .seed = t->config->seed};
+    const psr_batch batch = {.images = loaded->images,
+                             .labels = loaded->labels,
+                             .samples = loaded->samples,
+                             .count = loaded->count,
+                             .seed = t->config->seed};
     const psr_exec_state state = {.weights = psr_exchange_weights(t->exchange), .buffers = buffers};
     const psr_exec_hooks hooks = {.context = t->exchange, .progress = count_progress};
     psr_pass_result result;
@@ -64,9 +70,13 @@ static psr_err count_share(psr_trainer *t, const psr_sampler *sampler, uint32_t 
 {
     if (psr_sampler_share(sampler, rank) == 0)
         return PSR_OK;
-    const psr_loader_options options = {.sampler = *sampler, .rank = rank, .augment = PSR_AUGMENT_NONE,
-                                        .image_size = t->config->image_size, .threads = t->config->loader_threads,
-                                        .depth = 2, .last_epoch = 1};
+    const psr_loader_options options = {.sampler = *sampler,
+                                        .rank = rank,
+                                        .augment = PSR_AUGMENT_NONE,
+                                        .image_size = t->config->image_size,
+                                        .threads = t->config->loader_threads,
+                                        .depth = 2,
+                                        .last_epoch = 1};
     psr_loader *loader = NULL;
     PSR_TRY(psr_loader_new(t->test, &options, &loader));
     psr_err err = PSR_OK;

@@ -15,8 +15,8 @@
 
 void psr_exchange_changed(psr_exchange *exchange)
 {
-    /* The fence pairs with the one in wait_for: either the waiter sees what was written before this call, or this
-     * call sees that somebody waits. */
+    /* The fence pairs with the one in wait_for: either the waiter sees what was written before this call, or
+     * this call sees that somebody waits. */
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&exchange->wait, memory_order_relaxed) == PSR_WAIT_NOTHING)
         return;
@@ -45,7 +45,8 @@ static psr_err failure(psr_exchange *exchange)
 
 static bool bucket_here(psr_exchange *exchange, uint32_t bucket, uint64_t steps)
 {
-    return atomic_load(&exchange->landed[bucket]) >= steps && exchange->ops->lent(exchange->engine, bucket) == 0;
+    return atomic_load(&exchange->landed[bucket]) >= steps &&
+           exchange->ops->lent(exchange->engine, bucket) == 0;
 }
 
 static bool satisfied(psr_exchange *exchange, psr_wait wait)
@@ -55,7 +56,8 @@ static bool satisfied(psr_exchange *exchange, psr_wait wait)
     case PSR_WAIT_NOTHING:
         return true;
     case PSR_WAIT_BUCKET:
-        return bucket_here(exchange, atomic_load_explicit(&exchange->wanted_bucket, memory_order_relaxed), steps);
+        return bucket_here(exchange, atomic_load_explicit(&exchange->wanted_bucket, memory_order_relaxed),
+                           steps);
     case PSR_WAIT_ALL:
         for (uint32_t b = 0; b < exchange->options.buckets->count; b++) {
             if (!bucket_here(exchange, b, steps))
@@ -131,7 +133,8 @@ static psr_err command(psr_exchange *exchange, const psr_command *command)
 }
 
 /* Copies bytes (0 allowed) into a message to a peer. */
-static psr_err send_copy(psr_exchange *exchange, psr_peer to, const psr_head *head, const void *data, size_t bytes)
+static psr_err send_copy(psr_exchange *exchange, psr_peer to, const psr_head *head, const void *data,
+                         size_t bytes)
 {
     void *copy = malloc(bytes > 0 ? bytes : 1);
     if (copy == NULL)
@@ -183,8 +186,8 @@ static psr_err assign_shards(psr_exchange *exchange)
     exchange->owner = calloc(o->buckets->count, sizeof *exchange->owner);
     if (exchange->owner == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the owners of %u buckets", o->buckets->count);
-    return psr_buckets_assign(o->layout, o->buckets, o->config->shards, o->config->optimizer == PSR_OPTIMIZER_LARS,
-                              exchange->owner);
+    return psr_buckets_assign(o->layout, o->buckets, o->config->shards,
+                              o->config->optimizer == PSR_OPTIMIZER_LARS, exchange->owner);
 }
 
 static psr_err open_parts(psr_exchange *exchange)
@@ -207,12 +210,14 @@ static psr_err open_parts(psr_exchange *exchange)
     else
         PSR_TRY(psr_optimizer_new(o->config, o->layout, &exchange->optimizer));
     if (o->config->mode == PSR_MODE_LOCAL)
-        return psr_local_new(o->config, o->layout, o->buckets, exchange->weights, exchange->optimizer, &exchange->local);
+        return psr_local_new(o->config, o->layout, o->buckets, exchange->weights, exchange->optimizer,
+                             &exchange->local);
 
     PSR_TRY(psr_arena_new(length, &exchange->gradients));
     if (o->config->workers > 1) {
         const psr_outbox outbox = {exchange, psr_exchange_send};
-        PSR_TRY(psr_collective_new(o->rank, o->config->workers, o->config->slice_bytes, outbox, &exchange->collective));
+        PSR_TRY(psr_collective_new(o->rank, o->config->workers, o->config->slice_bytes, outbox,
+                                   &exchange->collective));
     }
     return open_engine(exchange);
 }
@@ -310,7 +315,8 @@ psr_err psr_exchange_begin_step(psr_exchange *exchange, const psr_step *step)
     PSR_TRY(failure(exchange));
     pthread_mutex_lock(&exchange->mutex);
     psr_err err = PSR_OK;
-    bool another_turn = exchange->any_begun && exchange->begun == step->step; /* local: the next rank of a step */
+    bool another_turn =
+        exchange->any_begun && exchange->begun == step->step; /* local: the next rank of a step */
     if (!another_turn) {
         if (exchange->held)
             err = wait_locked(exchange, PSR_WAIT_HOLD);
@@ -438,8 +444,12 @@ psr_err psr_exchange_init_shards(psr_exchange *exchange, uint32_t what, const fl
         const psr_bucket *bucket = &o->buckets->items[b];
         for (size_t at = 0; at < bucket->length; at += slice) {
             size_t count = bucket->length - at < slice ? bucket->length - at : slice;
-            const psr_head head = {.type = PSR_MSG_INIT, .step = o->first_step, .bucket = b, .flags = what,
-                                   .offset = bucket->offset + at, .count = count};
+            const psr_head head = {.type = PSR_MSG_INIT,
+                                   .step = o->first_step,
+                                   .bucket = b,
+                                   .flags = what,
+                                   .offset = bucket->offset + at,
+                                   .count = count};
             PSR_TRY(send_copy(exchange, (psr_peer){PSR_ROLE_SHARD, exchange->owner[b]}, &head,
                               arena + head.offset, count * sizeof *arena));
         }
@@ -469,12 +479,13 @@ psr_err psr_exchange_metrics(psr_exchange *exchange, const char *json)
 /* Small enough for PSR_PAYLOAD_BYTES_MAX, large enough that their number does not matter. */
 #define CHECKPOINT_PIECE ((size_t)1 << 20)
 
-psr_err psr_exchange_checkpoint(psr_exchange *exchange, uint64_t step, uint32_t section, const float *data, size_t count)
+psr_err psr_exchange_checkpoint(psr_exchange *exchange, uint64_t step, uint32_t section, const float *data,
+                                size_t count)
 {
     for (size_t at = 0; at < count; at += CHECKPOINT_PIECE) {
         size_t piece = count - at < CHECKPOINT_PIECE ? count - at : CHECKPOINT_PIECE;
-        const psr_head head = {.type = PSR_MSG_CHECKPOINT, .step = step, .bucket = section, .offset = at,
-                               .count = piece};
+        const psr_head head = {
+            .type = PSR_MSG_CHECKPOINT, .step = step, .bucket = section, .offset = at, .count = piece};
         PSR_TRY(send_copy(exchange, scheduler, &head, data + at, piece * sizeof *data));
     }
     return PSR_OK;
@@ -489,7 +500,8 @@ float *psr_exchange_weights(psr_exchange *exchange)
 
 float *psr_exchange_gradients(psr_exchange *exchange)
 {
-    return exchange->local != NULL ? psr_local_gradients(exchange->local, exchange->step.rank) : exchange->gradients;
+    return exchange->local != NULL ? psr_local_gradients(exchange->local, exchange->step.rank)
+                                   : exchange->gradients;
 }
 
 void psr_exchange_progress(psr_exchange *exchange, int phase)

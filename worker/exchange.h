@@ -1,18 +1,18 @@
-/* The exchange wall: turns every worker's gradient of a bucket into everybody's new weights. The only place that
- * knows PS from ring from local. Training code calls this and nothing else.
+/* The exchange wall: turns every worker's gradient of a bucket into everybody's new weights. The only place
+ * that knows PS from ring from local. Training code calls this and nothing else.
  *
  * One step of one rank, all on the compute thread:
  *     psr_exchange_begin_step       (waits only when the run is being stopped)
- *     forward:  weights_wanted(b)   returns when bucket b of the arena holds the weights of this step and its gradient range may
- *                                   be written again
- *     backward: gradient_ready(b)   lends the gradient to the exchange; b's weights may change from now on
- *     psr_exchange_end_step         every bucket has been reported; does not wait for the exchange
- * A process normally plays one rank; with --mode local one process plays all n in turn (begin..end for rank 0, 1, .. n-1
- * of the same step), and the update happens in the last rank's end_step.
+ *     forward:  weights_wanted(b)   returns when bucket b of the arena holds the weights of this step and its
+ * gradient range may be written again backward: gradient_ready(b)   lends the gradient to the exchange; b's
+ * weights may change from now on psr_exchange_end_step         every bucket has been reported; does not wait
+ * for the exchange A process normally plays one rank; with --mode local one process plays all n in turn
+ * (begin..end for rank 0, 1, .. n-1 of the same step), and the update happens in the last rank's end_step.
  *
- * Engines (worker/engine_ps.c, engine_ring.c, engine_none.c) are free of I/O; exchange_thread.c drives them on the exchange thread,
- * which owns all sockets. --mode local has no engine (exchange_local.c): it works on the compute thread. A failure anywhere
- * (deadline, abort from the scheduler, peer's breach) makes every call return that status at once. */
+ * Engines (worker/engine_ps.c, engine_ring.c, engine_none.c) are free of I/O; exchange_thread.c drives them
+ * on the exchange thread, which owns all sockets. --mode local has no engine (exchange_local.c): it works on
+ * the compute thread. A failure anywhere (deadline, abort from the scheduler, peer's breach) makes every call
+ * return that status at once. */
 #ifndef PSR_WORKER_EXCHANGE_H
 #define PSR_WORKER_EXCHANGE_H
 
@@ -28,7 +28,8 @@ typedef struct psr_exchange_options {
     const psr_buckets *buckets;
     uint32_t rank;
     uint64_t first_step, total_steps;
-    /* Belong to the exchange thread from psr_exchange_start to psr_exchange_stop; connected to all that this worker sends to. */
+    /* Belong to the exchange thread from psr_exchange_start to psr_exchange_stop; connected to all that this
+     * worker sends to. */
     psr_transport *transport;
     psr_member *member;
     const psr_engine_ops *engine; /* NULL: the one that config asks for */
@@ -40,8 +41,8 @@ PSR_MUST_CHECK psr_err psr_exchange_new(const psr_exchange_options *options, psr
 /* Starts the exchange thread. The member's report callback may call psr_exchange_report from now on. */
 PSR_MUST_CHECK psr_err psr_exchange_start(psr_exchange *exchange);
 
-/* Ends the thread. Then, in this order: psr_member_free, psr_transport_free (which gives back what is still lent to it), and
- * psr_exchange_free. NULL allowed, and a second call. */
+/* Ends the thread. Then, in this order: psr_member_free, psr_transport_free (which gives back what is still
+ * lent to it), and psr_exchange_free. NULL allowed, and a second call. */
 void psr_exchange_stop(psr_exchange *exchange);
 
 /* After psr_exchange_stop. NULL allowed. */
@@ -50,28 +51,31 @@ void psr_exchange_free(psr_exchange *exchange);
 /* Tells the scheduler READY (json: may be NULL) and waits for START. */
 PSR_MUST_CHECK psr_err psr_exchange_ready(psr_exchange *exchange, const char *json);
 
-/* Tells DONE (steps completed, final figures) and waits for BYE: everything that this worker sent has been dealt with. */
+/* Tells DONE (steps completed, final figures) and waits for BYE: everything that this worker sent has been
+ * dealt with. */
 PSR_MUST_CHECK psr_err psr_exchange_done(psr_exchange *exchange, uint64_t steps, const char *json);
 
-/* The compute thread failed with status and the line of psr_err_detail: the exchange thread tells the scheduler, unless the
- * exchange itself failed first, and ends. */
+/* The compute thread failed with status and the line of psr_err_detail: the exchange thread tells the
+ * scheduler, unless the exchange itself failed first, and ends. */
 void psr_exchange_fail(psr_exchange *exchange, psr_err status);
 
-/* A PROGRESS head: what the compute thread does, and whom it waits for. Exchange thread (psr_member_options.report). */
+/* A PROGRESS head: what the compute thread does, and whom it waits for. Exchange thread
+ * (psr_member_options.report). */
 void psr_exchange_report(psr_exchange *exchange, psr_head *head);
 
 typedef struct psr_step {
-    uint64_t step;          /* 0-based, of the run */
-    uint32_t rank;          /* whose turn (local plays several) */
-    uint32_t batch;         /* this rank's samples; 0: its gradient is +0.0, which the exchange writes itself */
-    uint32_t global_batch;  /* all ranks' samples in this step */
+    uint64_t step;  /* 0-based, of the run */
+    uint32_t rank;  /* whose turn (local plays several) */
+    uint32_t batch; /* this rank's samples; 0: its gradient is +0.0, which the exchange writes itself */
+    uint32_t global_batch; /* all ranks' samples in this step */
 } psr_step;
 
 typedef struct psr_exchange_figures {
     double wait_s;     /* compute thread waited for weights since the last call */
-    double exchange_s; /* time from the first gradient ready to the last weights landed, of the last completed step */
+    double exchange_s; /* time from the first gradient ready to the last weights landed, of the last completed
+                          step */
     uint64_t bytes_sent, bytes_received; /* since the last call */
-    uint64_t staleness; /* largest seen since the last call (SSP, async) */
+    uint64_t staleness;                  /* largest seen since the last call (SSP, async) */
 } psr_exchange_figures;
 
 PSR_MUST_CHECK psr_err psr_exchange_begin_step(psr_exchange *exchange, const psr_step *step);
@@ -79,22 +83,22 @@ PSR_MUST_CHECK psr_err psr_exchange_weights_wanted(psr_exchange *exchange, uint3
 PSR_MUST_CHECK psr_err psr_exchange_gradient_ready(psr_exchange *exchange, uint32_t bucket);
 PSR_MUST_CHECK psr_err psr_exchange_end_step(psr_exchange *exchange);
 
-/* CANCELLED from begin_step means: the run is being stopped in order and this step must not be taken (Ctrl-C); the
- * last step of the run is then psr_exchange_last_step. */
+/* CANCELLED from begin_step means: the run is being stopped in order and this step must not be taken
+ * (Ctrl-C); the last step of the run is then psr_exchange_last_step. */
 uint64_t psr_exchange_last_step(psr_exchange *exchange);
 
 /* Waits until every bucket holds the weights after the last step (before evaluation, checkpoint, hash). */
 PSR_MUST_CHECK psr_err psr_exchange_drain(psr_exchange *exchange);
 
-/* values (count doubles) become their sum over ranks in ascending order, on every worker. In local mode the caller
- * passes its own already-summed values through unchanged. */
+/* values (count doubles) become their sum over ranks in ascending order, on every worker. In local mode the
+ * caller passes its own already-summed values through unchanged. */
 PSR_MUST_CHECK psr_err psr_exchange_sum(psr_exchange *exchange, double *values, size_t count);
 
 /* Bytes of worker 0 to all. */
 PSR_MUST_CHECK psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size);
 
-/* Worker 0 to the shards, before READY: their part of an arena; what: 0 weights, 1 + i optimizer slot i. Copies. Does nothing
- * in modes without shards. */
+/* Worker 0 to the shards, before READY: their part of an arena; what: 0 weights, 1 + i optimizer slot i.
+ * Copies. Does nothing in modes without shards. */
 PSR_MUST_CHECK psr_err psr_exchange_init_shards(psr_exchange *exchange, uint32_t what, const float *arena);
 
 /* The next RESTORE message of the scheduler, in order; waits for it. ret owns. Only before READY. */
@@ -117,9 +121,10 @@ float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot);
 
 /* One line of metrics.jsonl to the scheduler. Copies; waits only for room in the queue. */
 PSR_MUST_CHECK psr_err psr_exchange_metrics(psr_exchange *exchange, const char *json);
-/* [0, count) floats of a section (net/member.h) of the checkpoint after `step` steps, in pieces. Copies, as above. */
-PSR_MUST_CHECK psr_err psr_exchange_checkpoint(psr_exchange *exchange, uint64_t step, uint32_t section, const float *data,
-                                               size_t count);
+/* [0, count) floats of a section (net/member.h) of the checkpoint after `step` steps, in pieces. Copies, as
+ * above. */
+PSR_MUST_CHECK psr_err psr_exchange_checkpoint(psr_exchange *exchange, uint64_t step, uint32_t section,
+                                               const float *data, size_t count);
 
 void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret_figures);
 

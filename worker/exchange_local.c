@@ -1,5 +1,6 @@
-/* The sum, spelled out. A bucket of L elements is cut into n chunks, chunk c from floor(cL/n) to floor((c+1)L/n). Its
- * elements are added in the order of ranks c+1, c+2, .., n-1, 0, .., c: where a ring starts and how it goes on.
+/* The sum, spelled out. A bucket of L elements is cut into n chunks, chunk c from floor(cL/n) to
+ * floor((c+1)L/n). Its elements are added in the order of ranks c+1, c+2, .., n-1, 0, .., c: where a ring
+ * starts and how it goes on.
  * `--fold reversed`, the control, goes c, c-1, .., 0, n-1, .., c+1: other roundings, other bits. */
 #include "worker/exchange_local.h"
 
@@ -19,15 +20,19 @@ struct psr_local {
     float *gradients[]; /* n arenas */
 };
 
-psr_err psr_local_new(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets, float *weights,
-                      psr_optimizer *optimizer, psr_local **ret_local)
+psr_err psr_local_new(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets,
+                      float *weights, psr_optimizer *optimizer, psr_local **ret_local)
 {
     uint32_t n = config->workers;
     psr_local *local = calloc(1, sizeof *local + n * sizeof local->gradients[0]);
     if (local == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the gradients of %u ranks", n);
-    *local = (psr_local){
-        .config = config, .layout = layout, .buckets = buckets, .weights = weights, .optimizer = optimizer, .n = n};
+    *local = (psr_local){.config = config,
+                         .layout = layout,
+                         .buckets = buckets,
+                         .weights = weights,
+                         .optimizer = optimizer,
+                         .n = n};
     psr_err err = psr_arena_new(layout->length, &local->sum);
     for (uint32_t rank = 0; rank < n && err == PSR_OK; rank++)
         err = psr_arena_new(layout->length, &local->gradients[rank]);
@@ -74,16 +79,19 @@ psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
         const psr_bucket *bucket = &local->buckets->items[b];
         uint64_t length = bucket->length;
         for (uint64_t c = 0; c < n; c++)
-            add_chunk(local, (uint32_t)c, bucket->offset + c * length / n, bucket->offset + (c + 1) * length / n);
+            add_chunk(local, (uint32_t)c, bucket->offset + c * length / n,
+                      bucket->offset + (c + 1) * length / n);
         if (!psr_finite(local->sum + bucket->offset, bucket->length))
-            return psr_fail(PSR_ERR_NUMERIC, "step %llu: the gradient of bucket %u is not finite; a lower --lr may help",
+            return psr_fail(PSR_ERR_NUMERIC,
+                            "step %llu: the gradient of bucket %u is not finite; a lower --lr may help",
                             (unsigned long long)step, b);
     }
     if (psr_optimizer_whole_tensors(local->optimizer)) {
         for (size_t tensor = 0; tensor < local->layout->tensor_count; tensor++)
             psr_optimizer_update_tensor(local->optimizer, local->weights, local->sum, tensor, lr, step + 1);
     } else {
-        psr_optimizer_update(local->optimizer, local->weights, local->sum, 0, local->layout->length, lr, step + 1);
+        psr_optimizer_update(local->optimizer, local->weights, local->sum, 0, local->layout->length, lr,
+                             step + 1);
     }
     return PSR_OK;
 }

@@ -1,6 +1,6 @@
-/* --mode local: one process that plays all n ranks in turn. The reference that the other modes are held against, so
- * it shares neither fold nor messages with them: it keeps every rank's gradient arena, sums them with lines of its own and
- * runs the optimizer. One thread: the compute thread. */
+/* --mode local: one process that plays all n ranks in turn. The reference that the other modes are held
+ * against, so it shares neither fold nor messages with them: it keeps every rank's gradient arena, sums them
+ * with lines of its own and runs the optimizer. One thread: the compute thread. */
 #ifndef PSR_WORKER_EXCHANGE_LOCAL_H
 #define PSR_WORKER_EXCHANGE_LOCAL_H
 
@@ -11,15 +11,16 @@
 typedef struct psr_local psr_local;
 
 /* config, layout, buckets, weights (an arena) and optimizer are borrowed for life. ret owns. NOMEM. */
-PSR_MUST_CHECK psr_err psr_local_new(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets,
-                                     float *weights, psr_optimizer *optimizer, psr_local **ret_local);
+PSR_MUST_CHECK psr_err psr_local_new(const psr_config *config, const psr_layout *layout,
+                                     const psr_buckets *buckets, float *weights, psr_optimizer *optimizer,
+                                     psr_local **ret_local);
 void psr_local_free(psr_local *local);
 
 /* Where rank (below config->workers) writes its gradient. Borrowed for life. */
 float *psr_local_gradients(psr_local *local, uint32_t rank);
 
-/* All ranks have written: sums, bucket by bucket, and updates the weights. step is 0-based of total_steps. NUMERIC: a sum is
- * not finite. */
+/* All ranks have written: sums, bucket by bucket, and updates the weights. step is 0-based of total_steps.
+ * NUMERIC: a sum is not finite. */
 PSR_MUST_CHECK psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps);
 
 #endif

@@ -1,9 +1,9 @@
-/* What the two halves of an exchange share: exchange.c (the compute thread's calls) and exchange_thread.c. For those two
- * files only.
+/* What the two halves of an exchange share: exchange.c (the compute thread's calls) and exchange_thread.c.
+ * For those two files only.
  *
- * Down (compute to exchange): the command queue, and a wake of the transport. Up: atomics that only the exchange thread
- * writes, and one mutex and condition for a compute thread that must wait. A writer of those atomics calls psr_exchange_changed
- * after it, which costs one load while nobody waits. */
+ * Down (compute to exchange): the command queue, and a wake of the transport. Up: atomics that only the
+ * exchange thread writes, and one mutex and condition for a compute thread that must wait. A writer of those
+ * atomics calls psr_exchange_changed after it, which costs one load while nobody waits. */
 #ifndef PSR_WORKER_EXCHANGE_PRIVATE_H
 #define PSR_WORKER_EXCHANGE_PRIVATE_H
 
@@ -40,10 +40,10 @@ struct psr_exchange {
     psr_exchange_options options;
     const psr_engine_ops *ops; /* NULL in local mode */
     psr_engine *engine;
-    psr_local *local;          /* NULL in the other modes */
-    psr_optimizer *optimizer;  /* ring and local; NULL in PS mode */
+    psr_local *local;           /* NULL in the other modes */
+    psr_optimizer *optimizer;   /* ring and local; NULL in PS mode */
     psr_collective *collective; /* NULL when this process is the only worker */
-    uint32_t *owner;           /* PS mode: shard of each bucket */
+    uint32_t *owner;            /* PS mode: shard of each bucket */
     float *weights, *gradients;
     psr_command_queue *queue;
 
@@ -62,7 +62,7 @@ struct psr_exchange {
     /* ---- written by the compute thread, read by the exchange thread ---- */
     _Atomic uint64_t counter; /* of progress */
     _Atomic int phase;
-    _Atomic int wait;         /* psr_wait */
+    _Atomic int wait; /* psr_wait */
     _Atomic uint32_t wanted_bucket;
     _Atomic uint64_t wanted_steps;
     _Atomic bool quit;
@@ -71,7 +71,7 @@ struct psr_exchange {
     _Atomic uint64_t *landed; /* [buckets]: steps whose weights the bucket has */
     _Atomic uint64_t operations_ended;
     _Atomic bool started, bye;
-    _Atomic int status;       /* psr_err: of the exchange, for good */
+    _Atomic int status; /* psr_err: of the exchange, for good */
     _Atomic uint64_t bytes_sent, bytes_received, staleness;
     _Atomic int64_t exchange_ns;
 
@@ -84,10 +84,10 @@ struct psr_exchange {
     psr_restored *restored, **restored_end;
 
     /* ---- the exchange thread's own ---- */
-    bool told_failed;
+    bool told_done;
     uint64_t operations_taken;
-    /* The steps now in exchange: when the first gradient was ready, and how many buckets have landed. At most two of a bucket's
-     * steps overlap, so the low bit of the step tells them apart. */
+    /* The steps now in exchange: when the first gradient was ready, and how many buckets have landed. At most
+     * two of a bucket's steps overlap, so the low bit of the step tells them apart. */
     int64_t first_ready_ns[2];
     uint32_t landed_count[2];
 };
@@ -95,7 +95,8 @@ struct psr_exchange {
 /* Something that the compute thread may wait for has changed. Any thread. */
 void psr_exchange_changed(psr_exchange *exchange);
 
-/* The exchange has failed: keeps status and line (the first one stays) and lets the compute thread know. Any thread. */
+/* The exchange has failed: keeps status and line (the first one stays) and lets the compute thread know. Any
+ * thread. */
 void psr_exchange_set_failed(psr_exchange *exchange, psr_err status, const char *line);
 
 /* exchange_thread.c */

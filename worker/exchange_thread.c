@@ -1,5 +1,6 @@
-/* The exchange thread: owns transport and member, drives the engine and the collectives. It sleeps in psr_member_recv alone,
- * from which a message, a wake of the compute thread or the member's own timer brings it back. */
+/* The exchange thread: owns transport and member, drives the engine and the collectives. It sleeps in
+ * psr_member_recv alone, from which a message, a wake of the compute thread or the member's own timer brings
+ * it back. */
 #include "worker/exchange_private.h"
 
 #include "base/clock.h"
@@ -11,7 +12,8 @@
 
 /* ---- out ---- */
 
-/* A lent payload on its way. Its return may be what the compute thread waits for, and comes on a thread of libzmq's. */
+/* A lent payload on its way. Its return may be what the compute thread waits for, and comes on a thread of
+ * libzmq's. */
 typedef struct loan {
     psr_exchange *exchange;
     void (*release)(void *context);
@@ -74,6 +76,7 @@ static psr_err send_owned(psr_exchange *exchange, const psr_command *command)
         err = psr_member_ready(exchange->options.member, json);
         free(json);
     } else if (command->to.role == PSR_ROLE_SCHEDULER) {
+        exchange->told_done = exchange->told_done || command->head.type == PSR_MSG_DONE;
         err = psr_member_tell(exchange->options.member, &command->head, command->data, command->size);
     } else {
         const psr_payload payload = {command->data, command->size, free, command->data};
@@ -128,13 +131,17 @@ static psr_err take_commands(psr_exchange *exchange)
 
 static psr_err hold(psr_exchange *exchange)
 {
+    if (exchange->told_done) /* the two crossed: there is no step left to hold back, and after DONE nothing
+                                more is due */
+        return PSR_OK;
     pthread_mutex_lock(&exchange->mutex);
     exchange->held = true;
     /* Before its first step a worker promises that one: everybody then takes at least one step, and the
      * run has a last one to name. */
     uint64_t last = exchange->any_begun ? exchange->begun : exchange->options.first_step;
     pthread_mutex_unlock(&exchange->mutex);
-    return psr_member_tell(exchange->options.member, &(psr_head){.type = PSR_MSG_HELD, .step = last}, NULL, 0);
+    return psr_member_tell(exchange->options.member, &(psr_head){.type = PSR_MSG_HELD, .step = last}, NULL,
+                           0);
 }
 
 static void stop_at(psr_exchange *exchange, uint64_t step)

@@ -1,4 +1,5 @@
-/* psring-worker: one worker of a run. Started by psring's agent (--provision -), or by hand (--scheduler, --key-file). */
+/* psring-worker: one worker of a run. Started by psring's agent (--provision -), or by hand (--scheduler,
+ * --key-file). */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -30,8 +31,8 @@ typedef struct arguments {
 enum { OPTION_PROVISION = 0x100, OPTION_SCHEDULER, OPTION_KEY_FILE, OPTION_RANK, OPTION_INTERFACE };
 
 static const struct argp_option options[] = {
-    {"provision", OPTION_PROVISION, "-", 0, "read keys, rank and the scheduler's endpoint as one line of JSON from standard input",
-     0},
+    {"provision", OPTION_PROVISION, "-", 0,
+     "read keys, rank and the scheduler's endpoint as one line of JSON from standard input", 0},
     {"scheduler", OPTION_SCHEDULER, "HOST:PORT", 0, "where the scheduler listens", 0},
     {"key-file", OPTION_KEY_FILE, "FILE", 0, "this worker's keys, as psring keygen writes them", 0},
     {"rank", OPTION_RANK, "N", 0, "the rank to ask for; default: any", 0},
@@ -71,9 +72,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (a->provision != NULL && (a->scheduler != NULL || a->key_file != NULL || a->rank != PSR_RANK_ANY))
-            psr_options_refuse(state, "--provision already tells scheduler, keys and rank; leave the other options out");
+            psr_options_refuse(
+                state, "--provision already tells scheduler, keys and rank; leave the other options out");
         if (a->provision == NULL && (a->scheduler == NULL || a->key_file == NULL))
-            psr_options_refuse(state, "give --scheduler HOST:PORT and --key-file FILE (psring train starts workers by itself)");
+            psr_options_refuse(
+                state,
+                "give --scheduler HOST:PORT and --key-file FILE (psring train starts workers by itself)");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -83,7 +87,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static const struct argp parser = {
     .options = options,
     .parser = parse_option,
-    .doc = "One worker of a run: computes gradients on its share of each batch. What it trains on and how comes from the "
+    .doc = "One worker of a run: computes gradients on its share of each batch. What it trains on and how "
+           "comes from the "
            "scheduler, which has the options of the whole run.",
 };
 
@@ -94,7 +99,8 @@ static psr_err read_line(char **ret_text, size_t *ret_size)
     ssize_t size = getline(&text, &capacity, stdin);
     if (size < 0 || (size_t)size > PROVISION_BYTES_MAX) {
         free(text);
-        return psr_fail(PSR_ERR_FORMAT, "standard input: no provision on it; psring's agent gives one line of JSON");
+        return psr_fail(PSR_ERR_FORMAT,
+                        "standard input: no provision on it; psring's agent gives one line of JSON");
     }
     *ret_text = text;
     *ret_size = (size_t)size;
@@ -113,7 +119,8 @@ static psr_err read_provision(const arguments *a, psr_provision *provision)
     }
     *provision = (psr_provision){.self = {PSR_ROLE_WORKER, a->rank}};
     bool has_scheme = strstr(a->scheduler, "://") != NULL;
-    int length = snprintf(provision->scheduler, sizeof provision->scheduler, "%s%s", has_scheme ? "" : "tcp://", a->scheduler);
+    int length = snprintf(provision->scheduler, sizeof provision->scheduler, "%s%s",
+                          has_scheme ? "" : "tcp://", a->scheduler);
     if (length < 0 || (size_t)length >= sizeof provision->scheduler)
         return psr_fail(PSR_ERR_USAGE, "--scheduler: %.60s... is too long for HOST:PORT", a->scheduler);
     if (a->interface != NULL && strlen(a->interface) >= sizeof provision->interface)
@@ -166,21 +173,30 @@ static psr_err find_facts(void *context, uint32_t rank, const psr_config *config
     PSR_TRY(psr_dataset_info_read(w->data, &info));
     uint32_t height = config->image_size > 0 ? config->image_size : info.height;
     uint32_t width = config->image_size > 0 ? config->image_size : info.width;
-    PSR_TRY(psr_net_new(config->model, info.classes, info.channels, height, width, config->shortcut, &w->net));
+    PSR_TRY(
+        psr_net_new(config->model, info.classes, info.channels, height, width, config->shortcut, &w->net));
 
     psr_sampler sampler = psr_trainer_sampler(config, info.train_count);
     uint64_t total = psr_trainer_total_steps(config, &sampler);
     if ((uint64_t)config->batch_size * config->workers > info.train_count)
-        return psr_fail(PSR_ERR_USAGE, "--batch-size: %" PRIu32 " for each of %" PRIu32 " workers is more than the %" PRIu32
-                        " samples of %s; give at most %" PRIu32, config->batch_size, config->workers, info.train_count,
-                        info.name, info.train_count / config->workers);
+        return psr_fail(PSR_ERR_USAGE,
+                        "--batch-size: %" PRIu32 " for each of %" PRIu32 " workers is more than the %" PRIu32
+                        " samples of %s; give at most %" PRIu32,
+                        config->batch_size, config->workers, info.train_count, info.name,
+                        info.train_count / config->workers);
     *ret_facts = (psr_facts){
-        .train_count = info.train_count, .test_count = info.test_count, .channels = info.channels, .height = info.height,
-        .width = info.width, .classes = info.classes, .steps_per_epoch = psr_sampler_steps(&sampler), .total_steps = total,
+        .train_count = info.train_count,
+        .test_count = info.test_count,
+        .channels = info.channels,
+        .height = info.height,
+        .width = info.width,
+        .classes = info.classes,
+        .steps_per_epoch = psr_sampler_steps(&sampler),
+        .total_steps = total,
         .parameter_count = w->net->params.count,
     };
-    snprintf(ret_facts->identity, sizeof ret_facts->identity, "%s threads=%" PRIu32, psr_backend_identity(config->backend),
-             config->threads);
+    snprintf(ret_facts->identity, sizeof ret_facts->identity, "%s threads=%" PRIu32,
+             psr_backend_identity(config->backend), config->threads);
     snprintf(ret_facts->data_name, sizeof ret_facts->data_name, "%s", info.name);
     return PSR_OK;
 }
@@ -204,13 +220,16 @@ static psr_err join(worker *w)
         .log_stranger = log_stranger,
     };
     PSR_TRY(psr_transport_zmq_new(&zmq, &w->transport));
-    const psr_member_options member = {.transport = w->transport, .provision = &w->provision, .context = w,
-                                       .facts = find_facts, .report = report};
+    const psr_member_options member = {.transport = w->transport,
+                                       .provision = &w->provision,
+                                       .context = w,
+                                       .facts = find_facts,
+                                       .report = report};
     return psr_member_join(&member, &w->member);
 }
 
-/* Channels to all that this worker sends to: the shards, its right neighbour in the ring, and for collectives worker 0 and
- * all others both ways. */
+/* Channels to all that this worker sends to: the shards, its right neighbour in the ring, and for collectives
+ * worker 0 and all others both ways. */
 static psr_err connect_peers(worker *w)
 {
     const psr_config *config = psr_member_config(w->member);
@@ -271,8 +290,10 @@ static psr_err train(worker *w)
         .total_steps = psr_member_facts(w->member)->total_steps,
     };
     if (trainer.first_step >= trainer.total_steps)
-        return psr_fail(PSR_ERR_USAGE, "--resume %s: that checkpoint is of step %" PRIu64 ", and this run ends at step %" PRIu64
-                        "; give more --steps or --epochs", config->resume, trainer.first_step, trainer.total_steps);
+        return psr_fail(PSR_ERR_USAGE,
+                        "--resume %s: that checkpoint is of step %" PRIu64
+                        ", and this run ends at step %" PRIu64 "; give more --steps or --epochs",
+                        config->resume, trainer.first_step, trainer.total_steps);
     psr_exchange_progress(w->exchange, PSR_PHASE_START);
     PSR_TRY(psr_trainer_init(&trainer, &w->trainer));
     PSR_TRY(psr_snapshot_load(&w->trainer));

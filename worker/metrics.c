@@ -41,7 +41,8 @@ static void add_seconds(line_end *end, const char *name, double value)
 void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_MAX])
 {
     line_end end = {line, PSR_METRICS_LINE_MAX};
-    add(&end, "{\"step\": %" PRIu64 ", \"rank\": %" PRIu32 ", \"epoch\": %" PRIu32, m->step, m->rank, m->epoch);
+    add(&end, "{\"step\": %" PRIu64 ", \"rank\": %" PRIu32 ", \"epoch\": %" PRIu32, m->step, m->rank,
+        m->epoch);
     add_real(&end, "loss", m->loss);
     add(&end, ", \"lr\": %.9g", (double)m->lr);
     add_real(&end, "images_per_s", m->images_per_s);
@@ -49,8 +50,8 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     add_seconds(&end, "exchange_s", m->exchange_s);
     add_seconds(&end, "wait_s", m->wait_s);
     add_seconds(&end, "load_wait_s", m->load_wait_s);
-    add(&end, ", \"bytes_sent\": %" PRIu64 ", \"bytes_received\": %" PRIu64 ", \"staleness\": %" PRIu64, m->bytes_sent,
-        m->bytes_received, m->staleness);
+    add(&end, ", \"bytes_sent\": %" PRIu64 ", \"bytes_received\": %" PRIu64 ", \"staleness\": %" PRIu64,
+        m->bytes_sent, m->bytes_received, m->staleness);
     if (m->has_hash)
         add(&end, ", \"hash\": \"%016" PRIx64 "\"", m->hash);
     if (m->has_test) {
@@ -72,6 +73,6 @@ void psr_outcome_print(const psr_outcome *o, char line[static PSR_METRICS_LINE_M
     add_real(&end, "loss", o->loss);
     add_real(&end, "test_loss", o->test_loss);
     add_real(&end, "accuracy", o->accuracy);
-    add(&end, ", \"test_count\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\", \"stopped\": %s}", o->test_count, o->hash,
-        o->stopped ? "true" : "false");
+    add(&end, ", \"test_count\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\", \"stopped\": %s}", o->test_count,
+        o->hash, o->stopped ? "true" : "false");
 }

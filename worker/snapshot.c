@@ -18,8 +18,8 @@ static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *a
                                     t->net->params.length));
     PSR_TRY(psr_exchange_checkpoint(exchange, steps, PSR_SECTION_BUFFERS, averaged, t->net->buffers.length));
     for (uint32_t slot = 0; slot < psr_exchange_slot_count(exchange); slot++)
-        PSR_TRY(psr_exchange_checkpoint(exchange, steps, PSR_SECTION_SLOT(slot), psr_exchange_slot(exchange, slot),
-                                        t->net->params.length));
+        PSR_TRY(psr_exchange_checkpoint(exchange, steps, PSR_SECTION_SLOT(slot),
+                                        psr_exchange_slot(exchange, slot), t->net->params.length));
     return PSR_OK;
 }
 
@@ -33,8 +33,8 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
     if (err == PSR_OK && psr_trainer_is_first(t))
         err = save_first_workers(t, steps, averaged);
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
-        err = psr_exchange_checkpoint(t->exchange, steps, PSR_SECTION_RANK(t->replicas[r].rank), t->replicas[r].buffers,
-                                      length);
+        err = psr_exchange_checkpoint(t->exchange, steps, PSR_SECTION_RANK(t->replicas[r].rank),
+                                      t->replicas[r].buffers, length);
     psr_arena_free(averaged, length);
     return err;
 }
@@ -43,23 +43,26 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
 
 typedef struct snapshot {
     const psr_layout *params, *buffers;
-    float *weights;            /* borrowed: the exchange's */
-    float *statistics;         /* owned: [workers, buffers->length] */
+    float *weights;    /* borrowed: the exchange's */
+    float *statistics; /* owned: [workers, buffers->length] */
     size_t statistics_count;
-    psr_optimizer *optimizer;  /* owned: its slots hold the state on its way to the shards; NULL without shards */
+    psr_optimizer
+        *optimizer; /* owned: its slots hold the state on its way to the shards; NULL without shards */
     psr_exchange *exchange;
     uint32_t workers;
-    uint64_t missing;          /* elements that have not been restored yet */
+    uint64_t missing; /* elements that have not been restored yet */
 } snapshot;
 
 static uint32_t slot_count(const snapshot *s)
 {
-    return s->optimizer != NULL ? psr_optimizer_slot_count(s->optimizer) : psr_exchange_slot_count(s->exchange);
+    return s->optimizer != NULL ? psr_optimizer_slot_count(s->optimizer)
+                                : psr_exchange_slot_count(s->exchange);
 }
 
 static float *slot_arena(const snapshot *s, uint32_t slot)
 {
-    return s->optimizer != NULL ? psr_optimizer_slot(s->optimizer, slot) : psr_exchange_slot(s->exchange, slot);
+    return s->optimizer != NULL ? psr_optimizer_slot(s->optimizer, slot)
+                                : psr_exchange_slot(s->exchange, slot);
 }
 
 static float *rank_statistics(const snapshot *s, uint32_t rank)
@@ -69,8 +72,10 @@ static float *rank_statistics(const snapshot *s, uint32_t rank)
 
 static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
 {
-    *s = (snapshot){.params = &t->net->params, .buffers = &t->net->buffers,
-                    .weights = psr_exchange_weights(t->exchange), .exchange = t->exchange,
+    *s = (snapshot){.params = &t->net->params,
+                    .buffers = &t->net->buffers,
+                    .weights = psr_exchange_weights(t->exchange),
+                    .exchange = t->exchange,
                     .workers = t->config->workers};
     s->statistics_count = (size_t)s->workers * s->buffers->length;
     PSR_TRY(psr_arena_new(s->statistics_count, &s->statistics));
@@ -114,15 +119,18 @@ static psr_err take_piece(snapshot *s, const psr_message *message)
     } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < s->workers) {
         layout = s->buffers;
         to = rank_statistics(s, section - PSR_SECTION_RANK(0));
-    } else if (section != PSR_SECTION_BUFFERS) { /* the averaged ones are for others to load: not of use here */
-        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u, which this run does not have", section);
+    } else if (section !=
+               PSR_SECTION_BUFFERS) { /* the averaged ones are for others to load: not of use here */
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u, which this run does not have",
+                        section);
     }
     if (to == NULL)
         return PSR_OK;
     if (head->offset > layout->length || head->count > layout->length - head->offset ||
         message->payload_bytes != head->count * sizeof *to)
-        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored %llu floats at %llu of section %u, which has %zu",
-                        (unsigned long long)head->count, (unsigned long long)head->offset, section, layout->length);
+        return psr_fail(
+            PSR_ERR_PROTOCOL, "the scheduler restored %llu floats at %llu of section %u, which has %zu",
+            (unsigned long long)head->count, (unsigned long long)head->offset, section, layout->length);
     memcpy(to + head->offset, message->payload, message->payload_bytes);
     uint64_t elements = elements_in(layout, head->offset, head->count);
     if (elements > s->missing)

@@ -1,18 +1,19 @@
-/* State in and out: the weights that a run starts from, and checkpoints. Collective: all workers call at the same step. One
- * thread: the compute thread.
+/* State in and out: the weights that a run starts from, and checkpoints. Collective: all workers call at the
+ * same step. One thread: the compute thread.
  *
  * Where what goes (sections of net/message.h):
- *     out   weights, averaged statistics: worker 0; own statistics: each rank; optimizer slots: the shards, or worker 0 in
- *           modes without shards. All as CHECKPOINT pieces to the scheduler.
- *     in    worker 0 has them from psr_net_init, --init or the scheduler's RESTORE pieces, and broadcasts weights and every
- *           rank's statistics; slots go to the shards (INIT) or, in ring mode, to all workers. */
+ *     out   weights, averaged statistics: worker 0; own statistics: each rank; optimizer slots: the shards,
+ * or worker 0 in modes without shards. All as CHECKPOINT pieces to the scheduler. in    worker 0 has them
+ * from psr_net_init, --init or the scheduler's RESTORE pieces, and broadcasts weights and every rank's
+ * statistics; slots go to the shards (INIT) or, in ring mode, to all workers. */
 #ifndef PSR_WORKER_SNAPSHOT_H
 #define PSR_WORKER_SNAPSHOT_H
 
 #include "worker/trainer.h"
 
-/* Before READY: weights, statistics and optimizer state of step trainer->first_step into exchange, replicas and shards.
- * Errors: of the file of --init (named); PROTOCOL: a RESTORE piece that does not fit; the exchange's. */
+/* Before READY: weights, statistics and optimizer state of step trainer->first_step into exchange, replicas
+ * and shards. Errors: of the file of --init (named); PROTOCOL: a RESTORE piece that does not fit; the
+ * exchange's. */
 PSR_MUST_CHECK psr_err psr_snapshot_load(psr_trainer *trainer);
 
 /* After psr_exchange_drain: this worker's pieces of the checkpoint after `steps` steps. */

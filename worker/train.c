@@ -12,7 +12,7 @@
 /* What happened to one replica in the present step. */
 typedef struct turn {
     psr_metrics metrics;
-    uint32_t count;       /* samples of its batch */
+    uint32_t count; /* samples of its batch */
     double loss_sum;
     double load_waited_s; /* the loader's own count when the turn before ended */
     double ended_s;       /* when that was */
@@ -20,13 +20,14 @@ typedef struct turn {
 
 typedef struct training {
     psr_trainer *t;
-    turn *turns;          /* [replicas] */
+    turn *turns; /* [replicas] */
     psr_outcome outcome;
     uint64_t last_evaluated, last_saved; /* steps completed at that time; 0: never */
     double begun_s, aside_s; /* when training began; time spent on evaluations and checkpoints since */
     /* The pass that runs. */
     uint32_t nodes_done;
-    bool slow;               /* --slow: this rank is held up after each bucket for what it has computed since the last one */
+    bool
+        slow; /* --slow: this rank is held up after each bucket for what it has computed since the last one */
     double marked_s, busy_s;
 } training;
 
@@ -70,15 +71,22 @@ static void progress(void *context)
 
 /* ---- one rank's turn ---- */
 
-static psr_err compute(training *tr, const psr_replica *replica, const psr_loader_batch *loaded, uint32_t global_batch,
-                       turn *now)
+static psr_err compute(training *tr, const psr_replica *replica, const psr_loader_batch *loaded,
+                       uint32_t global_batch, turn *now)
 {
     psr_trainer *t = tr->t;
-    const psr_batch batch = {.images = loaded->images, .labels = loaded->labels, .samples = loaded->samples,
-                             .count = loaded->count, .epoch = loaded->epoch, .seed = t->config->seed};
+    const psr_batch batch = {.images = loaded->images,
+                             .labels = loaded->labels,
+                             .samples = loaded->samples,
+                             .count = loaded->count,
+                             .epoch = loaded->epoch,
+                             .seed = t->config->seed};
     const psr_exec_state state = {.weights = psr_exchange_weights(t->exchange),
-                                  .gradients = psr_exchange_gradients(t->exchange), .buffers = replica->buffers};
-    const psr_exec_hooks hooks = {.context = tr, .weights_wanted = weights_wanted, .gradient_ready = gradient_ready,
+                                  .gradients = psr_exchange_gradients(t->exchange),
+                                  .buffers = replica->buffers};
+    const psr_exec_hooks hooks = {.context = tr,
+                                  .weights_wanted = weights_wanted,
+                                  .gradient_ready = gradient_ready,
                                   .progress = progress};
     psr_pass_result result;
     tr->slow = t->config->slowed && t->config->slow_rank == replica->rank;
@@ -89,8 +97,10 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
     now->loss_sum = result.loss_sum;
     now->metrics.loss = result.loss_sum / loaded->count;
     if (!isfinite(now->metrics.loss))
-        return psr_fail(PSR_ERR_NUMERIC, "step %" PRIu64 ": the loss of worker %" PRIu32 " is not finite (%g); a lower --lr "
-                        "or --warmup would be right", now->metrics.step, replica->rank, now->metrics.loss);
+        return psr_fail(PSR_ERR_NUMERIC,
+                        "step %" PRIu64 ": the loss of worker %" PRIu32 " is not finite (%g); a lower --lr "
+                        "or --warmup would be right",
+                        now->metrics.step, replica->rank, now->metrics.loss);
     return PSR_OK;
 }
 
@@ -134,11 +144,15 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
     uint32_t global_batch = psr_sampler_global_batch(&t->sampler, batch->step);
     now->count = batch->count;
     now->loss_sum = 0;
-    now->metrics = (psr_metrics){.step = step + 1, .rank = replica->rank, .epoch = batch->epoch + 1, .loss = NAN,
+    now->metrics = (psr_metrics){.step = step + 1,
+                                 .rank = replica->rank,
+                                 .epoch = batch->epoch + 1,
+                                 .loss = NAN,
                                  .lr = psr_schedule_lr(t->config, step, t->total_steps)};
     psr_exchange_progress(t->exchange, PSR_PHASE_FORWARD);
     double begun_s = psr_clock_s();
-    psr_err err = psr_exchange_begin_step(t->exchange, &(psr_step){step, replica->rank, batch->count, global_batch});
+    psr_err err =
+        psr_exchange_begin_step(t->exchange, &(psr_step){step, replica->rank, batch->count, global_batch});
     if (err == PSR_OK && batch->count > 0)
         err = compute(tr, replica, batch, global_batch, now);
     if (err == PSR_OK)
@@ -207,7 +221,8 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
         psr_metrics_print(m, line);
         PSR_TRY(psr_exchange_metrics(t->exchange, line));
     }
-    const psr_metrics *m = &tr->turns[0].metrics; /* of all that local mode plays, rank 0: as its log has it in other modes */
+    const psr_metrics *m =
+        &tr->turns[0].metrics; /* of all that local mode plays, rank 0: as its log has it in other modes */
     if (due(t->config->log_every, steps) && tr->turns[0].count > 0)
         psr_log_plain("epoch: %" PRIu32 " step: %" PRIu64 ", loss is %.16g", m->epoch, steps, m->loss);
     return PSR_OK;
@@ -247,7 +262,8 @@ static psr_err take_steps(training *tr)
     for (uint64_t step = t->first_step; step < t->total_steps; step++) {
         for (uint32_t i = 0; i < t->replica_count; i++) {
             psr_err err = take_turn(tr, step, i);
-            tr->outcome.stopped = err == PSR_ERR_CANCELLED && i == 0 && step > psr_exchange_last_step(t->exchange);
+            tr->outcome.stopped =
+                err == PSR_ERR_CANCELLED && i == 0 && step > psr_exchange_last_step(t->exchange);
             if (tr->outcome.stopped)
                 return PSR_OK;
             PSR_TRY(err);
@@ -285,7 +301,8 @@ static psr_err finish_run(training *tr)
 
 psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
 {
-    training tr = {.t = trainer, .outcome = {.steps = trainer->first_step, .accuracy = NAN, .test_loss = NAN, .loss = NAN}};
+    training tr = {.t = trainer,
+                   .outcome = {.steps = trainer->first_step, .accuracy = NAN, .test_loss = NAN, .loss = NAN}};
     tr.turns = calloc(trainer->replica_count, sizeof *tr.turns);
     if (tr.turns == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the turns of %u replicas", trainer->replica_count);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Batches ready ahead of the training loop: one in use, and enough beside it to ride out an uneven decoding time. With
- * many replicas in one process each waits its turn, so that two do. */
+/* Batches ready ahead of the training loop: one in use, and enough beside it to ride out an uneven decoding
+ * time. With many replicas in one process each waits its turn, so that two do. */
 enum { LOADER_DEPTH = 4, LOADER_DEPTH_LOCAL = 2 };
 
 psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t count)
@@ -29,7 +29,8 @@ bool psr_trainer_is_first(const psr_trainer *trainer)
     return trainer->rank == 0;
 }
 
-/* Worker 0 picks by timing while the others wait, so that nothing disturbs the timing and all compute alike. */
+/* Worker 0 picks by timing while the others wait, so that nothing disturbs the timing and all compute alike.
+ */
 static psr_err compile(psr_trainer *t)
 {
     char algorithms[sizeof t->config->algorithms] = "";
@@ -46,7 +47,8 @@ static psr_err compile(psr_trainer *t)
         PSR_TRY(psr_backend_new(t->net, &options, &t->backend));
         const char *picked = psr_backend_algorithms(t->backend);
         if (strlen(picked) >= sizeof algorithms)
-            return psr_fail(PSR_ERR_COMPUTE, "the choices made by timing take %zu bytes, more than the %zu that can be kept",
+            return psr_fail(PSR_ERR_COMPUTE,
+                            "the choices made by timing take %zu bytes, more than the %zu that can be kept",
                             strlen(picked), sizeof algorithms - 1);
         strcpy(algorithms, picked);
     }

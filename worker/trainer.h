@@ -1,5 +1,6 @@
-/* What a worker trains with: network, data, back end, exchange, and one replica for each rank that this process plays
- * (one; all n in --mode local). Training, evaluation and checkpoints work on it. One thread: the compute thread. */
+/* What a worker trains with: network, data, back end, exchange, and one replica for each rank that this
+ * process plays (one; all n in --mode local). Training, evaluation and checkpoints work on it. One thread:
+ * the compute thread. */
 #ifndef PSR_WORKER_TRAINER_H
 #define PSR_WORKER_TRAINER_H
 
@@ -14,16 +15,16 @@ typedef struct psr_replica {
 } psr_replica;
 
 typedef struct psr_trainer {
-    const psr_config *config;   /* borrowed for life, as net, buckets and exchange */
+    const psr_config *config; /* borrowed for life, as net, buckets and exchange */
     const psr_net *net;
     const psr_buckets *buckets;
     psr_exchange *exchange;
-    psr_backend *backend;       /* owned, as all below */
+    psr_backend *backend; /* owned, as all below */
     psr_dataset *train, *test;
     psr_sampler sampler;
     psr_replica *replicas;
     uint32_t replica_count;
-    uint32_t rank;              /* of replicas[0] */
+    uint32_t rank; /* of replicas[0] */
     uint32_t steps_per_epoch;
     uint64_t first_step, total_steps;
 } psr_trainer;
@@ -32,8 +33,8 @@ typedef struct psr_trainer_options {
     const psr_config *config;
     const psr_net *net;
     const psr_buckets *buckets;
-    psr_exchange *exchange;     /* started; this worker's channels are open */
-    const char *data;           /* where config's data set is on this host */
+    psr_exchange *exchange; /* started; this worker's channels are open */
+    const char *data;       /* where config's data set is on this host */
     uint32_t rank;
     uint64_t first_step, total_steps;
 } psr_trainer_options;
@@ -43,8 +44,8 @@ psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t count);
 /* Steps of a whole run. */
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler);
 
-/* Opens the data, compiles the network (worker 0 first, whose choices by timing all others then take) and starts the
- * loaders. Collective: all workers call it. ret owns: psr_trainer_done. */
+/* Opens the data, compiles the network (worker 0 first, whose choices by timing all others then take) and
+ * starts the loaders. Collective: all workers call it. ret owns: psr_trainer_done. */
 PSR_MUST_CHECK psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_trainer);
 /* Safe on a trainer of zeroes. */
 void psr_trainer_done(psr_trainer *trainer);

@@ -1,5 +1,6 @@
-/* Evaluation over several ranks against one pass over every test sample. The ranks are those of --mode local, whose exchange
- * needs no thread for this; that other modes count the same is shown by real processes (tests/integration). */
+/* Evaluation over several ranks against one pass over every test sample. The ranks are those of --mode local,
+ * whose exchange needs no thread for this; that other modes count the same is shown by real processes
+ * (tests/integration). */
 #include "expect.h"
 
 #include "base/arena.h"
@@ -34,8 +35,12 @@ static int set_up(void **state)
     const psr_exchange_options exchange_options = {
         .config = &config, .layout = &net->params, .buckets = &buckets, .total_steps = 1};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
-    const psr_trainer_options options = {.config = &config, .net = net, .buckets = &buckets, .exchange = exchange,
-                                         .data = DATA, .total_steps = 1};
+    const psr_trainer_options options = {.config = &config,
+                                         .net = net,
+                                         .buckets = &buckets,
+                                         .exchange = exchange,
+                                         .data = DATA,
+                                         .total_steps = 1};
     expect_ok(psr_trainer_init(&options, &trainer));
     assert_int_equal(trainer.replica_count, 3);
 

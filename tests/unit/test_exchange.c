@@ -1,7 +1,8 @@
-/* The front of the exchange and its thread, between an engine, a member and a transport that are played here: the real
- * ones have tests of their own, and played ones can wait for each other. */
+/* The front of the exchange and its thread, between an engine, a member and a transport that are played here:
+ * the real ones have tests of their own, and played ones can wait for each other. */
 #include "expect.h"
 
+#include "base/fault.h"
 #include "worker/exchange_private.h"
 
 #include <sched.h>
@@ -21,7 +22,7 @@ typedef struct event {
     psr_head head;
     psr_peer to;
     size_t bytes;
-    float first;      /* of the payload */
+    float first; /* of the payload */
     char text[256];
 } event;
 
@@ -68,7 +69,10 @@ static void release_message(psr_message *message)
 static void deliver(psr_role role, const psr_head *head, const void *payload, size_t bytes)
 {
     psr_message *message = calloc(1, sizeof *message + bytes);
-    *message = (psr_message){.from = {role, 0}, .head = *head, .payload = message + 1, .payload_bytes = bytes,
+    *message = (psr_message){.from = {role, 0},
+                             .head = *head,
+                             .payload = message + 1,
+                             .payload_bytes = bytes,
                              .release = release_message};
     if (bytes > 0)
         memcpy(message + 1, payload, bytes);
@@ -92,7 +96,8 @@ static void break_network(psr_err error)
 }
 
 /* net/transport.h and net/member.h, as far as the exchange calls them. */
-psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head, const psr_payload *payload)
+psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head,
+                           const psr_payload *payload)
 {
     (void)transport;
     if (payload != NULL && head->type == PSR_MSG_PUSH)
@@ -154,7 +159,8 @@ psr_err psr_member_ready(psr_member *member, const char *json)
 void psr_member_failed(psr_member *member, psr_err status, const char *line)
 {
     (void)member;
-    note("failed", (psr_peer){PSR_ROLE_SCHEDULER, 0}, &(psr_head){.flags = (uint32_t)status}, line, strlen(line));
+    note("failed", (psr_peer){PSR_ROLE_SCHEDULER, 0}, &(psr_head){.flags = (uint32_t)status}, line,
+         strlen(line));
 }
 
 uint64_t psr_peer_pack(psr_peer peer)
@@ -201,8 +207,8 @@ static psr_err played_begin_step(psr_engine *engine, uint64_t step)
 static psr_err played_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_bucket *b = &engine->env.buckets->items[bucket];
-    note("ready", (psr_peer){0}, &(psr_head){.step = step, .bucket = bucket}, engine->env.gradients + b->offset,
-         b->length * sizeof(float));
+    note("ready", (psr_peer){0}, &(psr_head){.step = step, .bucket = bucket},
+         engine->env.gradients + b->offset, b->length * sizeof(float));
     return PSR_OK;
 }
 
@@ -224,7 +230,8 @@ static psr_err played_message(psr_engine *engine, psr_message **message)
                                    &(psr_head){.type = PSR_MSG_PUSH}, &payload);
 }
 
-static bool played_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket)
+static bool played_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step,
+                         uint32_t *ret_bucket)
 {
     (void)engine;
     *ret_peer = (psr_peer){PSR_ROLE_SHARD, 2};
@@ -238,8 +245,9 @@ static uint32_t played_lent(const psr_engine *engine, uint32_t bucket)
     return bucket == 0 ? atomic_load(&engine->lent) : 0;
 }
 
-static const psr_engine_ops played_ops = {"played",     played_open,    played_close, played_begin_step, played_ready,
-                                          played_message, played_waits, played_lent,  NULL};
+static const psr_engine_ops played_ops = {"played",          played_open,  played_close,
+                                          played_begin_step, played_ready, played_message,
+                                          played_waits,      played_lent,  NULL};
 const psr_engine_ops psr_engine_ps, psr_engine_ring;
 
 /* ---- one exchange for each test ---- */
@@ -271,8 +279,8 @@ static int set_up_config(void **state)
 
 static void start(const psr_engine_ops *ops)
 {
-    const psr_exchange_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .total_steps = 100,
-                                          .engine = ops};
+    const psr_exchange_options options = {
+        .config = &config, .layout = &layout, .buckets = &buckets, .total_steps = 100, .engine = ops};
     expect_ok(psr_exchange_new(&options, &exchange));
     expect_ok(psr_exchange_start(exchange));
 }
@@ -424,7 +432,8 @@ static void a_failure_of_the_exchange_reaches_a_waiting_compute_thread_at_once(v
     /* And every call after it. */
     expect_failure(psr_exchange_gradient_ready(exchange, 0), PSR_ERR_PEER, "worker 1 on host7 died");
     expect_failure(psr_exchange_drain(exchange), PSR_ERR_PEER, "worker 1 on host7 died");
-    expect_failure(psr_exchange_begin_step(exchange, &(psr_step){.step = 2}), PSR_ERR_PEER, "worker 1 on host7 died");
+    expect_failure(psr_exchange_begin_step(exchange, &(psr_step){.step = 2}), PSR_ERR_PEER,
+                   "worker 1 on host7 died");
     expect_failure(psr_exchange_metrics(exchange, "{}"), PSR_ERR_PEER, "worker 1 on host7 died");
     expect_failure(psr_exchange_pause(exchange, 1000), PSR_ERR_PEER, "worker 1 on host7 died");
     event *last = event_at(5); /* begin, 3 ready, begin */
@@ -516,7 +525,8 @@ static void a_step_that_forgot_a_bucket_is_refused(void **state)
     (void)state;
     begin(4, 4);
     expect_ok(psr_exchange_gradient_ready(exchange, 0));
-    expect_failure(psr_exchange_end_step(exchange), PSR_ERR_COMPUTE, "step 4: 1 of 3 buckets were reported ready");
+    expect_failure(psr_exchange_end_step(exchange), PSR_ERR_COMPUTE,
+                   "step 4: 1 of 3 buckets were reported ready");
 }
 
 static void a_report_says_what_the_compute_thread_does(void **state)
@@ -630,8 +640,9 @@ static void a_message_that_no_worker_takes_ends_the_run_as_a_breach(void **state
     deliver(PSR_ROLE_WORKER, &(psr_head){.type = PSR_MSG_PUSH}, NULL, 0);
     assert_string_equal(event_at(0)->what, "failed");
     assert_int_equal(event_at(0)->head.flags, PSR_ERR_PROTOCOL);
-    expect_failure(psr_exchange_drain(exchange), PSR_ERR_PROTOCOL,
-                   "worker 0 sent PUSH (step 0, bucket 0, offset 0, count 0): a worker in this mode does not take that");
+    expect_failure(
+        psr_exchange_drain(exchange), PSR_ERR_PROTOCOL,
+        "worker 0 sent PUSH (step 0, bucket 0, offset 0, count 0): a worker in this mode does not take that");
 }
 
 static void weights_from_another_worker_are_a_breach(void **state)

@@ -1,4 +1,5 @@
-/* The sum of --mode local against the definition, element by element, and against base/fold.h, which it does not use. */
+/* The sum of --mode local against the definition, element by element, and against base/fold.h, which it does
+ * not use. */
 #include "expect.h"
 
 #include "base/arena.h"
@@ -150,7 +151,8 @@ static void lars_is_given_whole_tensors(void **state)
     for (size_t i = 0; i < layout.length; i++)
         r.weights[i] = 0.5f;
     expect_ok(psr_local_update(r.local, 0, 10));
-    /* Tensor b is adapted to its norms, so its update is far smaller than the gradient; a, of rank 1, is not. */
+    /* Tensor b is adapted to its norms, so its update is far smaller than the gradient; a, of rank 1, is not.
+     */
     const psr_tensor *a = &layout.tensors[0], *b = &layout.tensors[1];
     double moved_a = 0, moved_b = 0;
     for (size_t i = 0; i < a->count; i++)

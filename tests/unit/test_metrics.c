@@ -31,9 +31,19 @@ static double number(const cJSON *object, const char *name)
 static void a_line_is_one_json_object_with_every_field(void **state)
 {
     (void)state;
-    const psr_metrics metrics = {.step = 20, .rank = 3, .epoch = 2, .loss = 2.241283893585205, .lr = 0.1f,
-                                 .images_per_s = 123.5, .compute_s = 0.25, .exchange_s = 0.125, .wait_s = 0.0625,
-                                 .load_wait_s = 0.5, .bytes_sent = 7, .bytes_received = 9, .staleness = 4};
+    const psr_metrics metrics = {.step = 20,
+                                 .rank = 3,
+                                 .epoch = 2,
+                                 .loss = 2.241283893585205,
+                                 .lr = 0.1f,
+                                 .images_per_s = 123.5,
+                                 .compute_s = 0.25,
+                                 .exchange_s = 0.125,
+                                 .wait_s = 0.0625,
+                                 .load_wait_s = 0.5,
+                                 .bytes_sent = 7,
+                                 .bytes_received = 9,
+                                 .staleness = 4};
     char line[PSR_METRICS_LINE_MAX];
     psr_metrics_print(&metrics, line);
     cJSON *object = parse(line);
@@ -82,20 +92,41 @@ static void the_longest_line_fits(void **state)
 {
     (void)state;
     const double longest = -DBL_MAX;
-    const psr_metrics metrics = {.step = UINT64_MAX, .rank = UINT32_MAX, .epoch = UINT32_MAX, .loss = longest,
-                                 .lr = -FLT_MAX, .images_per_s = longest, .compute_s = 1e9, .exchange_s = 1e9,
-                                 .wait_s = 1e9, .load_wait_s = 1e9, .bytes_sent = UINT64_MAX,
-                                 .bytes_received = UINT64_MAX, .staleness = UINT64_MAX, .has_hash = true,
-                                 .hash = UINT64_MAX, .has_test = true, .test_loss = longest, .test_accuracy = longest};
+    const psr_metrics metrics = {.step = UINT64_MAX,
+                                 .rank = UINT32_MAX,
+                                 .epoch = UINT32_MAX,
+                                 .loss = longest,
+                                 .lr = -FLT_MAX,
+                                 .images_per_s = longest,
+                                 .compute_s = 1e9,
+                                 .exchange_s = 1e9,
+                                 .wait_s = 1e9,
+                                 .load_wait_s = 1e9,
+                                 .bytes_sent = UINT64_MAX,
+                                 .bytes_received = UINT64_MAX,
+                                 .staleness = UINT64_MAX,
+                                 .has_hash = true,
+                                 .hash = UINT64_MAX,
+                                 .has_test = true,
+                                 .test_loss = longest,
+                                 .test_accuracy = longest};
     char line[PSR_METRICS_LINE_MAX];
     psr_metrics_print(&metrics, line);
     cJSON *object = parse(line);
     assert_true(number(object, "test_accuracy") == longest);
     cJSON_Delete(object);
 
-    const psr_outcome outcome = {.steps = UINT64_MAX, .images = UINT64_MAX, .seconds = 1e9, .wait_s = 1e9,
-                                 .load_wait_s = 1e9, .compute_s = 1e9, .loss = longest, .test_loss = longest,
-                                 .accuracy = longest, .test_count = UINT64_MAX, .hash = UINT64_MAX};
+    const psr_outcome outcome = {.steps = UINT64_MAX,
+                                 .images = UINT64_MAX,
+                                 .seconds = 1e9,
+                                 .wait_s = 1e9,
+                                 .load_wait_s = 1e9,
+                                 .compute_s = 1e9,
+                                 .loss = longest,
+                                 .test_loss = longest,
+                                 .accuracy = longest,
+                                 .test_count = UINT64_MAX,
+                                 .hash = UINT64_MAX};
     psr_outcome_print(&outcome, line);
     cJSON_Delete(parse(line));
 }
@@ -103,8 +134,15 @@ static void the_longest_line_fits(void **state)
 static void an_outcome_has_the_rate_over_all_workers(void **state)
 {
     (void)state;
-    const psr_outcome outcome = {.steps = 10, .images = 1000, .seconds = 4, .loss = 0.5, .accuracy = 0.75,
-                                 .test_loss = 0.625, .test_count = 100, .hash = 0x1234, .stopped = true};
+    const psr_outcome outcome = {.steps = 10,
+                                 .images = 1000,
+                                 .seconds = 4,
+                                 .loss = 0.5,
+                                 .accuracy = 0.75,
+                                 .test_loss = 0.625,
+                                 .test_count = 100,
+                                 .hash = 0x1234,
+                                 .stopped = true};
     char line[PSR_METRICS_LINE_MAX];
     psr_outcome_print(&outcome, line);
     cJSON *object = parse(line);
