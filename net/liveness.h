@@ -29,13 +29,16 @@ void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_head
 /* When the next check is due (absolute ms), for the caller's timer; INT64_MAX when nobody is watched. */
 int64_t psr_liveness_next(const psr_liveness *liveness);
 /* True when somebody is to blame: fills line with "worker 1 on host7: no sign of life for 30.0 s; last in step 12, backward,
- * bucket 3; worker 0 waits for its push ...". */
-bool psr_liveness_check(const psr_liveness *liveness, int64_t now_ms, psr_peer *ret_peer, char *line, size_t line_size);
+ * bucket 3; shards 0-2 wait for it". Steps count from 1 in all lines, as in the step line. To be called when
+ * psr_liveness_next says so: time between calls beyond half a deadline is taken for an absence of the caller's and held against
+ * nobody. */
+bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_peer, char *line, size_t line_size);
 
-/* "worker 0: step 12 pull bucket 3 from shard 1; shard 0: ..." for the line that is printed when a member dies. */
+/* "workers 0, 2-3: step 12, pull, bucket 3, waiting for shard 1; shard 0: ..." for the line that is printed when a member dies. */
 void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except, char *line, size_t line_size);
 
-/* The member that others have waited for longest, when longer than since_ms: to say who is slow. false: none. */
+/* The member that others have waited for longest, when longer than since_ms: to say who is slow. Not one that waits itself: the
+ * one at the end of the waiting. false: none. */
 bool psr_liveness_slowest(const psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer, int64_t *ret_waited_ms);
 
 #endif

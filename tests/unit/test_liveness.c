@@ -1,0 +1,330 @@
+/* Time is what these tests say it is. Deadline: 1000 ms; members report every 250 ms. */
+#include "net_fixture.h"
+
+#include "net/liveness.h"
+
+static char line[512];
+
+typedef struct doing {
+    psr_phase phase;
+    uint64_t step;
+    uint32_t bucket;
+    uint64_t counter;
+    const psr_peer *waits_for;
+} doing;
+
+static void report(psr_liveness *l, psr_peer peer, int64_t now_ms, doing d)
+{
+    psr_head head = {.type = PSR_MSG_PROGRESS, .flags = d.phase, .step = d.step, .bucket = d.bucket, .aux = d.counter,
+                     .offset = d.waits_for ? (uint64_t)d.waits_for->role << 32 | d.waits_for->rank : UINT64_MAX};
+    psr_liveness_progress(l, peer, &head, now_ms);
+}
+
+static psr_liveness *watch(const psr_peer *peers, size_t count)
+{
+    psr_liveness *l;
+    assert_ok(psr_liveness_new(1000, &l));
+    for (size_t i = 0; i < count; i++) {
+        char host[16];
+        snprintf(host, sizeof host, "host%zu", i);
+        assert_ok(psr_liveness_add(l, peers[i], host, 0));
+    }
+    return l;
+}
+
+static void nobody_to_blame(psr_liveness *l, int64_t now_ms)
+{
+    psr_peer peer;
+    if (psr_liveness_check(l, now_ms, &peer, line, sizeof line))
+        fail_msg("at %lld: %s", (long long)now_ms, line);
+}
+
+static void blamed(psr_liveness *l, int64_t now_ms, psr_peer whom, const char *text)
+{
+    psr_peer peer = {PSR_ROLE_SCHEDULER, 77};
+    assert_true(psr_liveness_check(l, now_ms, &peer, line, sizeof line));
+    assert_string_equal(line, text);
+    assert_true(psr_peer_equal(peer, whom));
+}
+
+static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1}, w2 = {PSR_ROLE_WORKER, 2}, w3 = {PSR_ROLE_WORKER, 3},
+                      s0 = {PSR_ROLE_SHARD, 0}, s1 = {PSR_ROLE_SHARD, 1};
+
+static void a_member_that_falls_silent_is_named_with_where_it_was_and_who_waits(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1, s0}, 3);
+    for (int64_t now = 0; now < 2000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_PULL, 11, 4, 5, &s0});
+        report(l, s0, now, (doing){PSR_PHASE_PUSH, 11, 4, (uint64_t)now, &w1});
+        if (now <= 750)
+            report(l, w1, now, (doing){PSR_PHASE_BACKWARD, 11, 3, (uint64_t)now, NULL});
+        if (now < 1750)
+            nobody_to_blame(l, now);
+    }
+    blamed(l, 1750, w1, "worker 1 on host1: no sign of life for 1.0 s; last in step 12, backward, bucket 3; shard 0 waits for it");
+    psr_liveness_free(l);
+}
+
+static void one_that_never_reported_was_in_its_start(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    nobody_to_blame(l, 0);
+    nobody_to_blame(l, 500);
+    report(l, w0, 900, (doing){PSR_PHASE_BARRIER, 0, 0, 1, &w1});
+    nobody_to_blame(l, 999);
+    blamed(l, 1000, w1, "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it");
+    psr_liveness_free(l);
+}
+
+static void any_message_is_a_sign_of_life(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    for (int64_t now = 0; now <= 10000; now += 250) {
+        psr_liveness_heard(l, w0, now);
+        report(l, w0, now, (doing){PSR_PHASE_PULL, 0, 0, 1, &w1});
+        report(l, w1, now, (doing){PSR_PHASE_FORWARD, 0, 0, (uint64_t)now, NULL});
+        nobody_to_blame(l, now);
+    }
+    psr_liveness_heard(l, (psr_peer){PSR_ROLE_WORKER, 9}, 10000); /* not watched: no matter */
+    psr_liveness_free(l);
+}
+
+static void a_member_that_reports_and_does_nothing_is_named(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1, w2, s0, s1}, 5);
+    for (int64_t now = 0; now <= 1250; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_PULL, 7, 2, 5, &s0});
+        report(l, w1, now, (doing){PSR_PHASE_FORWARD, 7, 2, now < 250 ? 1 : 2, NULL});
+        report(l, w2, now, (doing){PSR_PHASE_PULL, 7, 2, 5, &s1});
+        report(l, s0, now, (doing){PSR_PHASE_PUSH, 7, 2, 9, &w1});
+        report(l, s1, now, (doing){PSR_PHASE_PUSH, 7, 2, 9, &w1});
+        if (now < 1250)
+            nobody_to_blame(l, now);
+    }
+    blamed(l, 1250, w1, "worker 1 on host1: alive, but no progress for 1.0 s in step 8, forward, bucket 2; shards 0, 1 wait for it");
+    psr_liveness_free(l);
+}
+
+static void a_slow_member_that_moves_is_not_to_blame_and_neither_is_who_waits_for_it(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1, s0}, 3);
+    psr_peer slow;
+    int64_t waited_ms;
+    for (int64_t now = 0; now <= 20000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_PULL, 7, 2, 5, &s0});
+        report(l, s0, now, (doing){PSR_PHASE_PUSH, 7, 2, 9, &w1});
+        report(l, w1, now, (doing){PSR_PHASE_BACKWARD, 7, 2, (uint64_t)now / 900, NULL});
+        nobody_to_blame(l, now);
+        assert_int_equal(psr_liveness_slowest(l, now, 3000, &slow, &waited_ms), now > 3000);
+    }
+    assert_true(psr_peer_equal(slow, w1)); /* not shard 0, which waits too */
+    assert_int_equal(waited_ms, 20000);
+    psr_liveness_free(l);
+}
+
+static void waiting_for_one_thing_after_another_is_progress(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    psr_peer slow;
+    int64_t waited_ms;
+    for (int64_t now = 0; now <= 5000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_RING, 7, (uint32_t)(now / 750), 5, &w1});
+        report(l, w1, now, (doing){PSR_PHASE_RING, 7, (uint32_t)(now / 750), 5, &w0});
+        nobody_to_blame(l, now);
+        assert_false(psr_liveness_slowest(l, now, 1000, &slow, &waited_ms));
+    }
+    psr_liveness_free(l);
+}
+
+static void when_all_wait_the_one_at_which_the_waiting_ends_is_named(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1, s0, s1}, 4);
+    for (int64_t now = 0; now <= 1000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_PULL, 3, 1, 5, &s0});
+        report(l, w1, now, (doing){PSR_PHASE_PULL, 3, 1, 5, &s1});
+        report(l, s0, now, (doing){PSR_PHASE_PUSH, 3, 1, 5, &w1});
+        report(l, s1, now, (doing){PSR_PHASE_PUSH, 3, 0, 5, &scheduler});
+        if (now < 1000)
+            nobody_to_blame(l, now);
+    }
+    blamed(l, 1000, s1, "shard 1 on host3: everybody has waited for 1.0 s, it for the scheduler in step 4, push, bucket 0; "
+                        "worker 1 waits for it");
+    psr_liveness_free(l);
+}
+
+static void in_a_circle_the_one_furthest_behind_is_named(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1, w2, w3}, 4);
+    for (int64_t now = 0; now <= 1000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_RING, 8, 1, 5, &w3});
+        report(l, w1, now, (doing){PSR_PHASE_RING, 8, 1, 5, &w0});
+        report(l, w2, now, (doing){PSR_PHASE_RING, 7, 0, 5, &w1});
+        report(l, w3, now, (doing){PSR_PHASE_RING, 8, 1, 5, &w2});
+    }
+    blamed(l, 1000, w2, "worker 2 on host2: everybody has waited for 1.0 s, it for worker 1 in step 8, ring, bucket 0; "
+                        "worker 3 waits for it");
+    psr_liveness_free(l);
+}
+
+static void while_one_moves_nobody_is_stuck(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1, w2}, 3);
+    for (int64_t now = 0; now <= 5000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
+        report(l, w1, now, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w2});
+        report(l, w2, now, (doing){PSR_PHASE_EVALUATION, 8, 0, (uint64_t)now, NULL});
+        nobody_to_blame(l, now);
+    }
+    psr_liveness_free(l);
+}
+
+static void one_that_is_done_is_watched_no_more(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    report(l, w0, 0, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
+    psr_liveness_remove(l, w1);
+    psr_liveness_remove(l, w1);
+    for (int64_t now = 250; now < 1000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
+        nobody_to_blame(l, now);
+    }
+    report(l, w0, 1000, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
+    blamed(l, 1000, w0, "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier");
+    psr_liveness_remove(l, w0);
+    nobody_to_blame(l, 100000);
+    assert_int_equal(psr_liveness_next(l), INT64_MAX);
+    psr_liveness_free(l);
+}
+
+static void the_callers_own_absence_is_held_against_nobody(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    report(l, w0, 0, (doing){PSR_PHASE_FORWARD, 8, 0, 5, NULL});
+    report(l, w1, 0, (doing){PSR_PHASE_FORWARD, 8, 0, 5, NULL});
+    nobody_to_blame(l, 100);
+    nobody_to_blame(l, 50000); /* stopped meanwhile */
+    report(l, w0, 50100, (doing){PSR_PHASE_FORWARD, 8, 0, 6, NULL});
+    for (int64_t now = 50250; now <= 50750; now += 250)
+        nobody_to_blame(l, now);
+    report(l, w0, 50800, (doing){PSR_PHASE_FORWARD, 8, 0, 7, NULL});
+    blamed(l, 50900, w1, "worker 1 on host1: no sign of life for 1.0 s; last in step 9, forward, bucket 0");
+    psr_liveness_free(l);
+}
+
+static void the_next_check_is_when_somebody_could_be_to_blame_and_often_enough(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    assert_int_equal(psr_liveness_next(l), 1000);
+    nobody_to_blame(l, 0);
+    assert_int_equal(psr_liveness_next(l), 250); /* or an absence could not be told from silence */
+    for (int64_t now = 0; (now = psr_liveness_next(l)) < 1000;) {
+        report(l, w0, now, (doing){PSR_PHASE_BARRIER, 1, 0, 1, &w1});
+        nobody_to_blame(l, now);
+    }
+    blamed(l, psr_liveness_next(l), w1, "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it");
+    psr_liveness_free(l);
+}
+
+static void a_description_tells_those_that_do_the_same_in_one_breath(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){s0, w3, w0, w1, w2, s1}, 6);
+    psr_liveness_describe(l, NULL, line, sizeof line);
+    assert_string_equal(line, "shards 0, 1: start; workers 0-3: start");
+    report(l, w0, 0, (doing){PSR_PHASE_PULL, 12, 3, 1, &s1});
+    report(l, w2, 0, (doing){PSR_PHASE_PULL, 12, 3, 2, &s1});
+    report(l, w3, 0, (doing){PSR_PHASE_PULL, 12, 3, 3, &s1});
+    report(l, w1, 0, (doing){PSR_PHASE_BACKWARD, 12, 3, 1, NULL});
+    report(l, s0, 0, (doing){PSR_PHASE_PUSH, 12, 0, 1, &w1});
+    report(l, s1, 0, (doing){PSR_PHASE_CHECKPOINT, 12, 0, 1, NULL});
+    psr_liveness_describe(l, &w1, line, sizeof line);
+    assert_string_equal(line, "shard 0: step 13, push, bucket 0, waiting for worker 1; workers 0, 2, 3: step 13, pull, bucket 3, "
+                              "waiting for shard 1; shard 1: step 13, checkpoint");
+    psr_liveness_remove(l, s0);
+    psr_liveness_remove(l, s1);
+    report(l, w0, 0, (doing){PSR_PHASE_RING, 12, 3, 1, &w3});
+    report(l, w1, 0, (doing){PSR_PHASE_RING, 12, 3, 1, &w0});
+    report(l, w2, 0, (doing){PSR_PHASE_RING, 12, 3, 2, &w1});
+    report(l, w3, 0, (doing){PSR_PHASE_RING, 12, UINT32_MAX, 3, &w2});
+    psr_liveness_describe(l, NULL, line, sizeof line);
+    assert_string_equal(line, "worker 3: step 13, ring, waiting for worker 2; workers 0-2: step 13, ring, bucket 3");
+    psr_liveness_free(l);
+}
+
+static void a_line_that_is_too_short_ends_early_and_whole(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1, s0}, 3);
+    report(l, w0, 0, (doing){PSR_PHASE_PULL, 12, 3, 1, &w1});
+    report(l, s0, 0, (doing){PSR_PHASE_PUSH, 12, 3, 1, &w1});
+    nobody_to_blame(l, 0);
+    for (size_t size = 1; size < 200; size++) {
+        char *small = malloc(size);
+        psr_liveness_describe(l, NULL, small, size);
+        assert_true(strlen(small) < size);
+        psr_peer peer;
+        nobody_to_blame(l, 0);
+        nobody_to_blame(l, 400);
+        nobody_to_blame(l, 800);
+        report(l, w0, 900, (doing){PSR_PHASE_PULL, 12, 3, 1, &w1});
+        report(l, s0, 900, (doing){PSR_PHASE_PUSH, 12, 3, 1, &w1});
+        assert_true(psr_liveness_check(l, 1000, &peer, small, size));
+        assert_true(strlen(small) < size);
+        free(small);
+        psr_liveness_free(l);
+        l = watch((psr_peer[]){w0, w1, s0}, 3);
+    }
+    psr_liveness_free(l);
+    psr_liveness_free(NULL);
+}
+
+static void a_nonsensical_report_does_no_harm(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    report(l, w0, 0, (doing){(psr_phase)UINT32_MAX, UINT64_MAX, UINT32_MAX, UINT64_MAX, &w0}); /* waits for itself */
+    psr_head head = {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1};
+    psr_liveness_progress(l, w1, &head, 0);
+    psr_liveness_progress(l, (psr_peer){PSR_ROLE_SHARD, 5}, &head, 0);
+    nobody_to_blame(l, 0);
+    psr_liveness_describe(l, NULL, line, sizeof line);
+    assert_non_null(strstr(line, "worker 0: step 0, ?"));
+    psr_peer slow;
+    int64_t waited_ms;
+    assert_false(psr_liveness_slowest(l, 900, 0, &slow, &waited_ms));
+    psr_liveness_free(l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_member_that_falls_silent_is_named_with_where_it_was_and_who_waits),
+        cmocka_unit_test(one_that_never_reported_was_in_its_start),
+        cmocka_unit_test(any_message_is_a_sign_of_life),
+        cmocka_unit_test(a_member_that_reports_and_does_nothing_is_named),
+        cmocka_unit_test(a_slow_member_that_moves_is_not_to_blame_and_neither_is_who_waits_for_it),
+        cmocka_unit_test(waiting_for_one_thing_after_another_is_progress),
+        cmocka_unit_test(when_all_wait_the_one_at_which_the_waiting_ends_is_named),
+        cmocka_unit_test(in_a_circle_the_one_furthest_behind_is_named),
+        cmocka_unit_test(while_one_moves_nobody_is_stuck),
+        cmocka_unit_test(one_that_is_done_is_watched_no_more),
+        cmocka_unit_test(the_callers_own_absence_is_held_against_nobody),
+        cmocka_unit_test(the_next_check_is_when_somebody_could_be_to_blame_and_often_enough),
+        cmocka_unit_test(a_description_tells_those_that_do_the_same_in_one_breath),
+        cmocka_unit_test(a_line_that_is_too_short_ends_early_and_whole),
+        cmocka_unit_test(a_nonsensical_report_does_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
