@@ -150,7 +150,11 @@ static void shard_main(const bench *b, uint32_t index, int link)
                                  .shard = index, .total_steps = UINT64_MAX, .outbox = {p.transport, send_message}};
     psr_shard *shard;
     must(psr_shard_new(&options, &shard), "a shard");
-    for (;;) { /* until the parent ends it */
+    for (bool told = false;;) { /* until the parent ends it */
+        if (!told && psr_shard_initialised(shard)) {
+            write_all(link, "i", 1);
+            told = true;
+        }
         psr_message *message = NULL;
         must(psr_transport_recv(p.transport, -1, &message), "receiving");
         must(psr_shard_message(shard, &message), "a shard's message");
@@ -328,6 +332,10 @@ static int run(bench *b)
     if (!members || !ms)
         die("memory");
     start_members(b, members);
+    for (uint32_t i = 0; i < b->members - b->config.workers; i++) { /* shards: the initial weights have come */
+        char initialised;
+        read_all(members[i].link, &initialised, 1);
+    }
     for (uint32_t i = 0; i < b->warmup; i++)
         (void)run_round(b, members, &wrong);
     for (uint32_t i = 0; i < b->rounds; i++)
@@ -429,6 +437,7 @@ int main(int argc, char **argv)
     b.config.optimizer = PSR_OPTIMIZER_SGD;
     b.config.schedule = PSR_SCHEDULE_CONSTANT;
     b.config.warmup = 0;
+    b.config.steps = b.rounds + b.warmup;
     psr_err err = psr_config_check(&b.config);
     if (!err)
         err = plan(&b);
