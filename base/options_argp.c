@@ -2,6 +2,7 @@
 
 #include "base/nearest.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -132,29 +133,36 @@ const struct argp *psr_options_argp_child(const psr_options_argp *options)
     return &options->argp;
 }
 
-/* What a word after "--" means to a parser and its children. */
+/* What a word after "--" means to a parser and its children. As to getopt_long, the beginning of one name alone
+ * stands for it. */
 typedef struct lookup {
-    const char *word;
+    char word[NAME_BYTES];
     size_t length;
+    const char *found, *second; /* names that are or begin with the word */
+    const char *argument;       /* of found: "N"; NULL for a flag */
+    bool optional;              /* found's argument */
+    bool exact;
     const char *nearest;
-    bool known; /* itself, or the beginning of one, which getopt_long takes or refuses as ambiguous */
-    bool takes_argument;
 } lookup;
 
-static void look_at(lookup *l, const char *name, bool hidden, bool takes_argument)
+static void look_at(lookup *l, const char *name, const char *argument, int flags)
 {
-    if (strncmp(name, l->word, l->length) == 0) {
-        bool exact = name[l->length] == '\0';
-        if (exact || !l->known)
-            l->takes_argument = takes_argument;
-        l->known = true;
+    if (strncmp(name, l->word, l->length) != 0) {
+        if ((flags & OPTION_HIDDEN) == 0 && psr_is_near(l->word, name) &&
+            (l->nearest == NULL || psr_edit_distance(l->word, name) < psr_edit_distance(l->word, l->nearest)))
+            l->nearest = name;
         return;
     }
-    char word[NAME_BYTES];
-    snprintf(word, sizeof word, "%.*s", (int)l->length, l->word);
-    if (!hidden && psr_is_near(word, name) &&
-        (l->nearest == NULL || psr_edit_distance(word, name) < psr_edit_distance(word, l->nearest)))
-        l->nearest = name;
+    bool exact = name[l->length] == '\0';
+    if (l->found != NULL && !exact) {
+        l->second = name;
+        return;
+    }
+    l->second = l->found;
+    l->found = name;
+    l->argument = argument;
+    l->optional = (flags & OPTION_ARG_OPTIONAL) != 0;
+    l->exact = exact || l->exact;
 }
 
 static void look_in(lookup *l, const struct argp *argp)
@@ -162,40 +170,65 @@ static void look_in(lookup *l, const struct argp *argp)
     for (const struct argp_option *o = argp->options; o != NULL && (o->name != NULL || o->key != 0 || o->doc != NULL);
          o++) {
         if (o->name != NULL)
-            look_at(l, o->name, (o->flags & OPTION_HIDDEN) != 0,
-                    o->arg != NULL && (o->flags & OPTION_ARG_OPTIONAL) == 0);
+            look_at(l, o->name, o->arg, o->flags);
     }
     for (const struct argp_child *c = argp->children; c != NULL && c->argp != NULL; c++)
         look_in(l, c->argp);
 }
 
-/* Refuses the first unknown long option. getopt_long would name it too, but not what was meant. */
+static void refuse(const char *program, const char *word, const char *format, ...) PSR_PRINTF(3, 4)
+    __attribute__((noreturn));
+
+static void refuse(const char *program, const char *word, const char *format, ...)
+{
+    const char *slash = strrchr(program, '/');
+    char why[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    fprintf(stderr, "%s: --%s: %s\n", slash != NULL ? slash + 1 : program, word, why);
+    exit(2);
+}
+
+/* Refuses the first long option that getopt_long would, in one line and with what would be right. */
 static void check_names(const struct argp *root, int argc, char **argv, unsigned flags)
 {
+    static const struct argp_option builtin[] = {{.name = "help"},
+                                                 {.name = "usage"},
+                                                 {.name = "version"},
+                                                 {.name = "program-name", .arg = "NAME", .flags = OPTION_HIDDEN},
+                                                 {.name = "HANG", .arg = "SECS", .flags = OPTION_HIDDEN},
+                                                 {0}};
+    static const struct argp of_argp = {.options = builtin};
+
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strncmp(argv[i], "--", 2) != 0) {
             if (argv[i][0] != '-' && (flags & ARGP_IN_ORDER) != 0)
                 return; /* a subcommand: what follows is its own */
             continue;
         }
-        lookup l = {.word = argv[i] + 2, .length = strcspn(argv[i] + 2, "=")};
+        const char *equals = strchr(argv[i], '=');
+        lookup l = {.length = equals != NULL ? (size_t)(equals - argv[i] - 2) : strlen(argv[i] + 2)};
+        if (l.length >= sizeof l.word)
+            l.length = sizeof l.word - 1;
+        memcpy(l.word, argv[i] + 2, l.length);
         look_in(&l, root);
-        static const char *const builtin[] = {"help", "usage", "version", "program-name", "HANG"};
-        for (size_t b = 0; b < sizeof builtin / sizeof builtin[0]; b++)
-            look_at(&l, builtin[b], b >= 2, b == 3);
-        if (!l.known) {
-            const char *slash = strrchr(argv[0], '/');
-            const char *program = slash != NULL ? slash + 1 : argv[0];
-            if (l.nearest != NULL)
-                fprintf(stderr, "%s: --%.*s: there is no such option; --%s is the nearest\n", program,
-                        (int)l.length, l.word, l.nearest);
-            else
-                fprintf(stderr, "%s: --%.*s: there is no such option; --help lists them\n", program, (int)l.length,
-                        l.word);
-            exit(2);
-        }
-        if (l.takes_argument && l.word[l.length] == '\0')
-            i++;
+        look_in(&l, &of_argp);
+
+        if (l.found == NULL && l.nearest != NULL)
+            refuse(argv[0], l.word, "there is no such option; --%s is the nearest", l.nearest);
+        if (l.found == NULL)
+            refuse(argv[0], l.word, "there is no such option; --help lists them");
+        if (!l.exact && l.second != NULL)
+            refuse(argv[0], l.word, "may be --%s or --%s; give more of its name", l.found, l.second);
+        if (l.argument == NULL && equals != NULL)
+            refuse(argv[0], l.word, "takes no value, so leave '%.64s' out", equals);
+        if (l.argument == NULL || l.optional || equals != NULL)
+            continue;
+        if (i + 1 == argc)
+            refuse(argv[0], l.word, "its value is missing; give --%s %s", l.found, l.argument);
+        i++;
     }
 }
 

@@ -22,8 +22,8 @@ void psr_options_argp_free(psr_options_argp *options);
  * is put there by psr_config_set when it is met. A refused one ends the program. */
 const struct argp *psr_options_argp_child(const psr_options_argp *options);
 
-/* argp_parse with exit status 2 for refusals. An unknown long option is refused with the nearest of all that
- * root and its children know. Returns what argp_parse returns; does not return after --help, --usage,
+/* argp_parse with exit status 2 for refusals. A long option that is unknown (the nearest that root and its
+ * children know is told), ambiguous, without its value or with one too many is refused in one line. Returns what argp_parse returns; does not return after --help, --usage,
  * --version or a refusal. */
 error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsigned flags, int *ret_arg_index,
                           void *input);
