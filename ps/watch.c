@@ -1,0 +1,186 @@
+#include "ps/watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define LINE_BYTES_MAX (1u << 20) /* a longer one is cut: lines are a launcher's, and short */
+
+typedef struct event {
+    psr_watch_kind kind;
+    char *line;
+    struct event *next;
+} event;
+
+struct psr_watch {
+    int fd, signals, quit;
+    void (*wake)(void *context);
+    void *context;
+    pthread_t thread;
+    bool thread_runs;
+    char *partial; /* of a line */
+    size_t used, room;
+
+    pthread_mutex_t mutex;
+    event *first, **end;
+};
+
+static void end_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+}
+
+void psr_watch_block_signals(void)
+{
+    sigset_t set;
+    end_signals(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+/* ---- the thread ---- */
+
+/* Consumes line. Without memory an event is lost, and the deadlines end the run. */
+static void tell(psr_watch *watch, psr_watch_kind kind, char *line)
+{
+    event *e = malloc(sizeof *e);
+    if (!e) {
+        free(line);
+        return;
+    }
+    *e = (event){kind, line, NULL};
+    pthread_mutex_lock(&watch->mutex);
+    *watch->end = e;
+    watch->end = &e->next;
+    pthread_mutex_unlock(&watch->mutex);
+    watch->wake(watch->context);
+}
+
+static void take_bytes(psr_watch *watch, const char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (watch->used + 1 >= watch->room && watch->room < LINE_BYTES_MAX) {
+            size_t room = watch->room ? 2 * watch->room : 256;
+            char *grown = realloc(watch->partial, room);
+            if (grown) {
+                watch->partial = grown;
+                watch->room = room;
+            }
+        }
+        if (bytes[i] == '\n') {
+            char *line = watch->partial ? strndup(watch->partial, watch->used) : strdup("");
+            watch->used = 0;
+            if (line)
+                tell(watch, PSR_WATCH_LINE, line);
+        } else if (watch->used + 1 < watch->room) {
+            watch->partial[watch->used++] = bytes[i];
+        }
+    }
+}
+
+/* false: the descriptor has ended. */
+static bool read_some(psr_watch *watch)
+{
+    char bytes[4096];
+    ssize_t got = read(watch->fd, bytes, sizeof bytes);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return true;
+    if (got <= 0) {
+        tell(watch, PSR_WATCH_END, NULL);
+        return false;
+    }
+    take_bytes(watch, bytes, (size_t)got);
+    return true;
+}
+
+static void *watch_all(void *context)
+{
+    psr_watch *watch = context;
+    struct pollfd fds[] = {{watch->quit, POLLIN, 0}, {watch->signals, POLLIN, 0}, {watch->fd, POLLIN, 0}};
+    for (;;) {
+        if (poll(fds, 3, -1) < 0 && errno != EINTR)
+            return NULL;
+        if (fds[0].revents)
+            return NULL;
+        struct signalfd_siginfo info;
+        if (fds[1].revents && read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info)
+            tell(watch, PSR_WATCH_INTERRUPT, NULL);
+        if (fds[2].revents && !read_some(watch))
+            fds[2].fd = -1;
+    }
+}
+
+/* ---- life ---- */
+
+psr_err psr_watch_new(int fd, void (*wake)(void *), void *context, psr_watch **ret_watch)
+{
+    psr_watch *watch = calloc(1, sizeof *watch);
+    if (!watch)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a watch");
+    sigset_t set;
+    end_signals(&set);
+    *watch = (psr_watch){.fd = fd, .wake = wake, .context = context};
+    watch->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    watch->quit = eventfd(0, EFD_CLOEXEC);
+    watch->end = &watch->first;
+    pthread_mutex_init(&watch->mutex, NULL);
+    int failure = watch->signals < 0 || watch->quit < 0 ? errno : pthread_create(&watch->thread, NULL, watch_all, watch);
+    watch->thread_runs = failure == 0;
+    if (failure != 0) {
+        psr_watch_free(watch);
+        return psr_fail(PSR_ERR_IO, "no watch of standard input: %s", strerror(failure));
+    }
+    *ret_watch = watch;
+    return PSR_OK;
+}
+
+void psr_watch_free(psr_watch *watch)
+{
+    if (!watch)
+        return;
+    if (watch->thread_runs) {
+        uint64_t one = 1;
+        ssize_t written = write(watch->quit, &one, sizeof one);
+        (void)written;
+        pthread_join(watch->thread, NULL);
+    }
+    char *line = NULL;
+    while (psr_watch_next(watch, &line) != PSR_WATCH_NOTHING) {
+        free(line);
+        line = NULL;
+    }
+    if (watch->signals >= 0)
+        close(watch->signals);
+    if (watch->quit >= 0)
+        close(watch->quit);
+    pthread_mutex_destroy(&watch->mutex);
+    free(watch->partial);
+    free(watch);
+}
+
+psr_watch_kind psr_watch_next(psr_watch *watch, char **ret_line)
+{
+    pthread_mutex_lock(&watch->mutex);
+    event *e = watch->first;
+    if (e) {
+        watch->first = e->next;
+        if (!watch->first)
+            watch->end = &watch->first;
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    if (!e)
+        return PSR_WATCH_NOTHING;
+    psr_watch_kind kind = e->kind;
+    if (kind == PSR_WATCH_LINE)
+        *ret_line = e->line;
+    free(e);
+    return kind;
+}
