@@ -160,6 +160,7 @@ int psr_command_train(int argc, char **argv)
     psr_config_defaults(&o.config);
     const char *file = config_file(argc, argv);
     psr_err err = file ? load_config(file, &o.config) : PSR_OK;
+    const psr_config earlier = o.config;
     if (!file)
         o.config.workers = 0;
     psr_options_argp *table = psr_options_argp_new();
@@ -169,6 +170,7 @@ int psr_command_train(int argc, char **argv)
         const struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 2}, {0}};
         const struct argp argp = {own_options, parse, NULL, doc, children, NULL, NULL};
         psr_options_parse(&argp, argc, argv, 0, NULL, &o);
+        psr_config_fit_mode(&o.config, &earlier);
         err = resolve(&o, &hosts, &ps_hosts, &plan);
     }
     if (err) {
