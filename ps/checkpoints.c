@@ -89,7 +89,7 @@ static psr_err create_files(psr_checkpoints *set, part *p)
     size_t count;
     snprintf(step, sizeof step, "%" PRIu64, p->step);
     snprintf(workers, sizeof workers, "%" PRIu32, set->config.workers);
-    const char *const of_model[] = {"format", "pt", "model", set->config.model, "step", step, NULL};
+    const char *const of_model[] = {"model", set->config.model, "step", step, NULL};
     const char *const of_state[] = {"model", set->config.model, "step", step, "workers", workers, NULL};
 
     PSR_TRY(list_tensors(set->sections, false, &tensors, &count));
