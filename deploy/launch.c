@@ -242,6 +242,15 @@ static psr_err on_hello(launch *l, psr_host_link *host, const cJSON *event)
     return begin(l);
 }
 
+/* A line of base/log.h below warning ("12:01:02.345 info  worker 1: ..."): for the log, not for the person. */
+static bool is_routine(const char *text)
+{
+    unsigned hours, minutes, seconds, ms;
+    char level[8];
+    return sscanf(text, "%2u:%2u:%2u.%3u %7s", &hours, &minutes, &seconds, &ms, level) == 5 &&
+           (strcmp(level, "info") == 0 || strcmp(level, "debug") == 0);
+}
+
 static void on_process_line(launch *l, const psr_host_link *host, const cJSON *event)
 {
     const char *role = psr_json_text(event, "role"), *stream = psr_json_text(event, "stream"), *text = psr_json_text(event, "text");
@@ -254,7 +263,7 @@ static void on_process_line(launch *l, const psr_host_link *host, const cJSON *e
     cJSON_AddStringToObject(log, "stream", stream);
     cJSON_AddStringToObject(log, "line", text);
     psr_json_put(&l->scheduler.in, "!log", log, NULL);
-    if (strcmp(stream, "err") == 0) {
+    if (strcmp(stream, "err") == 0 && !is_routine(text)) {
         psr_show_end(&l->show);
         fprintf(stderr, "[%s %.0f on %s] %s\n", role, rank, host->name, text);
     }
@@ -502,6 +511,8 @@ static void show_outcome(launch *l)
     if (l->status != 0 || !cJSON_IsObject(o)) {
         if (l->line[0])
             fprintf(l->status == 0 ? stdout : stderr, "%s%s\n", l->status == 0 ? "" : "psring train: ", l->line);
+        if (l->interrupts == 1 && cJSON_IsObject(o))
+            printf("to go on   psring train --config %s/run.json --resume %s\n", l->config.out, l->config.out);
         return;
     }
     printf("done       %.0f steps in %.1f s, %.0f images/s, %.2f s waiting for the exchange\n", psr_json_number(o, "steps", 0),

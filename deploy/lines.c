@@ -52,6 +52,8 @@ static psr_err hand_out(psr_line_reader *reader, psr_err (*on_line)(void *contex
         if (!stop)
             break;
         *stop = '\0';
+        if (stop > at && stop[-1] == '\r') /* ssh ends its own lines so */
+            stop[-1] = '\0';
         err = on_line(context, at);
         at = stop + 1;
     }
