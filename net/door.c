@@ -1,5 +1,7 @@
 #include "net/door.h"
 
+#include "base/clock.h"
+
 #include <czmq.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -9,6 +11,7 @@
 #define REFUSALS_ENDPOINT "inproc://psring.refusals"
 #define MONITOR_ENDPOINT "inproc://psring.inbox"
 #define STOP_ENDPOINT "inproc://psring.stop"
+#define DESCRIPTORS_MAX (1u << 24)
 
 struct psr_door {
     const psr_keys *keys;
@@ -19,6 +22,10 @@ struct psr_door {
     void *stop;     /* PAIR: the owner's end */
     /* The thread's: */
     void *zap, *lines, *monitor, *stopped;
+    int64_t in_handshake;  /* connections accepted, neither let in nor refused */
+    uint64_t refused_open; /* refused, and their DISCONNECTED is still to come */
+    int64_t *accepted_ms;  /* [descriptor] */
+    size_t accepted_count;
 };
 
 /* ---- names ---- */
@@ -98,6 +105,8 @@ static const char *admit_key(const psr_door *door, zmsg_t *credentials, psr_peer
 static void refuse(psr_door *door, const char *address, const char *reason)
 {
     atomic_fetch_add_explicit(&door->refused, 1, memory_order_relaxed);
+    door->in_handshake--;
+    door->refused_open++;
     char line[256];
     int bytes = snprintf(line, sizeof line, "turned away a stranger%s%s: %s", *address ? " from " : "", address, reason);
     /* A line too many is dropped: the queue is as long as a high-water mark, the count goes on. */
@@ -145,7 +154,11 @@ static void answer_request(psr_door *door, zmsg_t *request)
     zframe_destroy(&routing_id);
 }
 
-/* ---- failed handshakes, as libzmq's monitor tells them: u16 event, u32 value, in the machine's order; endpoint ---- */
+/* ---- connections that never reach ZAP, from libzmq's monitor: u16 event, u32 value, in the machine's order; endpoint ----
+ *
+ * Not every failure has an event of its own: what is no greeting at all just ends in DISCONNECTED, as a member's connection
+ * does. The two are told apart by whether any connection is still in its handshake and whether this one is young enough to
+ * be. */
 
 static bool read_event(void *monitor, uint16_t *ret_event, uint32_t *ret_value)
 {
@@ -160,6 +173,56 @@ static bool read_event(void *monitor, uint16_t *ret_event, uint32_t *ret_value)
     }
     zmsg_destroy(&event);
     return whole;
+}
+
+/* When descriptor fd was accepted; NULL: no memory, or not one. */
+static int64_t *accepted_at(psr_door *door, uint32_t fd)
+{
+    if (fd >= door->accepted_count) {
+        size_t count = (size_t)fd + 64;
+        int64_t *grown = fd < DESCRIPTORS_MAX ? realloc(door->accepted_ms, count * sizeof *grown) : NULL;
+        if (grown == NULL)
+            return NULL;
+        memset(grown + door->accepted_count, 0, (count - door->accepted_count) * sizeof *grown);
+        door->accepted_ms = grown;
+        door->accepted_count = count;
+    }
+    return &door->accepted_ms[fd];
+}
+
+static bool may_be_in_handshake(psr_door *door, uint32_t fd)
+{
+    const int64_t *at = accepted_at(door, fd);
+    return door->in_handshake > 0 && at != NULL && psr_clock_ms() - *at < 2 * PSR_HANDSHAKE_MS;
+}
+
+static void take_event(psr_door *door, uint16_t event, uint32_t value)
+{
+    int64_t *at;
+    switch (event) {
+    case ZMQ_EVENT_ACCEPTED:
+        door->in_handshake++;
+        if ((at = accepted_at(door, value)) != NULL)
+            *at = psr_clock_ms();
+        break;
+    case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+        door->in_handshake--;
+        break;
+    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+        refuse(door, "", "what it sends is not our protocol");
+        break;
+    case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        refuse(door, "", "it went away or fell silent in the handshake");
+        break;
+    case ZMQ_EVENT_DISCONNECTED:
+        if (door->refused_open > 0)
+            door->refused_open--;
+        else if (may_be_in_handshake(door, value)) {
+            refuse(door, "", "what it sends is not our protocol");
+            door->refused_open--;
+        }
+        break;
+    }
 }
 
 static void *door_main(void *context)
@@ -182,9 +245,7 @@ static void *door_main(void *context)
         uint16_t event;
         uint32_t value;
         while (items[2].revents && read_event(door->monitor, &event, &value))
-            refuse(door, "", event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL
-                                 ? "what it sends is not our protocol"
-                                 : "it went away or fell silent in the handshake");
+            take_event(door, event, value);
     }
     return NULL;
 }
@@ -236,7 +297,8 @@ static psr_err guard(const psr_keys *keys, void *router)
         PSR_TRY(set_key(router, ZMQ_CURVE_SECRETKEY, keys->secret_key, "ZMQ_CURVE_SECRETKEY"));
     }
     if (zmq_socket_monitor(router, MONITOR_ENDPOINT,
-                           ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) != 0)
+                           ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) != 0)
         return zmq_failed("zmq_socket_monitor");
     return PSR_OK;
 }
@@ -294,6 +356,7 @@ void psr_door_free(psr_door *door)
     (void)zmq_send(door->stop, "", 0, 0);
     pthread_join(door->thread, NULL);
     close_ends(door);
+    free(door->accepted_ms);
     free(door);
 }
 
