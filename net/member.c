@@ -11,8 +11,22 @@
 
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
+/* What others said before this member had its WELCOME: they had theirs. */
+typedef struct early {
+    psr_message *message;
+    struct early *next;
+} early;
+
+/* What peers that were welcomed before this member sent meanwhile: there is no order between channels. */
+typedef struct early {
+    psr_message *message;
+    struct early *next;
+} early;
+
 struct psr_member {
     psr_member_options options;
+    bool joining; /* until WELCOME: waits for the scheduler alone */
+    early *early, **early_end;
     psr_peer self;
     psr_config config;
     psr_welcome welcome;
@@ -21,6 +35,8 @@ struct psr_member {
     int64_t heard_ms;       /* of the scheduler */
     int64_t seen_ms;        /* when this thread last looked */
     char name[PSR_HOST_MAX + 32];
+    bool joined;
+    early *first_early, **last_early;
 };
 
 /* ---- reports ---- */
@@ -39,6 +55,8 @@ psr_err psr_member_report(psr_member *member)
     if (member->options.report)
         member->options.report(member->options.context, &head);
     head.type = PSR_MSG_PROGRESS;
+    if (member->joining)
+        head.offset = psr_peer_pack(scheduler);
     member->next_report_ms = psr_clock_ms() + member->report_every_ms;
     return psr_transport_send(member->options.transport, scheduler, &head, NULL);
 }
@@ -64,6 +82,35 @@ static psr_err check_scheduler(psr_member *member, int64_t now_ms)
 
 /* ---- receiving ---- */
 
+/* Takes *message. */
+static psr_err keep_early(psr_member *member, psr_message **message)
+{
+    early *kept = calloc(1, sizeof *kept);
+    if (!kept) {
+        psr_message_free(message);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message that came before WELCOME");
+    }
+    kept->message = *message;
+    *message = NULL;
+    *member->early_end = kept;
+    member->early_end = &kept->next;
+    return PSR_OK;
+}
+
+/* The first of those kept, or NULL. */
+static psr_message *take_early(psr_member *member)
+{
+    early *first = member->early;
+    if (!first || member->joining)
+        return NULL;
+    psr_message *message = first->message;
+    member->early = first->next;
+    if (!member->early)
+        member->early_end = &member->early;
+    free(first);
+    return message;
+}
+
 /* Takes what is the member's own business. */
 static psr_err take_own(psr_member *member, psr_message **message)
 {
@@ -79,8 +126,39 @@ static psr_err take_own(psr_member *member, psr_message **message)
     return err;
 }
 
+static psr_err keep_early(psr_member *member, psr_message *message)
+{
+    early *kept = malloc(sizeof *kept);
+    if (!kept) {
+        psr_message_free(&message);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an early message");
+    }
+    *kept = (early){.message = message};
+    *member->last_early = kept;
+    member->last_early = &kept->next;
+    return PSR_OK;
+}
+
+/* NULL: there is none. */
+static psr_message *take_early(psr_member *member)
+{
+    early *first = member->first_early;
+    if (!first)
+        return NULL;
+    psr_message *message = first->message;
+    member->first_early = first->next;
+    if (!member->first_early)
+        member->last_early = &member->first_early;
+    free(first);
+    return message;
+}
+
 psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_message)
 {
+    if (member->joined && member->first_early) {
+        *ret_message = take_early(member);
+        return PSR_OK;
+    }
     int64_t now_ms = psr_clock_ms();
     int64_t end_ms = timeout_ms < 0 ? INT64_MAX : now_ms + timeout_ms;
     for (;; now_ms = psr_clock_ms()) {
@@ -88,6 +166,8 @@ psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_me
         PSR_TRY(check_scheduler(member, now_ms));
         if (now_ms >= member->next_report_ms)
             PSR_TRY(psr_member_report(member));
+        if ((*ret_message = take_early(member)))
+            return PSR_OK;
         int64_t wait_ms = member->report_every_ms;
         if (member->next_report_ms - now_ms < wait_ms)
             wait_ms = member->next_report_ms > now_ms ? member->next_report_ms - now_ms : 0;
@@ -136,9 +216,17 @@ static psr_err await(psr_member *member, psr_message_type type, psr_message **re
         }
         if (err != PSR_OK)
             return err;
-        if (psr_peer_equal(message->from, scheduler) && message->head.type == type) {
+        if (!psr_peer_equal(message->from, scheduler)) {
+            PSR_TRY(keep_early(member, message));
+            continue;
+        }
+        if (message->head.type == type) {
             *ret_message = message;
             return PSR_OK;
+        }
+        if (!psr_peer_equal(message->from, scheduler)) {
+            PSR_TRY(keep_early(member, &message));
+            continue;
         }
         err = psr_breach(message, "%s is due", psr_message_name(type));
         psr_message_free(&message);
@@ -217,7 +305,9 @@ static psr_err join(psr_member *member)
     PSR_TRY(say_join(member));
     PSR_TRY(take_config(member));
     PSR_TRY(say_facts(member));
-    return take_welcome(member);
+    PSR_TRY(take_welcome(member));
+    member->joined = true;
+    return PSR_OK;
 }
 
 psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member)
@@ -225,7 +315,10 @@ psr_err psr_member_join(const psr_member_options *options, psr_member **ret_memb
     psr_member *member = calloc(1, sizeof *member);
     if (!member)
         return psr_fail(PSR_ERR_NOMEM, "no memory to join a run");
+    member->last_early = &member->first_early;
     member->options = *options;
+    member->joining = true;
+    member->early_end = &member->early;
     member->self = options->provision->self;
     psr_config_defaults(&member->config);
     set_deadline(member, member->config.deadline_s);
@@ -244,6 +337,8 @@ void psr_member_free(psr_member *member)
 {
     if (!member)
         return;
+    for (psr_message *message; (message = take_early(member)) != NULL;)
+        psr_message_free(&message);
     free(member->welcome.roster);
     free(member);
 }
