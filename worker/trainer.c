@@ -81,9 +81,11 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
 static psr_err init_parts(psr_trainer *t, const char *data)
 {
     PSR_TRY(psr_dataset_open_both(data, &t->train, &t->test));
+    psr_exchange_progress(t->exchange, PSR_PHASE_START);
     t->sampler = psr_trainer_sampler(t->config, t->train->count);
     t->steps_per_epoch = psr_sampler_steps(&t->sampler);
     PSR_TRY(compile(t));
+    psr_exchange_progress(t->exchange, PSR_PHASE_START);
 
     uint32_t count = t->config->mode == PSR_MODE_LOCAL ? t->config->workers : 1;
     t->replicas = calloc(count, sizeof *t->replicas);

@@ -1,0 +1,103 @@
+"""The same bits: with the same options, `ps` with any number of shards, `ring` and `local` end every step with equal
+weights, whatever arrives first; and `local` with another order of summation does not.
+
+usage: test_bits.py PSRING CASE"""
+
+import sys
+
+from psring_run import Run, Tap, Workspace
+
+# Every case: options of all its runs, and the numbers of shards. 97 samples over 3 workers leave the last step of an
+# epoch with batches of 1, 0 and 0; bucket and slice sizes divide neither a tensor nor each other.
+TINY = "synthetic:count=%d,test=40,channels=1,size=28"
+COLOUR = "synthetic:count=%d,test=40,channels=3,size=32"
+
+CASES = {
+    "mlp-3": (dict(model="mlp", workers=3, data=TINY % 97, steps=9, lr=0.05, nesterov=True,
+                   **{"batch-size": 16, "bucket-size": 99968, "slice-size": 4160}), (1, 2, 3)),
+    "mlp-5-adam": (dict(model="mlp", workers=5, data=TINY % 203, steps=12, lr=0.001, optimizer="adam",
+                        **{"batch-size": 8, "bucket-size": 300032, "slice-size": 20032}), (1, 2, 3, 5)),
+    "mlp-8": (dict(model="mlp", workers=8, data=TINY % 203, steps=8, lr=0.05,
+                   **{"batch-size": 8, "bucket-size": 70016}), (1, 3)),
+    "convnet-3-lars": (dict(model="convnet", workers=3, data=TINY % 97, steps=9, lr=0.5, optimizer="lars",
+                            **{"batch-size": 16, "bucket-size": 4160, "lars-trust": 0.02}), (1, 2, 3)),
+    "resnet20-3": (dict(model="resnet20", workers=3, data=COLOUR % 97, steps=7, augment="crop-flip",
+                        **{"batch-size": 16, "bucket-size": 65600, "slice-size": 16448, "eval-every": 3}), (1, 2, 3)),
+    "resnet20-5-adam": (dict(model="resnet20", workers=5, data=COLOUR % 103, steps=6, lr=0.001, optimizer="adam",
+                             **{"batch-size": 8, "bucket-size": 200000}), (2, 3)),
+    "resnet20-3-lars": (dict(model="resnet20", workers=3, data=COLOUR % 97, steps=5, lr=0.5, optimizer="lars",
+                             **{"batch-size": 16, "bucket-size": 4096}), (1, 3)),
+}
+
+# Arrivals delayed on purpose: one worker computes several times as long as the others, so that its pushes and hops come last
+# where by nature they come early, and the other way round.
+LATE = {
+    "late-first": (dict(model="mlp", workers=3, data=TINY % 97, steps=6, lr=0.05, slow="0:4",
+                        **{"batch-size": 16, "bucket-size": 99968, "slice-size": 4160}), (2,)),
+    "late-last": (dict(model="convnet", workers=5, data=TINY % 97, steps=6, lr=0.05, slow="4:4", window=1,
+                       **{"batch-size": 8, "bucket-size": 4160}), (2,)),
+}
+CASES.update(LATE)
+
+
+def all_modes(psring, directory, options, shards):
+    options = dict(options, threads=1, hash=True, seed=11)
+    runs = [Run(psring, directory, "local", dict(options, mode="local")),
+            Run(psring, directory, "ring", dict(options, mode="ring"))]
+    for s in shards:
+        runs.append(Run(psring, directory, "ps-%d" % s, dict(options, mode="ps", shards=s)))
+    return runs
+
+
+def check_run(tap, run):
+    if not tap.ok(run.status == 0, "%s: ends with status 0" % run.name, run.why()):
+        return None
+    try:
+        hashes = run.hashes()
+    except (AssertionError, KeyError, OSError) as wrong:
+        tap.ok(False, "%s: every rank of every step has the same hash" % run.name, [repr(wrong)] + run.why())
+        return None
+    tap.ok(sorted(hashes) == list(range(1, int(run.options["steps"]) + 1)),
+           "%s: every rank of every step has the same hash" % run.name, [str(hashes)])
+    tap.ok(len(set(hashes.values())) == len(hashes), "%s: every step changes the weights" % run.name, [str(hashes)])
+    tap.ok(run.outcome()["hash"] == hashes[max(hashes)], "%s: the run's hash is the last step's" % run.name,
+           [str(run.outcome())])
+    return hashes
+
+
+def same_bits(tap, psring, directory, case):
+    options, shards = CASES[case]
+    runs = all_modes(psring, directory, options, shards)
+    columns = [check_run(tap, run) for run in runs]
+    for run, column in list(zip(runs, columns))[1:]:
+        tap.ok(column is not None and column == columns[0], "%s: every step has the hash of local's" % run.name,
+               ["%s %s" % (columns[0], column)])
+    results = [(r.outcome().get("accuracy"), r.outcome().get("test_count")) for r, c in zip(runs, columns) if c]
+    tap.ok(len(set(results)) == 1 and results[0][1] == 40, "every mode counts the same test samples right, each once",
+           [str(results)])
+
+
+def control(tap, psring, directory):
+    """A sum in another order must give other bits: otherwise equal hashes would show nothing."""
+    options = dict(CASES["mlp-3"][0], threads=1, hash=True, seed=11, mode="local")
+    right = check_run(tap, Run(psring, directory, "local", options))
+    other = check_run(tap, Run(psring, directory, "reversed", dict(options, fold="reversed")))
+    again = check_run(tap, Run(psring, directory, "again", options))
+    tap.ok(right is not None and right == again, "the same run again has the same hashes", [str((right, again))])
+    tap.ok(right is not None and other is not None and all(right[step] != other[step] for step in right),
+           "a run that sums in the reverse order has other hashes, from the first step on", [str((right, other))])
+
+
+def main():
+    psring, case = sys.argv[1:]
+    tap = Tap()
+    with Workspace() as directory:
+        if case == "control":
+            control(tap, psring, directory)
+        else:
+            same_bits(tap, psring, directory, case)
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What a run leaves behind is enough to go on from: a run resumed from its checkpoint, in the same mode or another, ends
+every later step with the hashes of the undisturbed run; and --init starts from the same weights.
+
+usage: test_resume.py PSRING CASE"""
+
+import os
+import sys
+
+from psring_run import Run, Tap, Workspace
+
+DATA = "synthetic:count=97,test=40,channels=3,size=32"
+STEPS, MIDDLE = 8, 5  # the middle is within the second epoch, so that sampler and loader have to find their place
+
+CASES = {
+    "sgd": dict(model="resnet20", workers=3, augment="crop-flip", **{"batch-size": 16, "bucket-size": 65600,
+                                                                    "lr-schedule": "cosine"}),
+    "adam": dict(model="convnet", workers=3, optimizer="adam", lr=0.001,
+                 data="synthetic:count=97,test=40,channels=1,size=28", **{"batch-size": 16, "bucket-size": 20032}),
+}
+MODES = {"ps": dict(mode="ps", shards=2), "ring": dict(mode="ring"), "local": dict(mode="local")}
+
+
+def main():
+    psring, case = sys.argv[1:]
+    tap = Tap()
+    options = dict({"data": DATA}, threads=1, hash=True, seed=5, steps=STEPS, **CASES[case])
+    with Workspace() as directory:
+        whole = {}
+        for name, mode in MODES.items():
+            run = Run(psring, directory, name, dict(options, **{"checkpoint-every": MIDDLE}, **mode))
+            tap.ok(run.status == 0, "%s: an undisturbed run ends with status 0" % name, run.why())
+            whole[name] = run
+            for step in (MIDDLE, STEPS):
+                folder = os.path.join(run.out, "checkpoints", "step-%d" % step)
+                files = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+                tap.ok(files == ["model.safetensors", "state.safetensors"],
+                       "%s: checkpoints/step-%d is whole" % (name, step), [str(files)] + run.why())
+            left = [f for f in os.listdir(os.path.join(run.out, "checkpoints")) if f.startswith(".")]
+            tap.ok(not left, "%s: no half-written checkpoint is left" % name, left)
+        right = whole["ps"].hashes()
+        for origin, target in (("ps", "ps"), ("ring", "ring"), ("local", "local"), ("ps", "ring"), ("ring", "ps"),
+                               ("local", "ps")):
+            checkpoint = os.path.join(whole[origin].out, "checkpoints", "step-%d" % MIDDLE)
+            run = Run(psring, directory, "%s-to-%s" % (origin, target),
+                      dict(options, resume=checkpoint, **MODES[target]))
+            name = "%s resumed from a checkpoint of %s" % (target, origin)
+            if tap.ok(run.status == 0, name + " ends with status 0", run.why()):
+                tap.ok(run.hashes() == {s: h for s, h in right.items() if s > MIDDLE},
+                       name + " has the undisturbed run's hashes", [str(right), str(run.hashes())])
+        last = os.path.join(whole["ps"].out, "checkpoints", "step-%d" % STEPS)
+        still = dict(options, init=last, lr=0, steps=1, **{"weight-decay": 0}, **MODES["ring"])
+        run = Run(psring, directory, "init", still)
+        if tap.ok(run.status == 0, "a run with --init ends with status 0", run.why()):
+            tap.ok(run.hashes()[1] == right[STEPS], "--init starts from the checkpoint's weights",
+                   [str(run.hashes()), right[STEPS]])
+        run = Run(psring, directory, "over", dict(options, resume=last, **MODES["ring"]))
+        tap.ok(run.status == 2 and "step %d" % STEPS in run.stderr,
+               "a checkpoint of the run's last step is refused with status 2", run.why())
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()
