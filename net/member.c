@@ -17,16 +17,8 @@ typedef struct early {
     struct early *next;
 } early;
 
-/* What peers that were welcomed before this member sent meanwhile: there is no order between channels. */
-typedef struct early {
-    psr_message *message;
-    struct early *next;
-} early;
-
 struct psr_member {
     psr_member_options options;
-    bool joining; /* until WELCOME: waits for the scheduler alone */
-    early *early, **early_end;
     psr_peer self;
     psr_config config;
     psr_welcome welcome;
@@ -55,7 +47,7 @@ psr_err psr_member_report(psr_member *member)
     if (member->options.report)
         member->options.report(member->options.context, &head);
     head.type = PSR_MSG_PROGRESS;
-    if (member->joining)
+    if (!member->joined) /* whatever it is about: it waits to be welcomed, and hangs on nothing else */
         head.offset = psr_peer_pack(scheduler);
     member->next_report_ms = psr_clock_ms() + member->report_every_ms;
     return psr_transport_send(member->options.transport, scheduler, &head, NULL);
@@ -81,35 +73,6 @@ static psr_err check_scheduler(psr_member *member, int64_t now_ms)
 }
 
 /* ---- receiving ---- */
-
-/* Takes *message. */
-static psr_err keep_early(psr_member *member, psr_message **message)
-{
-    early *kept = calloc(1, sizeof *kept);
-    if (!kept) {
-        psr_message_free(message);
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a message that came before WELCOME");
-    }
-    kept->message = *message;
-    *message = NULL;
-    *member->early_end = kept;
-    member->early_end = &kept->next;
-    return PSR_OK;
-}
-
-/* The first of those kept, or NULL. */
-static psr_message *take_early(psr_member *member)
-{
-    early *first = member->early;
-    if (!first || member->joining)
-        return NULL;
-    psr_message *message = first->message;
-    member->early = first->next;
-    if (!member->early)
-        member->early_end = &member->early;
-    free(first);
-    return message;
-}
 
 /* Takes what is the member's own business. */
 static psr_err take_own(psr_member *member, psr_message **message)
@@ -166,8 +129,6 @@ psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_me
         PSR_TRY(check_scheduler(member, now_ms));
         if (now_ms >= member->next_report_ms)
             PSR_TRY(psr_member_report(member));
-        if ((*ret_message = take_early(member)))
-            return PSR_OK;
         int64_t wait_ms = member->report_every_ms;
         if (member->next_report_ms - now_ms < wait_ms)
             wait_ms = member->next_report_ms > now_ms ? member->next_report_ms - now_ms : 0;
@@ -223,10 +184,6 @@ static psr_err await(psr_member *member, psr_message_type type, psr_message **re
         if (message->head.type == type) {
             *ret_message = message;
             return PSR_OK;
-        }
-        if (!psr_peer_equal(message->from, scheduler)) {
-            PSR_TRY(keep_early(member, &message));
-            continue;
         }
         err = psr_breach(message, "%s is due", psr_message_name(type));
         psr_message_free(&message);
@@ -317,8 +274,6 @@ psr_err psr_member_join(const psr_member_options *options, psr_member **ret_memb
         return psr_fail(PSR_ERR_NOMEM, "no memory to join a run");
     member->last_early = &member->first_early;
     member->options = *options;
-    member->joining = true;
-    member->early_end = &member->early;
     member->self = options->provision->self;
     psr_config_defaults(&member->config);
     set_deadline(member, member->config.deadline_s);
