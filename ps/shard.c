@@ -274,7 +274,7 @@ static psr_err check_finite(const updating *update, const float *gradient, size_
         return PSR_OK;
     return psr_fail(PSR_ERR_NUMERIC,
                     "step %" PRIu64 ": the gradient of bucket %" PRIu32 " is not finite; a lower --lr may help",
-                    update->step, update->slice->bucket);
+                    update->step + 1, update->slice->bucket); /* people count steps from 1 */
 }
 
 static psr_err update_block(void *context, const float *sum, size_t at, size_t count)

@@ -28,7 +28,7 @@ static psr_err check_finite(const psr_engine *engine, size_t offset, size_t coun
     if (psr_finite(engine->env.gradients + offset, count))
         return PSR_OK;
     return psr_fail(PSR_ERR_NUMERIC, "step %" PRIu64 ": the gradient of bucket %" PRIu32 " is not finite; a lower --lr may help",
-                    step, bucket);
+                    step + 1, bucket); /* people count steps from 1 */
 }
 
 static psr_err update_bucket(psr_engine *engine, uint64_t step, uint32_t b)

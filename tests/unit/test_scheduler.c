@@ -1,0 +1,851 @@
+/* The scheduler in virtual time: every message, every order and the clock are the test's. */
+#include "expect.h"
+
+#include "ps/scheduler.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SENT_MAX = 512, TEXT_MAX = 4096 };
+
+static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0};
+static const psr_peer any_worker = {PSR_ROLE_WORKER, PSR_RANK_ANY};
+
+typedef struct fixture {
+    psr_config config;
+    psr_scheduler *scheduler;
+    int64_t now_ms;
+    struct sent {
+        psr_peer to;
+        psr_head head;
+        char text[TEXT_MAX];
+    } *sent;
+    size_t sent_count;
+    char said[TEXT_MAX];
+    uint32_t connected, joined, begun, restored, started, metrics, pieces;
+    uint64_t first_step, last_checkpoint;
+    psr_err last_checkpoint_err;
+    char algorithms[64];
+    psr_facts facts; /* of begin */
+    bool ended;
+    psr_err status;
+    char line[TEXT_MAX], outcome[TEXT_MAX];
+} fixture;
+
+/* ---- the driver ---- */
+
+static psr_err on_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    fixture *f = context;
+    assert_true(f->sent_count < SENT_MAX);
+    struct sent *sent = &f->sent[f->sent_count++];
+    *sent = (struct sent){.to = to, .head = *head};
+    if (payload)
+        snprintf(sent->text, sizeof sent->text, "%.*s", (int)payload->bytes, (const char *)payload->data);
+    return PSR_OK;
+}
+
+static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
+{
+    fixture *f = context;
+    (void)peer;
+    assert_string_equal(endpoint, "tcp://127.0.0.1:1");
+    f->connected++;
+    return PSR_OK;
+}
+
+static void on_joined(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total)
+{
+    fixture *f = context;
+    (void)entry;
+    assert_int_equal(count, ++f->joined);
+    assert_int_equal(total, f->config.workers + (f->config.mode == PSR_MODE_PS ? f->config.shards : 0));
+}
+
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts, const char *roster_json,
+                        uint64_t *ret_first_step)
+{
+    fixture *f = context;
+    (void)config;
+    assert_non_null(strstr(roster_json, "\"endpoint\":\"tcp://127.0.0.1:1\""));
+    f->begun++;
+    f->facts = *facts;
+    *ret_first_step = f->first_step;
+    return PSR_OK;
+}
+
+static psr_err on_restore(void *context)
+{
+    ((fixture *)context)->restored++;
+    return PSR_OK;
+}
+
+static psr_err on_started(void *context, const char *algorithms)
+{
+    fixture *f = context;
+    f->started++;
+    snprintf(f->algorithms, sizeof f->algorithms, "%s", algorithms);
+    return PSR_OK;
+}
+
+static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t size)
+{
+    (void)from, (void)json, (void)size;
+    ((fixture *)context)->metrics++;
+    return PSR_OK;
+}
+
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset, size_t count)
+{
+    (void)step, (void)section, (void)data, (void)offset, (void)count;
+    ((fixture *)context)->pieces++;
+    return PSR_OK;
+}
+
+static psr_err on_last_checkpoint(void *context, uint64_t step)
+{
+    fixture *f = context;
+    f->last_checkpoint = step;
+    return f->last_checkpoint_err == PSR_OK ? PSR_OK : psr_fail(f->last_checkpoint_err, "a piece is missing");
+}
+
+static void on_say(void *context, const char *line)
+{
+    fixture *f = context;
+    size_t used = strlen(f->said);
+    snprintf(f->said + used, sizeof f->said - used, "%s\n", line);
+}
+
+static void on_ended(void *context, psr_err status, const char *line, const char *outcome_json)
+{
+    fixture *f = context;
+    assert_false(f->ended);
+    f->ended = true;
+    f->status = status;
+    snprintf(f->line, sizeof f->line, "%s", line);
+    snprintf(f->outcome, sizeof f->outcome, "%s", outcome_json ? outcome_json : "");
+}
+
+/* Two workers and a shard, deadline 8 s. */
+static void set_up(fixture *f)
+{
+    memset(f, 0, sizeof *f);
+    f->sent = calloc(SENT_MAX, sizeof *f->sent);
+    psr_config_defaults(&f->config);
+    f->config.mode = PSR_MODE_PS;
+    f->config.workers = 2;
+    f->config.shards = 1;
+    f->config.deadline_s = 8;
+}
+
+static void open_scheduler(fixture *f)
+{
+    psr_scheduler_events events = {
+        .context = f,
+        .send = on_send,
+        .connect = on_connect,
+        .joined = on_joined,
+        .begin = on_begin,
+        .restore = on_restore,
+        .started = on_started,
+        .metrics = on_metrics,
+        .checkpoint = on_checkpoint,
+        .last_checkpoint = on_last_checkpoint,
+        .say = on_say,
+        .ended = on_ended,
+    };
+    expect_ok(psr_scheduler_new(&f->config, &events, "head", f->now_ms, &f->scheduler));
+}
+
+static void tear_down(fixture *f)
+{
+    psr_scheduler_free(f->scheduler);
+    free(f->sent);
+}
+
+/* ---- members ---- */
+
+static void give(fixture *f, psr_peer from, psr_head head, const void *payload, size_t bytes)
+{
+    psr_message message = {.from = from, .head = head, .payload = payload, .payload_bytes = bytes};
+    psr_scheduler_message(f->scheduler, &message, f->now_ms);
+}
+
+static void say(fixture *f, psr_peer from, psr_message_type type, const char *text)
+{
+    give(f, from, (psr_head){.type = type}, text, text ? strlen(text) : 0);
+}
+
+static void join_as(fixture *f, psr_peer from, const char *host, const char *version)
+{
+    psr_join join = {.pid = 7, .endpoint = "tcp://127.0.0.1:1"};
+    char *json = NULL;
+    snprintf(join.host, sizeof join.host, "%s", host);
+    snprintf(join.version, sizeof join.version, "%s", version);
+    expect_ok(psr_join_to_json(&join, &json));
+    say(f, from, PSR_MSG_JOIN, json);
+    free(json);
+}
+
+static void join(fixture *f, psr_peer from, const char *host)
+{
+    join_as(f, from, host, PSR_VERSION);
+}
+
+static const psr_facts some_facts = {.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "synthetic", .train_count = 100,
+                                     .classes = 10, .steps_per_epoch = 5, .total_steps = 20, .parameter_count = 1000};
+
+static void tell_facts(fixture *f, psr_peer from, psr_facts facts)
+{
+    char *json = NULL;
+    if (from.role == PSR_ROLE_WORKER)
+        expect_ok(psr_facts_to_json(&facts, &json));
+    say(f, from, PSR_MSG_FACTS, json);
+    free(json);
+}
+
+static void join_all(fixture *f)
+{
+    join(f, s0, "a");
+    join(f, w0, "a");
+    join(f, w1, "b");
+    assert_int_equal(f->joined, 3);
+    assert_int_equal(f->connected, 3);
+}
+
+static void start_all(fixture *f)
+{
+    join_all(f);
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, some_facts);
+    tell_facts(f, w1, some_facts);
+    say(f, s0, PSR_MSG_READY, NULL);
+    say(f, w1, PSR_MSG_READY, NULL);
+    assert_int_equal(f->started, 0);
+    say(f, w0, PSR_MSG_READY, "{\"algorithms\": \"winograd 3\"}");
+    assert_int_equal(f->started, 1);
+}
+
+static void done(fixture *f, psr_peer from, uint64_t steps, const char *outcome)
+{
+    give(f, from, (psr_head){.type = PSR_MSG_DONE, .step = steps}, outcome, outcome ? strlen(outcome) : 0);
+}
+
+static size_t count_sent(const fixture *f, psr_message_type type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < f->sent_count; i++)
+        count += f->sent[i].head.type == type;
+    return count;
+}
+
+static const struct sent *last_sent(const fixture *f, psr_message_type type)
+{
+    static const struct sent nothing;
+    const struct sent *last = &nothing;
+    for (size_t i = 0; i < f->sent_count; i++)
+        if (f->sent[i].head.type == type)
+            last = &f->sent[i];
+    assert_true(last != &nothing);
+    return last;
+}
+
+static void ends(fixture *f, psr_err status, const char *line)
+{
+    if (!f->ended)
+        fail_msg("the run goes on, and should end: %s", line);
+    assert_string_equal(f->line, line);
+    assert_string_equal(psr_err_name(f->status), psr_err_name(status));
+    assert_true(psr_scheduler_ended(f->scheduler));
+}
+
+static void tick(fixture *f, int64_t now_ms)
+{
+    f->now_ms = now_ms;
+    psr_scheduler_tick(f->scheduler, now_ms);
+}
+
+static void progress(fixture *f, psr_peer from, psr_phase phase, uint64_t step, uint64_t counter, const psr_peer *waits_for)
+{
+    give(f, from,
+         (psr_head){.type = PSR_MSG_PROGRESS, .flags = phase, .step = step, .aux = counter,
+                    .offset = waits_for ? psr_peer_pack(*waits_for) : UINT64_MAX},
+         NULL, 0);
+}
+
+/* ---- joining ---- */
+
+static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    join_all(&f);
+    assert_int_equal(count_sent(&f, PSR_MSG_CONFIG), 3);
+    assert_non_null(strstr(last_sent(&f, PSR_MSG_CONFIG)->text, "\"rank\":1"));
+    tell_facts(&f, w1, some_facts);
+    tell_facts(&f, w0, some_facts);
+    assert_int_equal(f.begun, 0);
+    tell_facts(&f, s0, some_facts);
+    assert_int_equal(f.begun, 1);
+    assert_int_equal(f.facts.total_steps, 20);
+    assert_int_equal(count_sent(&f, PSR_MSG_WELCOME), 3);
+    assert_int_equal(f.restored, 0);
+    say(&f, w1, PSR_MSG_READY, NULL);
+    say(&f, s0, PSR_MSG_READY, NULL);
+    assert_int_equal(count_sent(&f, PSR_MSG_START), 0);
+    say(&f, w0, PSR_MSG_READY, "{\"algorithms\": \"winograd 3\"}");
+    assert_int_equal(count_sent(&f, PSR_MSG_START), 3);
+    assert_string_equal(f.algorithms, "winograd 3");
+    assert_false(f.ended);
+    tear_down(&f);
+}
+
+static void ranks_that_nobody_asks_for_are_given_in_the_order_of_joining(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    f.config.workers = 3;
+    open_scheduler(&f);
+    join(&f, w1, "x");
+    join(&f, any_worker, "y");
+    assert_int_equal(last_sent(&f, PSR_MSG_CONFIG)->to.rank, 0);
+    join(&f, any_worker, "z");
+    assert_int_equal(last_sent(&f, PSR_MSG_CONFIG)->to.rank, 2);
+    join(&f, any_worker, "late");
+    assert_int_equal(f.joined, 3);
+    assert_string_equal(f.said, "a worker on late (process 7) wants to join and has no place: the run has 3 workers and 1 shards, each once\n");
+    tear_down(&f);
+}
+
+static void who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    join_all(&f);
+    join(&f, w1, "thief");
+    join(&f, (psr_peer){PSR_ROLE_WORKER, 9}, "nine");
+    join(&f, (psr_peer){PSR_ROLE_SCHEDULER, 0}, "king");
+    assert_int_equal(f.joined, 3);
+    assert_int_equal(count_sent(&f, PSR_MSG_CONFIG), 3);
+    assert_non_null(strstr(f.said, "on thief"));
+    assert_non_null(strstr(f.said, "on nine"));
+    assert_non_null(strstr(f.said, "a scheduler on king"));
+    assert_false(f.ended);
+    tear_down(&f);
+}
+
+static void another_version_is_refused_by_host_and_both_versions(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    join(&f, s0, "a");
+    join_as(&f, w1, "b", "0.0.9");
+    ends(&f, PSR_ERR_VERSION,
+         "worker 1 on b is psring 0.0.9, the scheduler on head is psring " PSR_VERSION ": install one version on all hosts");
+    assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 1); /* to the one that has joined */
+    assert_string_equal(last_sent(&f, PSR_MSG_ABORT)->text, f.line);
+    tear_down(&f);
+}
+
+static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
+{
+    (void)state;
+    const struct {
+        psr_facts facts;
+        const char *line;
+    } cases[] = {
+        {{.identity = "oneDNN 3.7.2 amx threads=1"},
+         "worker 1 on b computes with oneDNN 3.7.2 amx threads=1, worker 0 on a with oneDNN 2.6.3 avx2 threads=1: their bits could "
+         "differ; use the same on all hosts"},
+        {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "mnist"},
+         "worker 1 on b found data set mnist, worker 0 on a found synthetic: --data must be the same on all hosts"},
+        {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "synthetic", .train_count = 99},
+         "worker 1 on b has 99 training samples in synthetic, worker 0 on a has 100: --data must be the same on all hosts"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture f;
+        set_up(&f);
+        open_scheduler(&f);
+        join_all(&f);
+        tell_facts(&f, s0, some_facts);
+        tell_facts(&f, w0, some_facts);
+        tell_facts(&f, w1, cases[i].facts);
+        ends(&f, PSR_ERR_USAGE, cases[i].line);
+        assert_int_equal(f.begun, 0); /* nothing was written */
+        tear_down(&f);
+    }
+}
+
+static void who_never_comes_up_is_named_with_those_that_did(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    join(&f, s0, "a");
+    tick(&f, 1000);
+    join(&f, w0, "a");
+    progress(&f, s0, PSR_PHASE_START, 0, 1, NULL);
+    tick(&f, 8500); /* counted from the last that came */
+    assert_false(f.ended);
+    progress(&f, s0, PSR_PHASE_START, 0, 2, NULL);
+    progress(&f, w0, PSR_PHASE_START, 0, 2, NULL);
+    assert_true(psr_scheduler_next_tick(f.scheduler) <= 9000);
+    tick(&f, 9000);
+    ends(&f, PSR_ERR_TIMEOUT, "worker 1 never came up; those that did: shard 0 on a, worker 0 on a");
+    tear_down(&f);
+}
+
+static void a_short_deadline_still_gives_time_to_come_up(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    f.config.deadline_s = 1;
+    open_scheduler(&f);
+    tick(&f, 4900);
+    assert_false(f.ended);
+    tick(&f, 5000);
+    ends(&f, PSR_ERR_TIMEOUT, "shard 0, worker 0, worker 1 never came up; nobody did");
+    tear_down(&f);
+}
+
+static void a_member_that_joins_and_falls_silent_is_named(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    join_all(&f);
+    tick(&f, 8001);
+    assert_true(f.ended);
+    assert_int_equal(f.status, PSR_ERR_TIMEOUT);
+    assert_non_null(strstr(f.line, "no sign of life for 8.0 s"));
+    tear_down(&f);
+}
+
+static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    f.first_step = 12;
+    open_scheduler(&f);
+    start_all(&f);
+    assert_int_equal(f.restored, 1);
+    psr_welcome welcome;
+    const char *text = last_sent(&f, PSR_MSG_WELCOME)->text;
+    expect_ok(psr_welcome_from_json(text, strlen(text), &welcome));
+    assert_int_equal(welcome.first_step, 12);
+    assert_int_equal(welcome.roster_count, 3);
+    assert_string_equal(welcome.roster[2].host, "b");
+    free(welcome.roster);
+    tear_down(&f);
+}
+
+static void in_local_mode_one_process_is_the_whole_run(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    f.config.mode = PSR_MODE_LOCAL;
+    f.config.workers = 5;
+    open_scheduler(&f);
+    join(&f, (psr_peer){PSR_ROLE_SHARD, 0}, "a");
+    assert_non_null(strstr(f.said, "has no place"));
+    f.config.workers = 1; /* of processes, for on_joined */
+    join(&f, w0, "a");
+    tell_facts(&f, w0, some_facts);
+    say(&f, w0, PSR_MSG_READY, NULL);
+    assert_int_equal(f.started, 1);
+    give(&f, w0, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_RANK(4), .count = 1}, (float[]){1}, sizeof(float));
+    assert_int_equal(f.pieces, 1);
+    tear_down(&f);
+}
+
+/* ---- running ---- */
+
+static void progress_is_answered_and_figures_are_passed_on(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    progress(&f, w1, PSR_PHASE_FORWARD, 0, 1, NULL);
+    assert_int_equal(count_sent(&f, PSR_MSG_ALIVE), 1);
+    assert_int_equal(last_sent(&f, PSR_MSG_ALIVE)->to.rank, 1);
+    say(&f, w0, PSR_MSG_METRICS, "{}");
+    assert_int_equal(f.metrics, 1);
+    tear_down(&f);
+}
+
+static void the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_checkpointed(f.scheduler, 10, 0);
+    done(&f, s0, 20, NULL);
+    done(&f, w0, 20, "{\"hash\": \"12\"}");
+    f.now_ms = 20000;
+    progress(&f, w1, PSR_PHASE_FORWARD, 19, 9, NULL); /* the others are alive, wait, and need not say so any more */
+    tick(&f, 20000);
+    assert_false(f.ended);
+    assert_int_equal(f.last_checkpoint, 0);
+    done(&f, w1, 20, NULL);
+    assert_int_equal(f.last_checkpoint, 20);
+    assert_false(f.ended);
+    assert_int_equal(count_sent(&f, PSR_MSG_BYE), 0);
+    psr_scheduler_checkpointed(f.scheduler, 20, 0);
+    ends(&f, PSR_OK, "20 steps done");
+    assert_int_equal(count_sent(&f, PSR_MSG_BYE), 3);
+    assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 0);
+    assert_string_equal(f.outcome, "{\"hash\": \"12\"}");
+    tear_down(&f);
+}
+
+static void a_last_checkpoint_that_lacks_pieces_ends_the_run_rather_than_hang_it(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    f.last_checkpoint_err = PSR_ERR_PROTOCOL;
+    open_scheduler(&f);
+    start_all(&f);
+    done(&f, s0, 20, NULL);
+    done(&f, w0, 20, NULL);
+    done(&f, w1, 20, NULL);
+    assert_int_equal(f.status, PSR_ERR_PROTOCOL);
+    assert_int_equal(count_sent(&f, PSR_MSG_BYE), 0);
+    tear_down(&f);
+}
+
+static void members_that_end_after_different_steps_break_the_protocol(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    done(&f, w0, 20, NULL);
+    done(&f, w1, 20, NULL);
+    done(&f, s0, 19, NULL);
+    ends(&f, PSR_ERR_PROTOCOL, "on a: shard 0 on a is done after 19 steps, worker 0 after 20");
+    tear_down(&f);
+}
+
+static void a_slow_member_is_named_once_a_while_and_the_run_goes_on(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    for (int64_t now = 0; now <= 7000; now += 500) {
+        f.now_ms = now;
+        progress(&f, w1, PSR_PHASE_BACKWARD, 3, (uint64_t)now, NULL);
+        progress(&f, s0, PSR_PHASE_PUSH, 3, 1, &w1);
+        progress(&f, w0, PSR_PHASE_PULL, 3, 1, &s0);
+        tick(&f, now);
+    }
+    assert_false(f.ended);
+    assert_non_null(strstr(f.said, "worker 1 on b is slow: others have waited "));
+    assert_null(strchr(strchr(f.said, '\n') + 1, '\n')); /* one line */
+    tear_down(&f);
+}
+
+/* ---- stopping ---- */
+
+static void told_to_stop_all_take_the_last_step_that_anybody_has_begun(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_stop(f.scheduler, 0);
+    psr_scheduler_stop(f.scheduler, 0); /* again: nothing new */
+    assert_int_equal(count_sent(&f, PSR_MSG_HOLD), 2);
+    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 6}, NULL, 0);
+    say(&f, w0, PSR_MSG_METRICS, "{}"); /* what was under way */
+    assert_int_equal(count_sent(&f, PSR_MSG_STOP_AT), 0);
+    give(&f, w0, (psr_head){.type = PSR_MSG_HELD, .step = 7}, NULL, 0);
+    assert_int_equal(count_sent(&f, PSR_MSG_STOP_AT), 3); /* shards too */
+    assert_int_equal(last_sent(&f, PSR_MSG_STOP_AT)->head.step, 7);
+    assert_string_equal(f.said, "stopping after step 8\n");
+    done(&f, s0, 8, NULL);
+    done(&f, w0, 8, "{}");
+    done(&f, w1, 8, NULL);
+    assert_int_equal(f.last_checkpoint, 8);
+    psr_scheduler_checkpointed(f.scheduler, 8, 0);
+    ends(&f, PSR_ERR_CANCELLED, "stopped after step 8 of 20, as told; its checkpoint is written");
+    assert_int_equal(count_sent(&f, PSR_MSG_BYE), 3);
+    tear_down(&f);
+}
+
+static void a_stop_that_comes_with_the_last_step_is_a_run_that_is_done(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_stop(f.scheduler, 0);
+    give(&f, w0, (psr_head){.type = PSR_MSG_HELD, .step = 19}, NULL, 0);
+    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 19}, NULL, 0);
+    done(&f, s0, 20, NULL);
+    done(&f, w0, 20, NULL);
+    done(&f, w1, 20, NULL);
+    psr_scheduler_checkpointed(f.scheduler, 20, 0);
+    ends(&f, PSR_OK, "20 steps done");
+    tear_down(&f);
+}
+
+static void stopping_before_the_first_step_ends_at_once(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    join_all(&f);
+    psr_scheduler_stop(f.scheduler, 0);
+    ends(&f, PSR_ERR_CANCELLED, "stopped before the first step, as told; nothing to resume");
+    assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 3);
+    tear_down(&f);
+}
+
+/* ---- failing ---- */
+
+static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    progress(&f, w0, PSR_PHASE_PULL, 12, 1, &s0);
+    progress(&f, s0, PSR_PHASE_PUSH, 12, 1, &w1);
+    psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
+    assert_true(f.ended);
+    assert_int_equal(f.status, PSR_ERR_PEER);
+    assert_non_null(strstr(f.line, "worker 1 on b was lost: killed by signal 9 (Killed); "));
+    assert_non_null(strstr(f.line, "worker 0: step 13, pull, bucket 0, waiting for shard 0")); /* people count from 1 */
+    assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 3);
+    tear_down(&f);
+}
+
+static void the_words_of_a_member_that_exits_are_waited_for_a_moment(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_lost(f.scheduler, w1, NULL, "exit status 1", 1000);
+    assert_false(f.ended);
+    give(&f, w1, (psr_head){.type = PSR_MSG_FAILED, .flags = PSR_ERR_NUMERIC}, "the loss is not finite", 22);
+    ends(&f, PSR_ERR_NUMERIC, "worker 1 on b: the loss is not finite");
+    tear_down(&f);
+
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_lost(f.scheduler, w1, NULL, "exit status 1", 1000);
+    assert_true(psr_scheduler_next_tick(f.scheduler) <= 1500);
+    tick(&f, 1500);
+    assert_true(f.ended);
+    assert_non_null(strstr(f.line, "worker 1 on b was lost: exit status 1"));
+    tear_down(&f);
+}
+
+static void a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    psr_scheduler_lost(f.scheduler, s0, "b", "exit status 127", 0);
+    ends(&f, PSR_ERR_PEER, "shard 0 on b was lost: exit status 127");
+    tear_down(&f);
+}
+
+static void a_member_that_fails_gives_the_run_its_line_and_status(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    join_all(&f);
+    give(&f, w0, (psr_head){.type = PSR_MSG_FAILED, .flags = PSR_ERR_NOT_FOUND}, "no such data", 12);
+    ends(&f, PSR_ERR_NOT_FOUND, "worker 0 on a: no such data");
+    tear_down(&f);
+}
+
+static void a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_has_passed(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    for (int64_t now = 0; now <= 7000; now += 1000) {
+        f.now_ms = now;
+        progress(&f, w0, PSR_PHASE_PULL, 4, 1, &s0);
+        progress(&f, s0, PSR_PHASE_PUSH, 4, 1, &w1);
+        tick(&f, now);
+        assert_false(f.ended);
+    }
+    tick(&f, 8000);
+    assert_true(f.ended);
+    assert_int_equal(f.status, PSR_ERR_TIMEOUT);
+    assert_non_null(strstr(f.line, "worker 1 on b: no sign of life for 8.0 s"));
+    tear_down(&f);
+}
+
+static void what_the_driver_cannot_do_ends_the_run(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_fail(f.scheduler, PSR_ERR_IO, "no space left");
+    ends(&f, PSR_ERR_IO, "no space left");
+    psr_scheduler_fail(f.scheduler, PSR_ERR_IO, "and again");
+    psr_scheduler_lost(f.scheduler, w1, NULL, "killed", 0);
+    say(&f, w1, PSR_MSG_METRICS, "{}");
+    assert_string_equal(f.line, "no space left");
+    assert_int_equal(psr_scheduler_next_tick(f.scheduler), INT64_MAX);
+    tear_down(&f);
+}
+
+/* ---- breaches ---- */
+
+static void a_message_of_somebody_who_has_not_joined_is_dropped(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    say(&f, w1, PSR_MSG_READY, NULL);
+    say(&f, any_worker, PSR_MSG_DONE, NULL);
+    assert_false(f.ended);
+    assert_non_null(strstr(f.said, "worker 1 sent READY and has not joined: dropped"));
+    tear_down(&f);
+}
+
+typedef struct breach {
+    psr_peer from;
+    psr_head head;
+    const char *text, *line;
+} breach;
+
+static void each_breach_of_the_protocol_ends_the_run_with_its_line(void **state)
+{
+    (void)state;
+    static const breach breaches[] = {
+        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_FACTS}, NULL,
+         "on b: worker 1 sent FACTS (step 0, bucket 0, offset 0, count 0): it has told its facts before"},
+        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_READY}, NULL,
+         "on b: worker 1 sent READY (step 0, bucket 0, offset 0, count 0): that is due once, after WELCOME"},
+        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_PUSH}, NULL,
+         "on b: worker 1 sent PUSH (step 0, bucket 0, offset 0, count 0): that is not due while the run is on"},
+        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_HELD}, NULL,
+         "on b: worker 1 sent HELD (step 0, bucket 0, offset 0, count 0): nobody told it to hold"},
+        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_PROGRESS, .flags = 99, .offset = UINT64_MAX}, NULL,
+         "on b: worker 1 sent PROGRESS (step 0, bucket 0, offset 18446744073709551615, count 0): there is no phase 99"},
+        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1}, NULL,
+         "on b: worker 1 sent PROGRESS (step 0, bucket 0, offset 18446744073709551614, count 0): it waits for nobody that there is"},
+        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_CHECKPOINT, .count = 1}, "1234",
+         "on b: worker 1 sent CHECKPOINT (step 0, bucket 0, offset 0, count 1): section 0 of a checkpoint is not its to send"},
+        {{PSR_ROLE_WORKER, 0}, {.type = PSR_MSG_CHECKPOINT, .bucket = 16, .count = 1}, "1234",
+         "on a: worker 0 sent CHECKPOINT (step 0, bucket 16, offset 0, count 1): section 16 of a checkpoint is not its to send"},
+        {{PSR_ROLE_WORKER, 0}, {.type = PSR_MSG_CHECKPOINT, .bucket = 257, .count = 1}, "1234",
+         "on a: worker 0 sent CHECKPOINT (step 0, bucket 257, offset 0, count 1): section 257 of a checkpoint is not its to send"},
+        {{PSR_ROLE_SHARD, 0}, {.type = PSR_MSG_CHECKPOINT, .bucket = 256, .count = 1}, "1234",
+         "on a: shard 0 sent CHECKPOINT (step 0, bucket 256, offset 0, count 1): section 256 of a checkpoint is not its to send"},
+        {{PSR_ROLE_WORKER, 0}, {.type = PSR_MSG_CHECKPOINT, .count = 2}, "1234",
+         "on a: worker 0 sent CHECKPOINT (step 0, bucket 0, offset 0, count 2): its payload has 4 bytes"},
+    };
+    for (size_t i = 0; i < sizeof breaches / sizeof breaches[0]; i++) {
+        fixture f;
+        set_up(&f);
+        open_scheduler(&f);
+        start_all(&f);
+        give(&f, breaches[i].from, breaches[i].head, breaches[i].text, breaches[i].text ? strlen(breaches[i].text) : 0);
+        ends(&f, PSR_ERR_PROTOCOL, breaches[i].line);
+        assert_int_equal(psr_err_exit_status(f.status), 3);
+        tear_down(&f);
+    }
+}
+
+static void words_before_their_time_and_bytes_that_are_no_json_are_breaches(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    join_all(&f);
+    say(&f, w1, PSR_MSG_METRICS, "{}");
+    ends(&f, PSR_ERR_PROTOCOL, "on b: worker 1 sent METRICS (step 0, bucket 0, offset 0, count 0): that is not due before START");
+    tear_down(&f);
+
+    set_up(&f);
+    open_scheduler(&f);
+    join_all(&f);
+    say(&f, w1, PSR_MSG_FACTS, "{\"identity\": 3}");
+    ends(&f, PSR_ERR_PROTOCOL,
+         "on b: worker 1 sent FACTS (step 0, bucket 0, offset 0, count 0): field \"identity\" is missing or no text");
+    tear_down(&f);
+
+    set_up(&f);
+    open_scheduler(&f);
+    say(&f, w1, PSR_MSG_JOIN, "[[[[");
+    ends(&f, PSR_ERR_PROTOCOL, "worker 1 sent JOIN (step 0, bucket 0, offset 0, count 0): not a JSON object");
+    tear_down(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_starts_when_all_have_joined_agree_and_are_ready),
+        cmocka_unit_test(ranks_that_nobody_asks_for_are_given_in_the_order_of_joining),
+        cmocka_unit_test(who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on),
+        cmocka_unit_test(another_version_is_refused_by_host_and_both_versions),
+        cmocka_unit_test(facts_that_differ_are_refused_by_host_and_both_values),
+        cmocka_unit_test(who_never_comes_up_is_named_with_those_that_did),
+        cmocka_unit_test(a_short_deadline_still_gives_time_to_come_up),
+        cmocka_unit_test(a_member_that_joins_and_falls_silent_is_named),
+        cmocka_unit_test(a_resumed_run_has_its_state_sent_after_the_roster),
+        cmocka_unit_test(in_local_mode_one_process_is_the_whole_run),
+        cmocka_unit_test(progress_is_answered_and_figures_are_passed_on),
+        cmocka_unit_test(the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place),
+        cmocka_unit_test(a_last_checkpoint_that_lacks_pieces_ends_the_run_rather_than_hang_it),
+        cmocka_unit_test(members_that_end_after_different_steps_break_the_protocol),
+        cmocka_unit_test(a_slow_member_is_named_once_a_while_and_the_run_goes_on),
+        cmocka_unit_test(told_to_stop_all_take_the_last_step_that_anybody_has_begun),
+        cmocka_unit_test(a_stop_that_comes_with_the_last_step_is_a_run_that_is_done),
+        cmocka_unit_test(stopping_before_the_first_step_ends_at_once),
+        cmocka_unit_test(a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing),
+        cmocka_unit_test(the_words_of_a_member_that_exits_are_waited_for_a_moment),
+        cmocka_unit_test(a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host),
+        cmocka_unit_test(a_member_that_fails_gives_the_run_its_line_and_status),
+        cmocka_unit_test(a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_has_passed),
+        cmocka_unit_test(what_the_driver_cannot_do_ends_the_run),
+        cmocka_unit_test(a_message_of_somebody_who_has_not_joined_is_dropped),
+        cmocka_unit_test(each_breach_of_the_protocol_ends_the_run_with_its_line),
+        cmocka_unit_test(words_before_their_time_and_bytes_that_are_no_json_are_breaches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
