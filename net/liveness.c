@@ -116,7 +116,26 @@ static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const boo
     return total;
 }
 
-/* "; shard 0 waits for it", "; workers 0, 2 wait for it". */
+/* Where those who wait are: what they say of it is newer than the last that was heard of one that fell silent. */
+static void put_waiters_place(text *t, const psr_liveness *l, const bool *chosen)
+{
+    const watched *behind = NULL;
+    bool alike = true;
+    for (size_t i = 0; i < l->count; i++) {
+        const watched *m = &l->members[i];
+        if (!chosen[i])
+            continue;
+        alike = alike && (behind == NULL || (m->step == behind->step && m->phase == behind->phase && m->bucket == behind->bucket));
+        if (behind == NULL || m->step < behind->step)
+            behind = m;
+    }
+    if (behind == NULL || behind->phase == PSR_PHASE_START)
+        return;
+    put(t, alike ? " in " : ", the one furthest behind in ");
+    put_place(t, behind);
+}
+
+/* "; shard 0 waits for it in step 5, push, bucket 2", "; workers 0, 2 wait for it". */
 static void put_waiters(text *t, const psr_liveness *l, size_t on)
 {
     bool *chosen = calloc(l->count, sizeof *chosen);
@@ -136,9 +155,11 @@ static void put_waiters(text *t, const psr_liveness *l, size_t on)
             between = " and ";
         total += count;
     }
-    free(chosen);
-    if (total > 0)
+    if (total > 0) {
         put(t, " wait%s for it", total == 1 ? "s" : "");
+        put_waiters_place(t, l, chosen);
+    }
+    free(chosen);
 }
 
 static void put_name(text *t, const watched *m)
@@ -265,29 +286,39 @@ static bool blame_silent(const psr_liveness *l, int64_t now_ms, size_t *ret_inde
     return worst != NOBODY;
 }
 
+/* Reports come four times a deadline: of one that has not been heard of for half of it, nobody knows that it is alive, and it will be
+ * named for its silence soon. */
+static bool is_hung(const psr_liveness *l, const watched *m, int64_t now_ms)
+{
+    return m->on && !m->waits && now_ms - m->moved_ms >= l->deadline_ms && now_ms - m->heard_ms < l->deadline_ms / 2;
+}
+
 static bool blame_hung(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
 {
     size_t worst = NOBODY;
     for (size_t i = 0; i < l->count; i++)
-        if (l->members[i].on && !l->members[i].waits && now_ms - l->members[i].moved_ms >= l->deadline_ms &&
+        if (is_hung(l, &l->members[i], now_ms) &&
             (worst == NOBODY || l->members[i].moved_ms < l->members[worst].moved_ms))
             worst = i;
     *ret_index = worst;
     return worst != NOBODY;
 }
 
-/* All wait: when the last of them began to. INT64_MAX: not all do. */
+/* All wait, and not for the scheduler alone, who may have to wait itself for those who have not joined: when the last of them began
+ * to. INT64_MAX: not so. */
 static int64_t all_wait_since(const psr_liveness *l)
 {
     int64_t since_ms = INT64_MIN;
+    bool scheduler_alone = true;
     for (size_t i = 0; i < l->count; i++) {
         const watched *m = &l->members[i];
         if (m->on && !m->waits)
             return INT64_MAX;
+        scheduler_alone = scheduler_alone && (!m->on || m->waits_for.role == PSR_ROLE_SCHEDULER);
         if (m->on && m->moved_ms > since_ms)
             since_ms = m->moved_ms;
     }
-    return since_ms == INT64_MIN ? INT64_MAX : since_ms;
+    return since_ms == INT64_MIN || scheduler_alone ? INT64_MAX : since_ms;
 }
 
 /* The member at which most chains of waiting end. */
@@ -335,6 +366,8 @@ int64_t psr_liveness_next(const psr_liveness *liveness)
             continue;
         any = true;
         int64_t due_ms = (m->waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) + liveness->deadline_ms;
+        if (due_ms <= liveness->seen_ms) /* hung, or silent: not known yet */
+            due_ms = m->heard_ms + liveness->deadline_ms;
         next_ms = due_ms < next_ms ? due_ms : next_ms;
     }
     int64_t stuck_ms = all_wait_since(liveness);

@@ -62,7 +62,8 @@ static void a_member_that_falls_silent_is_named_with_where_it_was_and_who_waits(
         if (now < 1750)
             nobody_to_blame(l, now);
     }
-    blamed(l, 1750, w1, "worker 1 on host1: no sign of life for 1.0 s; last in step 12, backward, bucket 3; shard 0 waits for it");
+    blamed(l, 1750, w1, "worker 1 on host1: no sign of life for 1.0 s; last in step 12, backward, bucket 3; shard 0 waits for it "
+                        "in step 12, push, bucket 4");
     psr_liveness_free(l);
 }
 
@@ -74,7 +75,7 @@ static void one_that_never_reported_was_in_its_start(void **state)
     nobody_to_blame(l, 500);
     report(l, w0, 900, (doing){PSR_PHASE_BARRIER, 0, 0, 1, &w1});
     nobody_to_blame(l, 999);
-    blamed(l, 1000, w1, "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it");
+    blamed(l, 1000, w1, "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in step 1, barrier");
     psr_liveness_free(l);
 }
 
@@ -105,7 +106,52 @@ static void a_member_that_reports_and_does_nothing_is_named(void **state)
         if (now < 1250)
             nobody_to_blame(l, now);
     }
-    blamed(l, 1250, w1, "worker 1 on host1: alive, but no progress for 1.0 s in step 8, forward, bucket 2; shards 0, 1 wait for it");
+    blamed(l, 1250, w1, "worker 1 on host1: alive, but no progress for 1.0 s in step 8, forward, bucket 2; shards 0, 1 wait for it "
+                        "in step 8, push, bucket 2");
+    psr_liveness_free(l);
+}
+
+/* What else it says (metrics, a checkpoint's pieces) may be newer than its last report. */
+static void one_that_falls_silent_behind_its_last_report_is_silent_and_not_alive(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    report(l, w1, 0, (doing){PSR_PHASE_FORWARD, 0, 0, 1, NULL});
+    psr_liveness_heard(l, w1, 200);
+    for (int64_t now = 0; now < 1200; now += 100) {
+        report(l, w0, now, (doing){PSR_PHASE_BARRIER, 3, 0, 1, &w1});
+        nobody_to_blame(l, now);
+    }
+    blamed(l, 1200, w1, "worker 1 on host1: no sign of life for 1.0 s; last in step 1, forward, bucket 0; worker 0 waits for it "
+                        "in step 4, barrier");
+    psr_liveness_free(l);
+}
+
+static void waiters_at_different_places_are_told_by_the_one_furthest_behind(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1, w2, s0}, 4);
+    for (int64_t now = 0; now < 1000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_PULL, 5, 2, 5, &s0});
+        report(l, w1, now, (doing){PSR_PHASE_PULL, 4, 1, 5, &s0});
+        report(l, w2, now, (doing){PSR_PHASE_PULL, 5, 1, 5, &s0});
+        nobody_to_blame(l, now);
+    }
+    blamed(l, 1000, s0, "shard 0 on host3: no sign of life for 1.0 s; last in start; workers 0-2 wait for it, "
+                        "the one furthest behind in step 5, pull, bucket 1");
+    psr_liveness_free(l);
+}
+
+/* As before all have joined: who never came is the scheduler's own to find out. */
+static void those_who_wait_for_the_scheduler_alone_are_not_to_blame(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, s0}, 2);
+    for (int64_t now = 0; now <= 5000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_START, 0, 0, 0, &scheduler});
+        report(l, s0, now, (doing){PSR_PHASE_START, 0, 0, 0, &scheduler});
+        nobody_to_blame(l, now);
+    }
     psr_liveness_free(l);
 }
 
@@ -155,7 +201,7 @@ static void when_all_wait_the_one_at_which_the_waiting_ends_is_named(void **stat
             nobody_to_blame(l, now);
     }
     blamed(l, 1000, s1, "shard 1 on host3: everybody has waited for 1.0 s, it for the scheduler in step 4, push, bucket 0; "
-                        "worker 1 waits for it");
+                        "worker 1 waits for it in step 4, pull, bucket 1");
     psr_liveness_free(l);
 }
 
@@ -170,7 +216,7 @@ static void in_a_circle_the_one_furthest_behind_is_named(void **state)
         report(l, w3, now, (doing){PSR_PHASE_RING, 8, 1, 5, &w2});
     }
     blamed(l, 1000, w2, "worker 2 on host2: everybody has waited for 1.0 s, it for worker 1 in step 8, ring, bucket 0; "
-                        "worker 3 waits for it");
+                        "worker 3 waits for it in step 9, ring, bucket 1");
     psr_liveness_free(l);
 }
 
@@ -233,7 +279,7 @@ static void the_next_check_is_when_somebody_could_be_to_blame_and_often_enough(v
         report(l, w0, now, (doing){PSR_PHASE_BARRIER, 1, 0, 1, &w1});
         nobody_to_blame(l, now);
     }
-    blamed(l, psr_liveness_next(l), w1, "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it");
+    blamed(l, psr_liveness_next(l), w1, "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in step 2, barrier");
     psr_liveness_free(l);
 }
 
@@ -314,6 +360,9 @@ int main(void)
         cmocka_unit_test(one_that_never_reported_was_in_its_start),
         cmocka_unit_test(any_message_is_a_sign_of_life),
         cmocka_unit_test(a_member_that_reports_and_does_nothing_is_named),
+        cmocka_unit_test(one_that_falls_silent_behind_its_last_report_is_silent_and_not_alive),
+        cmocka_unit_test(waiters_at_different_places_are_told_by_the_one_furthest_behind),
+        cmocka_unit_test(those_who_wait_for_the_scheduler_alone_are_not_to_blame),
         cmocka_unit_test(a_slow_member_that_moves_is_not_to_blame_and_neither_is_who_waits_for_it),
         cmocka_unit_test(waiting_for_one_thing_after_another_is_progress),
         cmocka_unit_test(when_all_wait_the_one_at_which_the_waiting_ends_is_named),
