@@ -1,6 +1,7 @@
 #include "net/door.h"
 
 #include "base/clock.h"
+#include "net/sockets.h"
 
 #include <czmq.h>
 #include <inttypes.h>
@@ -252,24 +253,9 @@ static void *door_main(void *context)
 
 /* ---- setting up ---- */
 
-static psr_err zmq_failed(const char *what)
-{
-    return psr_fail(PSR_ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
-}
-
-static psr_err set_int(void *socket, int option, int value, const char *what)
-{
-    return zmq_setsockopt(socket, option, &value, sizeof value) == 0 ? PSR_OK : zmq_failed(what);
-}
-
-static psr_err set_text(void *socket, int option, const char *text, const char *what)
-{
-    return zmq_setsockopt(socket, option, text, strlen(text)) == 0 ? PSR_OK : zmq_failed(what);
-}
-
 static psr_err set_key(void *socket, int option, const char *z85, const char *what)
 {
-    return zmq_setsockopt(socket, option, z85, PSR_KEY_Z85) == 0 ? PSR_OK : zmq_failed(what);
+    return zmq_setsockopt(socket, option, z85, PSR_KEY_Z85) == 0 ? PSR_OK : psr_zmq_failed(what);
 }
 
 /* An inproc socket. bound: the end that must exist first. hwm: messages that may wait; 0: any number. */
@@ -277,29 +263,29 @@ static psr_err open_end(void *zmq_ctx, int type, const char *endpoint, bool boun
 {
     void *socket = zmq_socket(zmq_ctx, type);
     if (socket == NULL)
-        return zmq_failed("making a socket");
+        return psr_zmq_failed("making a socket");
     *ret_socket = socket;
-    PSR_TRY(set_int(socket, ZMQ_LINGER, 0, "ZMQ_LINGER"));
-    PSR_TRY(set_int(socket, ZMQ_RCVHWM, hwm, "ZMQ_RCVHWM"));
+    PSR_TRY(psr_zmq_set(socket, ZMQ_LINGER, 0, "ZMQ_LINGER"));
+    PSR_TRY(psr_zmq_set(socket, ZMQ_RCVHWM, hwm, "ZMQ_RCVHWM"));
     if ((bound ? zmq_bind(socket, endpoint) : zmq_connect(socket, endpoint)) != 0)
-        return zmq_failed(endpoint);
+        return psr_zmq_failed(endpoint);
     return PSR_OK;
 }
 
 static psr_err guard(const psr_keys *keys, void *router)
 {
-    PSR_TRY(set_text(router, ZMQ_ZAP_DOMAIN, "psring", "ZMQ_ZAP_DOMAIN"));
-    PSR_TRY(set_int(router, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
+    PSR_TRY(psr_zmq_set_text(router, ZMQ_ZAP_DOMAIN, "psring", "ZMQ_ZAP_DOMAIN"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
     if (!keys->curve)
-        PSR_TRY(set_int(router, ZMQ_PLAIN_SERVER, 1, "ZMQ_PLAIN_SERVER"));
+        PSR_TRY(psr_zmq_set(router, ZMQ_PLAIN_SERVER, 1, "ZMQ_PLAIN_SERVER"));
     else {
-        PSR_TRY(set_int(router, ZMQ_CURVE_SERVER, 1, "ZMQ_CURVE_SERVER"));
+        PSR_TRY(psr_zmq_set(router, ZMQ_CURVE_SERVER, 1, "ZMQ_CURVE_SERVER"));
         PSR_TRY(set_key(router, ZMQ_CURVE_SECRETKEY, keys->secret_key, "ZMQ_CURVE_SECRETKEY"));
     }
     if (zmq_socket_monitor(router, MONITOR_ENDPOINT,
                            ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
                                ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) != 0)
-        return zmq_failed("zmq_socket_monitor");
+        return psr_zmq_failed("zmq_socket_monitor");
     return PSR_OK;
 }
 
@@ -371,8 +357,8 @@ psr_err psr_door_knock(const psr_keys *keys, psr_peer self, void *zmq_dealer, co
     }
     char name[PSR_DOOR_NAME_BYTES];
     psr_door_name(self, name);
-    PSR_TRY(set_text(zmq_dealer, ZMQ_PLAIN_USERNAME, name, "ZMQ_PLAIN_USERNAME"));
-    return set_text(zmq_dealer, ZMQ_PLAIN_PASSWORD, keys->token, "ZMQ_PLAIN_PASSWORD");
+    PSR_TRY(psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_USERNAME, name, "ZMQ_PLAIN_USERNAME"));
+    return psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_PASSWORD, keys->token, "ZMQ_PLAIN_PASSWORD");
 }
 
 void *psr_door_refusals(psr_door *door)

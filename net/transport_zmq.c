@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "net/bindings.h"
 #include "net/door.h"
+#include "net/inbox.h"
 #include "net/interface.h"
+#include "net/sockets.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,8 +25,6 @@
 #define ROLES 3
 #define RANKS_MAX 65536
 #define SOCKETS_MAX 8192
-#define STRANGER_LINES 10 /* at most so many in */
-#define STRANGER_WINDOW_MS 10000
 #define DEAD_HANDSHAKES 3 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
 
 typedef struct channel {
@@ -36,233 +36,20 @@ typedef struct zmq_transport {
     psr_transport base;
     psr_zmq_options options;
     psr_peer self;
-    void *ctx, *router;
-    psr_door *door;
-    psr_bindings bindings;
-    char endpoint[PSR_ADDRESS_BYTES + 32];
+    void *ctx;
+    psr_inbox *inbox;
     channel *channels[ROLES]; /* [role][rank] */
     size_t channel_counts[ROLES];
 
     void *refused; /* PAIR: what became of our knocking at the scheduler's door; NULL until connected */
     unsigned dead_handshakes;
+    int64_t connected_ms;
 
     int wake_fd;
     atomic_bool woken;
-
-    uint64_t strangers;
-    int64_t window_begin_ms;
-    unsigned window_lines;
-    uint64_t unlogged;
 } zmq_transport;
 
-static psr_err zmq_failed(const char *what)
-{
-    return psr_fail(PSR_ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
-}
-
-static psr_err set_int(void *socket, int option, int value, const char *what)
-{
-    return zmq_setsockopt(socket, option, &value, sizeof value) == 0 ? PSR_OK : zmq_failed(what);
-}
-
-static psr_err set_largest(void *socket, int64_t bytes)
-{
-    return zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &bytes, sizeof bytes) == 0 ? PSR_OK : zmq_failed("ZMQ_MAXMSGSIZE");
-}
-
-/* ---- strangers ---- */
-
-static void log_stranger(zmq_transport *transport, const char *line)
-{
-    if (transport->options.log_stranger == NULL)
-        return;
-    int64_t now_ms = psr_clock_ms();
-    if (now_ms - transport->window_begin_ms >= STRANGER_WINDOW_MS) {
-        transport->window_begin_ms = now_ms;
-        transport->window_lines = 0;
-    }
-    if (transport->window_lines == STRANGER_LINES) {
-        transport->unlogged++;
-        return;
-    }
-    transport->window_lines++;
-    char text[512];
-    if (transport->unlogged > 0) {
-        snprintf(text, sizeof text, "%s (and %" PRIu64 " more before)", line, transport->unlogged);
-        transport->unlogged = 0;
-        line = text;
-    }
-    transport->options.log_stranger(transport->options.log_context, line);
-}
-
-/* A message of somebody who was let in and yet is nobody: the frames are dropped by the caller. */
-static psr_err drop(zmq_transport *transport, psr_peer claimed, const char *reason)
-{
-    transport->strangers++;
-    char name[PSR_DOOR_NAME_BYTES], line[256];
-    psr_door_name(claimed, name);
-    snprintf(line, sizeof line, "dropped a message of a stranger who says it is %s: %s", name, reason);
-    log_stranger(transport, line);
-    return PSR_OK;
-}
-
-/* A member breaks the protocol: err is of the codec. */
-static psr_err breach(psr_peer peer, psr_err err)
-{
-    char name[PSR_DOOR_NAME_BYTES];
-    psr_door_name(peer, name);
-    return psr_fail_context(err == PSR_ERR_FORMAT ? PSR_ERR_PROTOCOL : err, "%s", name);
-}
-
 /* ---- receiving ---- */
-
-typedef struct frames {
-    zmq_msg_t id, head, payload;
-    unsigned count;
-} frames;
-
-typedef struct received {
-    psr_message base;
-    zmq_msg_t frame;
-    void *aligned; /* the payload's copy where libzmq put it at an odd address */
-} received;
-
-static void received_release(psr_message *message)
-{
-    received *r = (received *)message;
-    zmq_msg_close(&r->frame);
-    free(r->aligned);
-    free(r);
-}
-
-static void frames_close(frames *f)
-{
-    zmq_msg_close(&f->id);
-    zmq_msg_close(&f->head);
-    zmq_msg_close(&f->payload);
-}
-
-/* All frames of the next message that is there: id, head, payload; more are counted and thrown away. false: none. */
-static bool frames_receive(void *router, frames *f)
-{
-    zmq_msg_t *const kept[] = {&f->id, &f->head, &f->payload};
-    for (size_t i = 0; i < 3; i++)
-        zmq_msg_init(kept[i]);
-    f->count = 0;
-    if (zmq_msg_recv(&f->id, router, ZMQ_DONTWAIT) < 0)
-        return false;
-    bool more = zmq_msg_more(&f->id);
-    for (f->count = 1; more; f->count++) {
-        zmq_msg_t extra;
-        zmq_msg_t *into = f->count < 3 ? kept[f->count] : &extra;
-        if (into == &extra)
-            zmq_msg_init(&extra);
-        bool ok = zmq_msg_recv(into, router, ZMQ_DONTWAIT) >= 0; /* a message is there whole or not at all */
-        more = ok && zmq_msg_more(into);
-        if (into == &extra)
-            zmq_msg_close(&extra);
-    }
-    return true;
-}
-
-/* The first message of a routing id: HELLO, of a peer whose name the door has checked. */
-static psr_err introduce(zmq_transport *transport, frames *f, psr_err decoded, const psr_head *head)
-{
-    psr_peer known, claimed;
-    const char *name = zmq_msg_gets(&f->head, "User-Id");
-    if (name == NULL || !psr_door_name_read(name, &known))
-        return drop(transport, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "the door did not name it");
-    if (psr_bindings_holder(&transport->bindings, known) != NULL)
-        return drop(transport, known, "another process joined under that name before");
-    if (decoded != PSR_OK)
-        return breach(known, decoded);
-    if (head->type != PSR_MSG_HELLO || head->sequence != 0 || f->count != 2)
-        return breach(known, psr_fail(PSR_ERR_PROTOCOL, "its first message is not HELLO"));
-    claimed = (psr_peer){(psr_role)(head->aux >> 32), (uint32_t)head->aux};
-    if (claimed.role != known.role ||
-        (claimed.rank != known.rank && claimed.rank != PSR_RANK_ANY && known.rank != PSR_RANK_ANY))
-        return breach(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32, psr_role_name(claimed.role), claimed.rank));
-    psr_peer peer = claimed.rank == PSR_RANK_ANY ? known : claimed;
-    if (psr_bindings_holder(&transport->bindings, peer) != NULL)
-        return drop(transport, peer, "another process joined under that name before");
-    psr_binding *binding;
-    psr_err err = psr_bindings_add(&transport->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id), peer, &binding);
-    if (err == PSR_ERR_DENIED)
-        return drop(transport, peer, psr_err_detail());
-    PSR_TRY(err);
-    binding->sequence = 1;
-    return PSR_OK;
-}
-
-/* A later HELLO: a peer without a rank was given one. */
-static psr_err rename_peer(zmq_transport *transport, psr_binding *binding, const psr_head *head)
-{
-    psr_peer claimed = {(psr_role)(head->aux >> 32), (uint32_t)head->aux};
-    if (psr_peer_equal(claimed, binding->peer))
-        return PSR_OK;
-    if (claimed.role != binding->peer.role || binding->peer.rank != PSR_RANK_ANY)
-        return breach(binding->peer,
-                      psr_fail(PSR_ERR_PROTOCOL, "now says it is %s %" PRIu32, psr_role_name(claimed.role), claimed.rank));
-    if (psr_bindings_holder(&transport->bindings, claimed) != NULL) {
-        binding->banned = true;
-        return drop(transport, claimed, "another process joined under that name before");
-    }
-    binding->peer = claimed;
-    return PSR_OK;
-}
-
-/* Makes a message of frames whose head has been checked; takes the payload's frame. */
-static psr_err deliver(frames *f, psr_peer from, const psr_head *head, psr_message **ret_message)
-{
-    received *r = calloc(1, sizeof *r);
-    if (r == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
-    r->base = (psr_message){.from = from, .head = *head, .release = received_release};
-    zmq_msg_init(&r->frame);
-    zmq_msg_move(&r->frame, &f->payload);
-    r->base.payload_bytes = zmq_msg_size(&r->frame);
-    r->base.payload = zmq_msg_data(&r->frame);
-    /* Large frames have memory of their own, which is aligned; small ones may lie anywhere in a batch. */
-    if ((uintptr_t)r->base.payload % _Alignof(double) != 0 && r->base.payload_bytes > 0) {
-        r->aligned = malloc(r->base.payload_bytes);
-        if (r->aligned == NULL) {
-            received_release(&r->base);
-            return psr_fail(PSR_ERR_NOMEM, "no memory for a message of %zu bytes", r->base.payload_bytes);
-        }
-        memcpy(r->aligned, r->base.payload, r->base.payload_bytes);
-        r->base.payload = r->aligned;
-    }
-    *ret_message = &r->base;
-    return PSR_OK;
-}
-
-/* *ret_message stays NULL when the frames were not for the owner: HELLO, a stranger's. */
-static psr_err handle(zmq_transport *transport, frames *f, psr_message **ret_message)
-{
-    psr_head head = {0};
-    uint64_t payload_bytes = 0;
-    psr_err decoded = psr_head_decode(zmq_msg_data(&f->head), zmq_msg_size(&f->head), &head, &payload_bytes);
-    psr_binding *binding = psr_bindings_find(&transport->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id));
-    if (binding == NULL)
-        return introduce(transport, f, decoded, &head);
-    if (binding->banned)
-        return drop(transport, binding->peer, "another process joined under that name before");
-    if (decoded != PSR_OK)
-        return breach(binding->peer, decoded);
-    if (head.sequence < binding->sequence)
-        return breach(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice", head.sequence));
-    if (head.sequence > binding->sequence)
-        return breach(binding->peer, psr_fail(PSR_ERR_PEER, "its connection broke and %" PRIu64 " messages were lost",
-                                              head.sequence - binding->sequence));
-    if (f->count != (payload_bytes > 0 ? 3u : 2u) || payload_bytes != zmq_msg_size(&f->payload))
-        return breach(binding->peer,
-                      psr_fail(PSR_ERR_PROTOCOL, "announced a payload of %" PRIu64 " bytes and sent %zu in %u frames",
-                               payload_bytes, zmq_msg_size(&f->payload), f->count - 2));
-    binding->sequence++;
-    if (head.type == PSR_MSG_HELLO)
-        return rename_peer(transport, binding, &head);
-    return deliver(f, binding->peer, &head, ret_message);
-}
 
 /* What became of our knocking at the scheduler's door. A wrong token or key is said (AUTH); with another mechanism or
  * another server key libzmq's other side just hangs up, which it also does when it ends. */
@@ -276,13 +63,17 @@ static psr_err check_refused(zmq_transport *transport)
     while (zmq_recv(transport->refused, &first, sizeof first, ZMQ_DONTWAIT) == (int)sizeof first) {
         int bytes = zmq_recv(transport->refused, address, sizeof address - 1, 0);
         address[bytes < 0 ? 0 : bytes < (int)sizeof address ? bytes : (int)sizeof address - 1] = '\0';
-        if (first.event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
+        if (first.event == ZMQ_EVENT_CONNECTED)
+            transport->connected_ms = psr_clock_ms();
+        else if (first.event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             transport->dead_handshakes = 0;
         else if (first.event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
             return psr_fail(PSR_ERR_DENIED, "the scheduler at %s refused this process: its %s is not of that run", address,
                             transport->options.keys->curve ? "CURVE key" : "token");
         else if (first.event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
             return psr_fail(PSR_ERR_DENIED, "what listens at %s is not this run's scheduler", address);
+        else if (psr_clock_ms() - transport->connected_ms > PSR_HANDSHAKE_MS / 2)
+            continue; /* it is silent: stopped, perhaps, and the deadline's business */
         else if (++transport->dead_handshakes == DEAD_HANDSHAKES)
             return psr_fail(PSR_ERR_DENIED, "what listens at %s hangs up: it is not this run's scheduler, or has other keys",
                             address);
@@ -294,20 +85,19 @@ static psr_err check_refused(zmq_transport *transport)
 static psr_err wait_for(zmq_transport *transport, long timeout_ms)
 {
     zmq_pollitem_t items[] = {
-        {.socket = transport->router, .events = ZMQ_POLLIN},
+        {.socket = psr_inbox_socket(transport->inbox), .events = ZMQ_POLLIN},
         {.fd = transport->wake_fd, .events = ZMQ_POLLIN},
-        {.socket = psr_door_refusals(transport->door), .events = ZMQ_POLLIN},
+        {.socket = psr_inbox_strangers_socket(transport->inbox), .events = ZMQ_POLLIN},
         {.socket = transport->refused, .events = ZMQ_POLLIN},
     };
     if (zmq_poll(items, transport->refused != NULL ? 4 : 3, timeout_ms) < 0 && zmq_errno() != EINTR)
-        return zmq_failed("zmq_poll");
+        return psr_zmq_failed("zmq_poll");
     if (items[1].revents) {
         uint64_t wakes;
         (void)!read(transport->wake_fd, &wakes, sizeof wakes);
     }
-    char line[256];
-    while (items[2].revents && psr_door_refusal(transport->door, line, sizeof line))
-        log_stranger(transport, line);
+    if (items[2].revents)
+        psr_inbox_tell_strangers(transport->inbox);
     return transport->refused != NULL && items[3].revents ? check_refused(transport) : PSR_OK;
 }
 
@@ -316,18 +106,12 @@ static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_messa
     zmq_transport *transport = (zmq_transport *)base;
     int64_t end_ms = timeout_ms > 0 ? psr_clock_ms() + timeout_ms : 0;
     for (bool last = false;;) {
-        frames f;
-        while (frames_receive(transport->router, &f)) {
-            psr_message *message = NULL;
-            psr_err err = handle(transport, &f, &message);
-            frames_close(&f);
-            PSR_TRY(err);
-            if (message != NULL) {
-                *ret_message = message;
-                return PSR_OK;
-            }
+        psr_message *message = NULL;
+        PSR_TRY(psr_inbox_take(transport->inbox, &message));
+        if (message != NULL) {
+            *ret_message = message;
+            return PSR_OK;
         }
-        frames_close(&f);
         if (atomic_exchange(&transport->woken, false))
             return psr_fail(PSR_ERR_CANCELLED, "woken");
         if (last)
@@ -402,9 +186,9 @@ static psr_err send_frames(channel *c, const psr_head *head, zmq_msg_t *payload,
     size_t size;
     psr_head_encode(&numbered, payload_bytes, bytes, &size);
     if (zmq_send(c->dealer, bytes, size, ZMQ_DONTWAIT | (payload != NULL ? ZMQ_SNDMORE : 0)) < 0)
-        return zmq_failed("sending a message");
+        return psr_zmq_failed("sending a message");
     if (payload != NULL && zmq_msg_send(payload, c->dealer, ZMQ_DONTWAIT) < 0)
-        return zmq_failed("sending a payload");
+        return psr_zmq_failed("sending a payload");
     c->sequence++;
     return PSR_OK;
 }
@@ -450,18 +234,6 @@ static channel *make_room(zmq_transport *transport, psr_peer peer)
     return &transport->channels[peer.role][peer.rank];
 }
 
-/* A half-open connection is noticed within half a minute; a stopped process is not one. */
-static psr_err set_tcp(void *socket, bool ipv6)
-{
-    PSR_TRY(set_int(socket, ZMQ_TCP_KEEPALIVE, 1, "ZMQ_TCP_KEEPALIVE"));
-    PSR_TRY(set_int(socket, ZMQ_TCP_KEEPALIVE_IDLE, 10, "ZMQ_TCP_KEEPALIVE_IDLE"));
-    PSR_TRY(set_int(socket, ZMQ_TCP_KEEPALIVE_INTVL, 5, "ZMQ_TCP_KEEPALIVE_INTVL"));
-    PSR_TRY(set_int(socket, ZMQ_TCP_KEEPALIVE_CNT, 4, "ZMQ_TCP_KEEPALIVE_CNT"));
-    PSR_TRY(set_int(socket, ZMQ_IPV6, ipv6, "ZMQ_IPV6"));
-    /* Nothing is ever dropped at a mark: the protocols' credits bound the queues. */
-    return set_int(socket, ZMQ_SNDHWM, 0, "ZMQ_SNDHWM");
-}
-
 static psr_err set_dealer(zmq_transport *transport, void *dealer, psr_peer peer, const char *endpoint,
                           const char *public_key)
 {
@@ -470,17 +242,17 @@ static psr_err set_dealer(zmq_transport *transport, void *dealer, psr_peer peer,
         return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
     id[0] |= 1; /* ids that begin with zero are libzmq's own */
     if (zmq_setsockopt(dealer, ZMQ_ROUTING_ID, id, sizeof id) != 0)
-        return zmq_failed("ZMQ_ROUTING_ID");
+        return psr_zmq_failed("ZMQ_ROUTING_ID");
     if (public_key == NULL)
         public_key = psr_keys_of(transport->options.keys, peer);
     PSR_TRY(psr_door_knock(transport->options.keys, transport->self, dealer, public_key));
-    PSR_TRY(set_tcp(dealer, strchr(endpoint, '[') != NULL));
-    PSR_TRY(set_int(dealer, ZMQ_RCVHWM, 1, "ZMQ_RCVHWM")); /* an inbox sends nothing back: let nobody fill memory */
-    PSR_TRY(set_largest(dealer, 1024));
-    PSR_TRY(set_int(dealer, ZMQ_CONNECT_TIMEOUT, PSR_HANDSHAKE_MS, "ZMQ_CONNECT_TIMEOUT"));
-    PSR_TRY(set_int(dealer, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
-    PSR_TRY(set_int(dealer, ZMQ_RECONNECT_IVL, 50, "ZMQ_RECONNECT_IVL"));
-    return set_int(dealer, ZMQ_RECONNECT_IVL_MAX, 1000, "ZMQ_RECONNECT_IVL_MAX");
+    PSR_TRY(psr_zmq_set_tcp(dealer, strchr(endpoint, '[') != NULL));
+    PSR_TRY(psr_zmq_set(dealer, ZMQ_RCVHWM, 1, "ZMQ_RCVHWM")); /* an inbox sends nothing back: let nobody fill memory */
+    PSR_TRY(psr_zmq_set_largest(dealer, 1024));
+    PSR_TRY(psr_zmq_set(dealer, ZMQ_CONNECT_TIMEOUT, PSR_HANDSHAKE_MS, "ZMQ_CONNECT_TIMEOUT"));
+    PSR_TRY(psr_zmq_set(dealer, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
+    PSR_TRY(psr_zmq_set(dealer, ZMQ_RECONNECT_IVL, 50, "ZMQ_RECONNECT_IVL"));
+    return psr_zmq_set(dealer, ZMQ_RECONNECT_IVL_MAX, 1000, "ZMQ_RECONNECT_IVL_MAX");
 }
 
 /* Only the scheduler's door is watched for refusals: everybody knocks there first and with the same keys as
@@ -489,15 +261,15 @@ static psr_err watch_refusal(zmq_transport *transport, void *dealer)
 {
     static const char endpoint[] = "inproc://psring.refused";
     if (zmq_socket_monitor(dealer, endpoint,
-                           ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                           ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                                ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) != 0)
-        return zmq_failed("zmq_socket_monitor");
+        return psr_zmq_failed("zmq_socket_monitor");
     void *refused = zmq_socket(transport->ctx, ZMQ_PAIR);
     if (refused == NULL)
-        return zmq_failed("making a socket");
-    psr_err err = set_int(refused, ZMQ_RCVHWM, 0, "ZMQ_RCVHWM");
+        return psr_zmq_failed("making a socket");
+    psr_err err = psr_zmq_set(refused, ZMQ_RCVHWM, 0, "ZMQ_RCVHWM");
     if (err == PSR_OK && zmq_connect(refused, endpoint) != 0)
-        err = zmq_failed(endpoint);
+        err = psr_zmq_failed(endpoint);
     if (err != PSR_OK)
         zmq_close(refused);
     else
@@ -528,7 +300,7 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
         return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is connected already", psr_role_name(peer.role), peer.rank);
     void *dealer = zmq_socket(transport->ctx, ZMQ_DEALER);
     if (dealer == NULL)
-        return zmq_failed("making a socket");
+        return psr_zmq_failed("making a socket");
     psr_err err = set_dealer(transport, dealer, peer, endpoint, public_key);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER && transport->refused == NULL)
         err = watch_refusal(transport, dealer);
@@ -558,13 +330,12 @@ static psr_err zmq_transport_rename(psr_transport *base, psr_peer self)
 
 static const char *zmq_transport_endpoint(const psr_transport *base)
 {
-    return ((const zmq_transport *)base)->endpoint;
+    return psr_inbox_endpoint(((const zmq_transport *)base)->inbox);
 }
 
 static uint64_t zmq_transport_strangers(const psr_transport *base)
 {
-    const zmq_transport *transport = (const zmq_transport *)base;
-    return transport->strangers + psr_door_refused(transport->door);
+    return psr_inbox_strangers(((const zmq_transport *)base)->inbox);
 }
 
 /* ---- beginning and end ---- */
@@ -572,7 +343,7 @@ static uint64_t zmq_transport_strangers(const psr_transport *base)
 static void zmq_transport_free(psr_transport *base, int linger_ms)
 {
     zmq_transport *transport = (zmq_transport *)base;
-    psr_door_free(transport->door);
+    psr_inbox_free(transport->inbox);
     for (size_t role = 0; role < ROLES; role++) {
         for (size_t rank = 0; rank < transport->channel_counts[role]; rank++)
             if (transport->channels[role][rank].dealer != NULL)
@@ -581,11 +352,8 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
     }
     if (transport->refused != NULL)
         zmq_close(transport->refused);
-    if (transport->router != NULL)
-        zmq_close(transport->router);
     while (transport->ctx != NULL && zmq_ctx_term(transport->ctx) != 0 && zmq_errno() == EINTR)
         ;
-    psr_bindings_done(&transport->bindings);
     if (transport->wake_fd >= 0)
         close(transport->wake_fd);
     free(transport);
@@ -601,27 +369,6 @@ static void raise_descriptors(void)
     }
 }
 
-static psr_err bind_router(zmq_transport *transport, const char *address)
-{
-    void *router = transport->router;
-    PSR_TRY(set_tcp(router, strchr(address, ':') != NULL));
-    PSR_TRY(set_int(router, ZMQ_RCVHWM, 0, "ZMQ_RCVHWM"));
-    PSR_TRY(set_int(router, ZMQ_LINGER, 0, "ZMQ_LINGER"));
-    PSR_TRY(set_int(router, ZMQ_BACKLOG, 1024, "ZMQ_BACKLOG"));
-    PSR_TRY(set_int(router, ZMQ_ROUTER_HANDOVER, 1, "ZMQ_ROUTER_HANDOVER")); /* a member that connects again */
-    PSR_TRY(set_largest(router, PSR_PAYLOAD_BYTES_MAX));
-
-    char wanted[sizeof transport->endpoint];
-    psr_endpoint_format(address, transport->options.port, wanted, sizeof wanted);
-    if (zmq_bind(router, wanted) != 0 && zmq_errno() == EADDRINUSE)
-        return psr_fail(PSR_ERR_IO, "port %u of %s is in use: choose another, or none and the kernel gives a free one",
-                        transport->options.port, address);
-    size_t size = sizeof transport->endpoint;
-    if (zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, transport->endpoint, &size) != 0 || transport->endpoint[0] == '\0')
-        return psr_fail(PSR_ERR_IO, "cannot listen on %s: %s", wanted, zmq_strerror(zmq_errno()));
-    return PSR_OK;
-}
-
 static psr_err open_all(zmq_transport *transport, const char *address)
 {
     transport->ctx = zmq_ctx_new();
@@ -629,11 +376,7 @@ static psr_err open_all(zmq_transport *transport, const char *address)
     if (transport->ctx == NULL || transport->wake_fd < 0)
         return psr_fail(PSR_ERR_IO, "no descriptors for sockets: %s", strerror(errno));
     (void)zmq_ctx_set(transport->ctx, ZMQ_MAX_SOCKETS, SOCKETS_MAX);
-    transport->router = zmq_socket(transport->ctx, ZMQ_ROUTER);
-    if (transport->router == NULL)
-        return zmq_failed("making a socket");
-    PSR_TRY(psr_door_new(transport->ctx, transport->router, transport->options.keys, &transport->door));
-    return bind_router(transport, address);
+    return psr_inbox_new(transport->ctx, &transport->options, address, &transport->inbox);
 }
 
 psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **ret_transport)

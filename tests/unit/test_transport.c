@@ -1,7 +1,12 @@
 #include "net_fixture.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static void a_message_arrives_as_it_was_sent(void **state)
 {
@@ -376,6 +381,166 @@ static void with_curve_the_key_says_the_rank_of_one_that_asks_for_any(void **sta
     free_keys(&keys);
 }
 
+/* ---- a TCP connection that breaks ----
+ *
+ * A relay between sender and inbox, on a thread, told what to do through a pipe: 'c' cuts the connection, 's' swallows what
+ * comes from then on instead of passing it on. It answers each order when it is done: 'c' after the sender has connected again,
+ * 's' after something was swallowed. */
+
+typedef struct relay {
+    int listener, orders[2], answers[2];
+    struct sockaddr_in target;
+    char endpoint[64];
+    pthread_t thread;
+} relay;
+
+typedef struct legs {
+    int sender, inbox;
+    bool swallow, swallowed;
+} legs;
+
+static void connect_legs(relay *r, legs *l)
+{
+    l->sender = accept(r->listener, NULL, NULL);
+    l->inbox = socket(AF_INET, SOCK_STREAM, 0);
+    l->swallow = l->swallowed = false;
+    if (l->sender < 0 || connect(l->inbox, (struct sockaddr *)&r->target, sizeof r->target) != 0)
+        abort();
+}
+
+static void cut_legs(legs *l)
+{
+    close(l->sender);
+    close(l->inbox);
+}
+
+static void pass_on(legs *l, int from, int to)
+{
+    static char bytes[65536];
+    ssize_t got = recv(from, bytes, sizeof bytes, 0);
+    l->swallowed = l->swallowed || (l->swallow && got > 0);
+    for (ssize_t sent = 0, now; !l->swallow && sent < got; sent += now)
+        if ((now = send(to, bytes + sent, (size_t)(got - sent), MSG_NOSIGNAL)) <= 0)
+            break;
+}
+
+static void *relay_main(void *context)
+{
+    relay *r = context;
+    legs l;
+    connect_legs(r, &l);
+    for (bool owed = false;;) {
+        struct pollfd items[] = {{r->orders[0], POLLIN, 0}, {l.sender, POLLIN, 0}, {l.inbox, POLLIN, 0}};
+        poll(items, 3, -1);
+        char order = 0;
+        if (items[0].revents && read(r->orders[0], &order, 1) != 1)
+            break;
+        if (order == 'c') {
+            cut_legs(&l);
+            connect_legs(r, &l);
+            (void)!write(r->answers[1], "c", 1);
+        } else if (order == 's') {
+            l.swallow = owed = true;
+        } else if (items[1].revents) {
+            pass_on(&l, l.sender, l.inbox);
+        } else if (items[2].revents) {
+            pass_on(&l, l.inbox, l.sender);
+        }
+        if (owed && l.swallowed) {
+            owed = false;
+            (void)!write(r->answers[1], "s", 1);
+        }
+    }
+    cut_legs(&l);
+    return NULL;
+}
+
+static void relay_open(relay *r, const psr_transport *to)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof own;
+    r->target = own;
+    r->target.sin_port = htons((uint16_t)strtoul(strrchr(psr_transport_endpoint(to), ':') + 1, NULL, 10));
+    r->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(r->listener, (struct sockaddr *)&own, sizeof own), 0);
+    assert_int_equal(listen(r->listener, 5), 0);
+    assert_int_equal(getsockname(r->listener, (struct sockaddr *)&own, &size), 0);
+    snprintf(r->endpoint, sizeof r->endpoint, "tcp://127.0.0.1:%u", ntohs(own.sin_port));
+    assert_int_equal(pipe(r->orders) | pipe(r->answers), 0);
+    assert_int_equal(pthread_create(&r->thread, NULL, relay_main, r), 0);
+}
+
+static void order(relay *r, char what)
+{
+    assert_int_equal(write(r->orders[1], &what, 1), 1);
+}
+
+static void await_answer(relay *r, char what)
+{
+    struct pollfd item = {r->answers[0], POLLIN, 0};
+    char answer = 0;
+    assert_int_equal(poll(&item, 1, WAIT_MS), 1);
+    assert_int_equal(read(r->answers[0], &answer, 1), 1);
+    assert_int_equal(answer, what);
+}
+
+static void relay_close(relay *r)
+{
+    close(r->orders[1]); /* the end of its orders ends it */
+    pthread_join(r->thread, NULL);
+    close(r->orders[0]);
+    close(r->answers[0]);
+    close(r->answers[1]);
+    close(r->listener);
+}
+
+static void a_connection_that_breaks_while_nothing_is_under_way_is_made_again(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    relay r;
+    relay_open(&r, b);
+    assert_ok(psr_transport_connect(a, worker1, r.endpoint, NULL));
+    for (uint64_t i = 0; i < 3; i++) {
+        send_number(a, worker1, i);
+        receive_number(b, worker0, i);
+        order(&r, 'c');
+        await_answer(&r, 'c');
+    }
+    send_number(a, worker1, 9);
+    receive_number(b, worker0, 9);
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    relay_close(&r);
+    free_keys(&keys);
+}
+
+static void a_connection_that_breaks_with_something_under_way_is_noticed(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    relay r;
+    relay_open(&r, b);
+    assert_ok(psr_transport_connect(a, worker1, r.endpoint, NULL));
+    send_number(a, worker1, 0);
+    receive_number(b, worker0, 0);
+    order(&r, 's');
+    send_number(a, worker1, 1);
+    await_answer(&r, 's');
+    order(&r, 'c');
+    await_answer(&r, 'c');
+    send_number(a, worker1, 2);
+    psr_message *message = NULL;
+    assert_fails(psr_transport_recv(b, WAIT_MS, &message), PSR_ERR_PEER,
+                 "worker 0: its connection broke and 1 message was lost");
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    relay_close(&r);
+    free_keys(&keys);
+}
+
 static void an_interface_may_be_named(void **state)
 {
     (void)state;
@@ -459,6 +624,8 @@ int main(void)
         cmocka_unit_test(a_member_that_has_a_rank_cannot_change_it),
         cmocka_unit_test(with_curve_members_with_keys_of_the_roster_talk),
         cmocka_unit_test(with_curve_the_key_says_the_rank_of_one_that_asks_for_any),
+        cmocka_unit_test(a_connection_that_breaks_while_nothing_is_under_way_is_made_again),
+        cmocka_unit_test(a_connection_that_breaks_with_something_under_way_is_noticed),
         cmocka_unit_test(an_interface_may_be_named),
         cmocka_unit_test(a_place_that_cannot_be_listened_on_is_refused),
         cmocka_unit_test(a_peer_that_cannot_be_connected_to_is_refused),

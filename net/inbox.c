@@ -1,0 +1,322 @@
+#include "net/inbox.h"
+
+#include "base/clock.h"
+#include "net/bindings.h"
+#include "net/door.h"
+#include "net/interface.h"
+#include "net/sockets.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zmq.h>
+
+#define STRANGER_LINES 10 /* at most so many in */
+#define STRANGER_WINDOW_MS 10000
+
+struct psr_inbox {
+    psr_zmq_options options;
+    void *router;
+    psr_door *door;
+    psr_bindings bindings;
+    char endpoint[PSR_ADDRESS_BYTES + 32];
+    uint64_t strangers; /* messages; the door counts connections */
+    int64_t window_begin_ms;
+    unsigned window_lines;
+    uint64_t unlogged;
+};
+
+/* ---- strangers ---- */
+
+static void log_stranger(psr_inbox *inbox, const char *line)
+{
+    if (inbox->options.log_stranger == NULL)
+        return;
+    int64_t now_ms = psr_clock_ms();
+    if (now_ms - inbox->window_begin_ms >= STRANGER_WINDOW_MS) {
+        inbox->window_begin_ms = now_ms;
+        inbox->window_lines = 0;
+    }
+    if (inbox->window_lines == STRANGER_LINES) {
+        inbox->unlogged++;
+        return;
+    }
+    inbox->window_lines++;
+    char text[512];
+    if (inbox->unlogged > 0) {
+        snprintf(text, sizeof text, "%s (and %" PRIu64 " more before)", line, inbox->unlogged);
+        inbox->unlogged = 0;
+        line = text;
+    }
+    inbox->options.log_stranger(inbox->options.log_context, line);
+}
+
+/* A message of somebody who was let in and yet is nobody: the frames are dropped by the caller. */
+static psr_err drop(psr_inbox *inbox, psr_peer claimed, const char *reason)
+{
+    inbox->strangers++;
+    char name[PSR_DOOR_NAME_BYTES], line[256];
+    psr_door_name(claimed, name);
+    snprintf(line, sizeof line, "dropped a message of a stranger who says it is %s: %s", name, reason);
+    log_stranger(inbox, line);
+    return PSR_OK;
+}
+
+/* A member breaks the protocol: err is of the codec. */
+static psr_err breach(psr_peer peer, psr_err err)
+{
+    char name[PSR_DOOR_NAME_BYTES];
+    psr_door_name(peer, name);
+    return psr_fail_context(err == PSR_ERR_FORMAT ? PSR_ERR_PROTOCOL : err, "%s", name);
+}
+
+/* ---- receiving ---- */
+
+typedef struct frames {
+    zmq_msg_t id, head, payload;
+    unsigned count;
+} frames;
+
+typedef struct received {
+    psr_message base;
+    zmq_msg_t frame;
+    void *aligned; /* the payload's copy where libzmq put it at an odd address */
+} received;
+
+static void received_release(psr_message *message)
+{
+    received *r = (received *)message;
+    zmq_msg_close(&r->frame);
+    free(r->aligned);
+    free(r);
+}
+
+static void frames_close(frames *f)
+{
+    zmq_msg_close(&f->id);
+    zmq_msg_close(&f->head);
+    zmq_msg_close(&f->payload);
+}
+
+/* All frames of the next message that is there: id, head, payload; more are counted and thrown away. false: none. */
+static bool frames_receive(void *router, frames *f)
+{
+    zmq_msg_t *const kept[] = {&f->id, &f->head, &f->payload};
+    for (size_t i = 0; i < 3; i++)
+        zmq_msg_init(kept[i]);
+    f->count = 0;
+    if (zmq_msg_recv(&f->id, router, ZMQ_DONTWAIT) < 0)
+        return false;
+    bool more = zmq_msg_more(&f->id);
+    for (f->count = 1; more; f->count++) {
+        zmq_msg_t extra;
+        zmq_msg_t *into = f->count < 3 ? kept[f->count] : &extra;
+        if (into == &extra)
+            zmq_msg_init(&extra);
+        bool ok = zmq_msg_recv(into, router, ZMQ_DONTWAIT) >= 0; /* a message is there whole or not at all */
+        more = ok && zmq_msg_more(into);
+        if (into == &extra)
+            zmq_msg_close(&extra);
+    }
+    return true;
+}
+
+/* The first message of a routing id: HELLO, of a peer whose name the door has checked. */
+static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr_head *head)
+{
+    psr_peer known, claimed;
+    const char *name = zmq_msg_gets(&f->head, "User-Id");
+    if (name == NULL || !psr_door_name_read(name, &known))
+        return drop(inbox, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "the door did not name it");
+    if (psr_bindings_holder(&inbox->bindings, known) != NULL)
+        return drop(inbox, known, "another process joined under that name before");
+    if (decoded != PSR_OK)
+        return breach(known, decoded);
+    if (head->type != PSR_MSG_HELLO || head->sequence != 0 || f->count != 2)
+        return breach(known, psr_fail(PSR_ERR_PROTOCOL, "its first message is not HELLO"));
+    claimed = (psr_peer){(psr_role)(head->aux >> 32), (uint32_t)head->aux};
+    if (claimed.role != known.role ||
+        (claimed.rank != known.rank && claimed.rank != PSR_RANK_ANY && known.rank != PSR_RANK_ANY))
+        return breach(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32, psr_role_name(claimed.role), claimed.rank));
+    psr_peer peer = claimed.rank == PSR_RANK_ANY ? known : claimed;
+    if (psr_bindings_holder(&inbox->bindings, peer) != NULL)
+        return drop(inbox, peer, "another process joined under that name before");
+    psr_binding *binding;
+    psr_err err = psr_bindings_add(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id), peer, &binding);
+    if (err == PSR_ERR_DENIED)
+        return drop(inbox, peer, psr_err_detail());
+    PSR_TRY(err);
+    binding->sequence = 1;
+    return PSR_OK;
+}
+
+/* A later HELLO: a peer without a rank was given one. */
+static psr_err rename_peer(psr_inbox *inbox, psr_binding *binding, const psr_head *head)
+{
+    psr_peer claimed = {(psr_role)(head->aux >> 32), (uint32_t)head->aux};
+    if (psr_peer_equal(claimed, binding->peer))
+        return PSR_OK;
+    if (claimed.role != binding->peer.role || binding->peer.rank != PSR_RANK_ANY)
+        return breach(binding->peer,
+                      psr_fail(PSR_ERR_PROTOCOL, "now says it is %s %" PRIu32, psr_role_name(claimed.role), claimed.rank));
+    if (psr_bindings_holder(&inbox->bindings, claimed) != NULL) {
+        binding->banned = true;
+        return drop(inbox, claimed, "another process joined under that name before");
+    }
+    binding->peer = claimed;
+    return PSR_OK;
+}
+
+/* Makes a message of frames whose head has been checked; takes the payload's frame. */
+static psr_err deliver(frames *f, psr_peer from, const psr_head *head, psr_message **ret_message)
+{
+    received *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    r->base = (psr_message){.from = from, .head = *head, .release = received_release};
+    zmq_msg_init(&r->frame);
+    zmq_msg_move(&r->frame, &f->payload);
+    r->base.payload_bytes = zmq_msg_size(&r->frame);
+    r->base.payload = zmq_msg_data(&r->frame);
+    /* Large frames have memory of their own, which is aligned; small ones may lie anywhere in a batch. */
+    if ((uintptr_t)r->base.payload % _Alignof(double) != 0 && r->base.payload_bytes > 0) {
+        r->aligned = malloc(r->base.payload_bytes);
+        if (r->aligned == NULL) {
+            received_release(&r->base);
+            return psr_fail(PSR_ERR_NOMEM, "no memory for a message of %zu bytes", r->base.payload_bytes);
+        }
+        memcpy(r->aligned, r->base.payload, r->base.payload_bytes);
+        r->base.payload = r->aligned;
+    }
+    *ret_message = &r->base;
+    return PSR_OK;
+}
+
+/* *ret_message stays NULL when the frames were not for the owner: HELLO, a stranger's. */
+static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
+{
+    psr_head head = {0};
+    uint64_t payload_bytes = 0;
+    psr_err decoded = psr_head_decode(zmq_msg_data(&f->head), zmq_msg_size(&f->head), &head, &payload_bytes);
+    psr_binding *binding = psr_bindings_find(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id));
+    if (binding == NULL)
+        return introduce(inbox, f, decoded, &head);
+    if (binding->banned)
+        return drop(inbox, binding->peer, "another process joined under that name before");
+    if (decoded != PSR_OK)
+        return breach(binding->peer, decoded);
+    if (head.sequence < binding->sequence)
+        return breach(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice", head.sequence));
+    uint64_t lost = head.sequence - binding->sequence;
+    if (lost > 0)
+        return breach(binding->peer, psr_fail(PSR_ERR_PEER, "its connection broke and %" PRIu64 " message%s lost", lost,
+                                              lost == 1 ? " was" : "s were"));
+    if (f->count != (payload_bytes > 0 ? 3u : 2u) || payload_bytes != zmq_msg_size(&f->payload))
+        return breach(binding->peer,
+                      psr_fail(PSR_ERR_PROTOCOL, "announced a payload of %" PRIu64 " bytes and sent %zu in %u frames",
+                               payload_bytes, zmq_msg_size(&f->payload), f->count - 2));
+    binding->sequence++;
+    if (head.type == PSR_MSG_HELLO)
+        return rename_peer(inbox, binding, &head);
+    return deliver(f, binding->peer, &head, ret_message);
+}
+
+psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message)
+{
+    psr_message *message = NULL;
+    psr_err err = PSR_OK;
+    bool there = true;
+    while (there && err == PSR_OK && message == NULL) {
+        frames f;
+        there = frames_receive(inbox->router, &f);
+        if (there)
+            err = handle(inbox, &f, &message);
+        frames_close(&f);
+    }
+    if (err == PSR_OK)
+        *ret_message = message;
+    return err;
+}
+
+void *psr_inbox_socket(const psr_inbox *inbox)
+{
+    return inbox->router;
+}
+
+void *psr_inbox_strangers_socket(const psr_inbox *inbox)
+{
+    return psr_door_refusals(inbox->door);
+}
+
+void psr_inbox_tell_strangers(psr_inbox *inbox)
+{
+    char line[256];
+    while (psr_door_refusal(inbox->door, line, sizeof line))
+        log_stranger(inbox, line);
+}
+
+const char *psr_inbox_endpoint(const psr_inbox *inbox)
+{
+    return inbox->endpoint;
+}
+
+uint64_t psr_inbox_strangers(const psr_inbox *inbox)
+{
+    return inbox->strangers + psr_door_refused(inbox->door);
+}
+
+/* ---- beginning and end ---- */
+
+static psr_err bind_router(psr_inbox *inbox, const char *address)
+{
+    void *router = inbox->router;
+    PSR_TRY(psr_zmq_set_tcp(router, strchr(address, ':') != NULL));
+    PSR_TRY(psr_zmq_set(router, ZMQ_RCVHWM, 0, "ZMQ_RCVHWM"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_LINGER, 0, "ZMQ_LINGER"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_BACKLOG, 1024, "ZMQ_BACKLOG"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_ROUTER_HANDOVER, 1, "ZMQ_ROUTER_HANDOVER")); /* a member that connects again */
+    PSR_TRY(psr_zmq_set_largest(router, PSR_PAYLOAD_BYTES_MAX));
+
+    char wanted[sizeof inbox->endpoint];
+    psr_endpoint_format(address, inbox->options.port, wanted, sizeof wanted);
+    if (zmq_bind(router, wanted) != 0 && zmq_errno() == EADDRINUSE)
+        return psr_fail(PSR_ERR_IO, "port %u of %s is in use: choose another, or none and the kernel gives a free one",
+                        inbox->options.port, address);
+    size_t size = sizeof inbox->endpoint;
+    if (zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, inbox->endpoint, &size) != 0 || inbox->endpoint[0] == '\0')
+        return psr_fail(PSR_ERR_IO, "cannot listen on %s: %s", wanted, zmq_strerror(zmq_errno()));
+    return PSR_OK;
+}
+
+psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char *address, psr_inbox **ret_inbox)
+{
+    psr_inbox *inbox = calloc(1, sizeof *inbox);
+    if (inbox == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an inbox");
+    inbox->options = *options;
+    inbox->router = zmq_socket(zmq_ctx, ZMQ_ROUTER);
+    psr_err err = inbox->router != NULL ? PSR_OK : psr_zmq_failed("making a socket");
+    if (err == PSR_OK)
+        err = psr_door_new(zmq_ctx, inbox->router, options->keys, &inbox->door);
+    if (err == PSR_OK)
+        err = bind_router(inbox, address);
+    if (err != PSR_OK) {
+        psr_inbox_free(inbox);
+        return err;
+    }
+    *ret_inbox = inbox;
+    return PSR_OK;
+}
+
+void psr_inbox_free(psr_inbox *inbox)
+{
+    if (inbox == NULL)
+        return;
+    psr_door_free(inbox->door);
+    if (inbox->router != NULL)
+        zmq_close(inbox->router);
+    psr_bindings_done(&inbox->bindings);
+    free(inbox);
+}
