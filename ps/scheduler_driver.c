@@ -184,7 +184,7 @@ static void take_order(driver *d, const psr_order *order, int64_t now_ms)
             psr_scheduler_fail(d->scheduler, PSR_ERR_CANCELLED, "told to stop twice: ended at once");
         return;
     case PSR_ORDER_GONE:
-        psr_scheduler_fail(d->scheduler, PSR_ERR_PEER, "the launcher died");
+        psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_PEER, "gone without a word");
         return;
     case PSR_ORDER_BAD:
         psr_log(PSR_LOG_WARN, "the launcher sent no order that is known: %s", order->text);
@@ -214,9 +214,9 @@ static void check_launcher(driver *d, int64_t now_ms)
     int64_t silent_ms = now_ms - d->launcher_heard_ms;
     if (d->by_hand || silent_ms <= d->deadline_ms)
         return;
-    char line[PSR_HOST_MAX + 80];
-    snprintf(line, sizeof line, "launcher on %s: no sign of life for %.1f s", d->host, (double)silent_ms / 1000);
-    psr_scheduler_fail(d->scheduler, PSR_ERR_TIMEOUT, line);
+    char how[64];
+    snprintf(how, sizeof how, "no sign of life for %.1f s", (double)silent_ms / 1000);
+    psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_TIMEOUT, how);
 }
 
 /* ---- the loop ---- */

@@ -71,13 +71,17 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     if (!psr_scheduler_all(scheduler, is_done))
         return PSR_OK;
     uint64_t steps = scheduler->members[scheduler->shard_count].steps;
-    for (uint32_t i = 0; i < scheduler->member_count; i++)
-        if (scheduler->members[i].steps != steps) {
+    uint64_t total = scheduler->members[scheduler->shard_count].facts.total_steps;
+    for (uint32_t i = 0; i < scheduler->member_count; i++) {
+        /* A shard that owns no bucket was done with all steps from the start, and knows of no stop. */
+        bool owns_nothing = i < scheduler->shard_count && scheduler->members[i].steps == total;
+        if (scheduler->members[i].steps != steps && !owns_nothing) {
             char name[PSR_HOST_MAX + 32];
             psr_scheduler_name(&scheduler->members[i], name, sizeof name);
             return psr_fail(PSR_ERR_PROTOCOL, "%s is done after %" PRIu64 " steps, worker 0 after %" PRIu64, name,
                             scheduler->members[i].steps, steps);
         }
+    }
     scheduler->last_asked = true;
     PSR_TRY(scheduler->events.last_checkpoint(scheduler->events.context, steps));
     end_when_written(scheduler);
@@ -172,6 +176,14 @@ void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *hos
     bool has_words = member->joined && strncmp(how, "exit", 4) == 0;
     scheduler->lose_at_ms = has_words ? now_ms + PSR_LAST_WORDS_MS : now_ms;
     psr_scheduler_check_losing(scheduler, now_ms);
+}
+
+void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how)
+{
+    char line[PSR_SCHEDULER_LINE_MAX], others[512];
+    psr_liveness_describe(scheduler->liveness, NULL, others, sizeof others);
+    snprintf(line, sizeof line, "launcher on %s: %.200s; %s", scheduler->host, how, others[0] ? others : "the run was at its start");
+    end_run(scheduler, status, line);
 }
 
 void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms)

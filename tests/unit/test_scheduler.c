@@ -713,6 +713,26 @@ static void a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_
     tear_down(&f);
 }
 
+static void a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doing(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_PEER, "gone without a word");
+    ends(&f, PSR_ERR_PEER, "launcher on head: gone without a word; the run was at its start");
+    tear_down(&f);
+
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    progress(&f, w0, PSR_PHASE_PULL, 12, 1, &s0);
+    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s");
+    assert_non_null(strstr(f.line, "launcher on head: no sign of life for 8.0 s; "));
+    assert_non_null(strstr(f.line, "worker 0: step 13, pull, bucket 0, waiting for shard 0"));
+    tear_down(&f);
+}
+
 static void what_the_driver_cannot_do_ends_the_run(void **state)
 {
     (void)state;
@@ -842,6 +862,7 @@ int main(void)
         cmocka_unit_test(a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host),
         cmocka_unit_test(a_member_that_fails_gives_the_run_its_line_and_status),
         cmocka_unit_test(a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_has_passed),
+        cmocka_unit_test(a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doing),
         cmocka_unit_test(what_the_driver_cannot_do_ends_the_run),
         cmocka_unit_test(a_message_of_somebody_who_has_not_joined_is_dropped),
         cmocka_unit_test(each_breach_of_the_protocol_ends_the_run_with_its_line),
