@@ -57,9 +57,11 @@ static _Noreturn void become(char *const argv[], const pipes *p, unsigned flags,
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* it died before the line above */
-        _exit(1);
+    if (!(flags & PSR_CHILD_SEES_END)) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) /* it died before the line above */
+            _exit(1);
+    }
     if (dup2(p->in[0], 0) < 0 || dup2(p->out[1], 1) < 0 || (!(flags & PSR_CHILD_KEEP_STDERR) && dup2(p->err[1], 2) < 0))
         _exit(1);
     execv(argv[0], argv);

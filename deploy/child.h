@@ -21,6 +21,7 @@ typedef struct psr_child {
 typedef enum psr_child_flags {
     PSR_CHILD_LOSSY_OUTPUT = 1, /* its writes never block: what a full pipe does not take is its own to drop */
     PSR_CHILD_KEEP_STDERR = 2,  /* shares our standard error */
+    PSR_CHILD_SEES_END = 4,     /* is not killed when we die: it sees the end of its standard input, puts things in order and ends */
 } psr_child_flags;
 
 /* Runs argv[0] (a path) in a process group of its own. NOT_FOUND when it cannot be executed. */

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "deploy/host.h"
 #include "deploy/show.h"
+#include "deploy/sweep.h"
 #include "net/keys.h"
 #include "net/member.h"
 
@@ -13,11 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define HELLO_MS 20000 /* for ssh and a program's start; not the run's deadline, which may be one second */
 #define GRACE_MS 1500  /* between the run's end and killing what is left */
 #define AGENT_GRACE_MS 2500
+#define HELD_LINES_MAX 64
 
 typedef struct launch {
     const psr_launch_options *options;
@@ -38,6 +41,8 @@ typedef struct launch {
     int status;
     int64_t end_by_ms;    /* when agents that still run are killed */
     char line[1024];      /* why it ended */
+    char *held[HELD_LINES_MAX]; /* owned: errors of processes, until it is known whether they tell more than that */
+    size_t held_count;
     char last_known[256]; /* what the scheduler told last of the run's progress */
     cJSON *outcome;
 } launch;
@@ -175,7 +180,7 @@ static psr_err start_scheduler(launch *l)
     if (!err)
         err = scheduler_arguments(l, path, &argv);
     if (!err)
-        err = psr_child_start(argv, 0, &l->scheduler);
+        err = psr_child_start(argv, PSR_CHILD_SEES_END, &l->scheduler);
     if (!err) {
         (void)gethostname(own, sizeof own - 1);
         l->scheduler_heard_ms = psr_clock_ms();
@@ -242,13 +247,37 @@ static psr_err on_hello(launch *l, psr_host_link *host, const cJSON *event)
     return begin(l);
 }
 
-/* A line of base/log.h below warning ("12:01:02.345 info  worker 1: ..."): for the log, not for the person. */
-static bool is_routine(const char *text)
+/* The level of a line of base/log.h ("12:01:02.345 info  worker 1: ..."); "" of any other line. */
+static void level_of(const char *text, char level[static 8])
 {
     unsigned hours, minutes, seconds, ms;
-    char level[8];
-    return sscanf(text, "%2u:%2u:%2u.%3u %7s", &hours, &minutes, &seconds, &ms, level) == 5 &&
-           (strcmp(level, "info") == 0 || strcmp(level, "debug") == 0);
+    if (sscanf(text, "%2u:%2u:%2u.%3u %7s", &hours, &minutes, &seconds, &ms, level) != 5)
+        level[0] = '\0';
+}
+
+/* A process that ends with an error has told the scheduler why, or heard it from there: the person is told once, in the run's one
+ * line. Its own line is kept until that line is known. What is said after the run's end follows from it. */
+static void hold_line(launch *l, const psr_host_link *host, const char *role, double rank, const char *text)
+{
+    if (l->ended || l->held_count == HELD_LINES_MAX)
+        return;
+    char *line = NULL;
+    if (asprintf(&line, "[%s %.0f on %s] %s", role, rank, host->name, text) >= 0)
+        l->held[l->held_count++] = line;
+}
+
+/* The errors that say something else than the run's line. */
+static void show_held(launch *l)
+{
+    for (size_t i = 0; i < l->held_count; i++) {
+        /* "[worker 1 on b] 12:01:02.345 error worker 1: WHAT": WHAT stands in the run's line, or the line stands in WHAT. */
+        const char *what = strstr(l->held[i], " error ");
+        what = what ? strstr(what, ": ") : NULL;
+        if (!what || !l->line[0] || (!strstr(l->line, what + 2) && !strstr(what, l->line)))
+            fprintf(stderr, "%s\n", l->held[i]);
+        free(l->held[i]);
+    }
+    l->held_count = 0;
 }
 
 static void on_process_line(launch *l, const psr_host_link *host, const cJSON *event)
@@ -263,7 +292,13 @@ static void on_process_line(launch *l, const psr_host_link *host, const cJSON *e
     cJSON_AddStringToObject(log, "stream", stream);
     cJSON_AddStringToObject(log, "line", text);
     psr_json_put(&l->scheduler.in, "!log", log, NULL);
-    if (strcmp(stream, "err") == 0 && !is_routine(text)) {
+    char level[8];
+    level_of(text, level);
+    if (strcmp(stream, "err") != 0 || strcmp(level, "info") == 0 || strcmp(level, "debug") == 0)
+        return; /* for the log alone */
+    if (strcmp(level, "error") == 0) {
+        hold_line(l, host, role, rank, text);
+    } else {
         psr_show_end(&l->show);
         fprintf(stderr, "[%s %.0f on %s] %s\n", role, rank, host->name, text);
     }
@@ -508,6 +543,7 @@ static void show_outcome(launch *l)
 {
     const cJSON *o = l->outcome;
     psr_show_end(&l->show);
+    show_held(l);
     if (l->status != 0 || !cJSON_IsObject(o)) {
         if (l->line[0])
             fprintf(l->status == 0 ? stdout : stderr, "%s%s\n", l->status == 0 ? "" : "psring train: ", l->line);
@@ -549,6 +585,8 @@ int psr_launch(const psr_launch_options *options)
     if (err)
         end_run_err(&l, err);
     run_loop(&l, fds);
+    if (l.scheduler.ended && WIFSIGNALED(l.scheduler.status))
+        psr_sweep_run(l.config.out);
     show_outcome(&l);
     for (size_t i = 0; i < l.host_count; i++)
         psr_child_done(&l.hosts[i].agent);
