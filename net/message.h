@@ -43,8 +43,8 @@ typedef enum psr_message_type {
     PSR_MSG_PROGRESS,     /* step, bucket, flags = psr_phase, aux = progress counter of the compute thread, offset = peer waited for (role << 32 | rank) or UINT64_MAX */
     PSR_MSG_METRICS,      /* payload: one JSON object, a line of metrics.jsonl */
     PSR_MSG_HELD,         /* answer to HOLD: step = the last step begun */
-    PSR_MSG_CHECKPOINT,   /* a piece: step, flags = file (psr_checkpoint_file), bucket = section, offset/count in floats, payload floats */
-    PSR_MSG_FAILED,       /* payload: one line of text; the sender is about to exit */
+    PSR_MSG_CHECKPOINT,   /* a piece: step, bucket = section, offset/count in floats of the section, payload floats */
+    PSR_MSG_FAILED,       /* flags = psr_err, payload: one line of text; the sender is about to exit */
     PSR_MSG_DONE,         /* step = steps taken; payload JSON: final figures */
     PSR_MSG_FACTS,        /* payload JSON: what a worker found on its host (net/member.h psr_facts); a shard's: none */
 
