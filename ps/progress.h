@@ -26,4 +26,12 @@ uint64_t psr_progress_take(psr_progress *progress, const char *json, size_t size
 /* True when there is something new to show, at most ten times a second, and always for the last step. */
 bool psr_progress_look(psr_progress *progress, int64_t now_ms, psr_progress_now *ret_now);
 
+typedef struct psr_progress_evaluation {
+    uint64_t step;
+    double accuracy, loss; /* on the test set */
+} psr_progress_evaluation;
+
+/* True once for each evaluation that the metrics told of. */
+bool psr_progress_evaluated(psr_progress *progress, psr_progress_evaluation *ret_evaluation);
+
 #endif

@@ -121,6 +121,12 @@ static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t
         return err;
     uint64_t step = psr_progress_take(d->progress, json, size);
     psr_fault_point("barrier", step);
+    psr_progress_evaluation e;
+    if (psr_progress_evaluated(d->progress, &e)) {
+        char line[128];
+        snprintf(line, sizeof line, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", e.step, 100 * e.accuracy, e.loss);
+        psr_launcher_say(d->launcher, line);
+    }
     psr_progress_now now;
     if (psr_progress_look(d->progress, psr_clock_ms(), &now))
         psr_launcher_progress(d->launcher, now.step, now.total, now.loss, now.images_per_s);
