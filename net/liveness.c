@@ -12,7 +12,7 @@
 typedef struct watched {
     psr_peer peer;
     char host[HOST_BYTES];
-    bool on; /* not removed */
+    bool on; /* not removed: not done */
     int64_t heard_ms;
     int64_t moved_ms; /* when its counter last moved, or it last began to wait for another */
     bool reported;
@@ -71,6 +71,10 @@ static void put_peer(text *t, psr_peer peer)
 /* Steps for a person: from 1, as the step line counts them. */
 static void put_place(text *t, const watched *m)
 {
+    if (!m->on) {
+        put(t, "done");
+        return;
+    }
     if (!m->reported || m->phase == PSR_PHASE_START) {
         put(t, "start");
         return;
@@ -416,7 +420,11 @@ bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_pe
 /* May be told in one breath. In a ring each waits for another: that goes without saying. */
 static bool alike(const watched *a, const watched *b)
 {
-    if (a->peer.role != b->peer.role || a->reported != b->reported || a->waits != b->waits)
+    if (a->peer.role != b->peer.role || a->on != b->on)
+        return false;
+    if (!a->on)
+        return true;
+    if (a->reported != b->reported || a->waits != b->waits)
         return false;
     if (!a->reported)
         return true;
@@ -431,7 +439,7 @@ void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except,
     if (told == NULL)
         return;
     for (size_t i = 0; i < liveness->count; i++)
-        told[i] = !liveness->members[i].on || (except != NULL && psr_peer_equal(liveness->members[i].peer, *except));
+        told[i] = except != NULL && psr_peer_equal(liveness->members[i].peer, *except);
     for (size_t i = 0; i < liveness->count; i++) {
         if (told[i])
             continue;
@@ -444,7 +452,7 @@ void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except,
         size_t count = put_ranks(&t, liveness, m->peer.role, group);
         put(&t, ": ");
         put_place(&t, m);
-        if (m->waits && (count == 1 || m->phase != PSR_PHASE_RING)) {
+        if (m->on && m->waits && (count == 1 || m->phase != PSR_PHASE_RING)) {
             put(&t, ", waiting for ");
             put_peer(&t, m->waits_for);
         }

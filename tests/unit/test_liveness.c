@@ -305,7 +305,8 @@ static void a_description_tells_those_that_do_the_same_in_one_breath(void **stat
     report(l, w2, 0, (doing){PSR_PHASE_RING, 12, 3, 2, &w1});
     report(l, w3, 0, (doing){PSR_PHASE_RING, 12, UINT32_MAX, 3, &w2});
     psr_liveness_describe(l, NULL, line, sizeof line);
-    assert_string_equal(line, "worker 3: step 13, ring, waiting for worker 2; workers 0-2: step 13, ring, bucket 3");
+    assert_string_equal(line, "shards 0, 1: done; worker 3: step 13, ring, waiting for worker 2; "
+                              "workers 0-2: step 13, ring, bucket 3");
     psr_liveness_free(l);
 }
 
