@@ -44,6 +44,7 @@ void psr_watch_block_signals(void)
     sigset_t set;
     end_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN); /* who reads what we say may die before us: there is a run to put in order then */
 }
 
 /* ---- the thread ---- */
