@@ -8,7 +8,7 @@
  *             <-  WELCOME  the roster and what they agreed on
  *     READY   ->  connected to everybody that I send to, weights in place
  *             <-  START
- * From CONFIG on PROGRESS goes out by itself (in psr_member_recv) four times per deadline and at least once a second,
+ * From CONFIG on PROGRESS goes out by itself (in psr_member_recv) four times per deadline and at least ten times a second,
  * and a scheduler that has been silent for the deadline is an error.
  *
  * All of it on the one thread that made the transport. */

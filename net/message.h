@@ -51,7 +51,7 @@ typedef enum psr_message_type {
     /* scheduler -> member */
     PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: roster, facts, first step */
     PSR_MSG_START,        /* all are ready: begin */
-    PSR_MSG_ALIVE,        /* answer to PROGRESS */
+    PSR_MSG_ALIVE,        /* answer to PROGRESS; flags = 1: a PROGRESS is wanted at once */
     PSR_MSG_HOLD,         /* begin no further step; answer HELD */
     PSR_MSG_STOP_AT,      /* step = the last step to take; ends a HOLD */
     PSR_MSG_RESTORE,      /* a piece of a checkpoint, tensor by tensor: fields as CHECKPOINT. To worker 0 weights and slots, to each rank its own buffers */

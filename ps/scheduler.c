@@ -108,7 +108,7 @@ psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_message_type type, 
 
 /* ---- messages while the run is on ---- */
 
-static psr_err take_progress(psr_scheduler *scheduler, const psr_scheduler_member *member, const psr_message *message,
+static psr_err take_progress(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message,
                              int64_t now_ms)
 {
     psr_peer waited;
@@ -118,6 +118,8 @@ static psr_err take_progress(psr_scheduler *scheduler, const psr_scheduler_membe
         return psr_breach(message, "it waits for nobody that there is");
     if (!member->done)
         psr_liveness_progress(scheduler->liveness, member->entry.peer, &message->head, now_ms);
+    member->asked = false;
+    psr_scheduler_check_losing(scheduler, now_ms);
     return psr_scheduler_send(scheduler, member->entry.peer, PSR_MSG_ALIVE, 0, NULL);
 }
 

@@ -159,23 +159,51 @@ psr_err psr_scheduler_take_failed(const psr_scheduler_member *member, const psr_
                     message->payload_bytes ? (const char *)message->payload : "");
 }
 
+/* ALIVE with a flag asks for PROGRESS at once: what a line says of the others should not be as old as their last report. */
+static void ask_others(psr_scheduler *scheduler, psr_peer lost)
+{
+    for (uint32_t i = 0; i < scheduler->member_count; i++) {
+        psr_scheduler_member *member = &scheduler->members[i];
+        psr_head head = {.type = PSR_MSG_ALIVE, .flags = 1};
+        bool can_answer = member->joined && !member->done && !psr_peer_equal(member->entry.peer, lost);
+        member->asked = can_answer &&
+                        scheduler->events.send(scheduler->events.context, member->entry.peer, &head, NULL) == PSR_OK;
+    }
+}
+
+static bool has_answered(const psr_scheduler_member *member)
+{
+    return !member->asked;
+}
+
 void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how, int64_t now_ms)
 {
     psr_scheduler_member *member = psr_scheduler_find(scheduler, peer);
     if (!member || scheduler->state == PSR_SCHEDULER_ENDED || scheduler->losing)
         return;
-    psr_scheduler_member named = *member;
-    if (!named.joined && host)
-        snprintf(named.entry.host, sizeof named.entry.host, "%s", host);
-    char name[PSR_HOST_MAX + 32], others[512];
-    psr_scheduler_name(&named, name, sizeof name);
-    psr_liveness_describe(scheduler->liveness, &peer, others, sizeof others);
-    snprintf(scheduler->loss, sizeof scheduler->loss, "%s was lost: %.200s%s%s", name, how, others[0] ? "; " : "", others);
+    scheduler->lost = *member;
+    if (!member->joined && host)
+        snprintf(scheduler->lost.entry.host, sizeof scheduler->lost.entry.host, "%s", host);
+    snprintf(scheduler->lost_how, sizeof scheduler->lost_how, "%s", how);
     scheduler->losing = true;
     /* Who exits by itself has told why, unless it could not join; who was killed has not. */
-    bool has_words = member->joined && strncmp(how, "exit", 4) == 0;
-    scheduler->lose_at_ms = has_words ? now_ms + PSR_LAST_WORDS_MS : now_ms;
+    scheduler->awaits_words = member->joined && strncmp(how, "exit", 4) == 0;
+    scheduler->lose_at_ms = now_ms + (scheduler->awaits_words ? PSR_LAST_WORDS_MS : PSR_ANSWER_MS);
+    ask_others(scheduler, peer);
     psr_scheduler_check_losing(scheduler, now_ms);
+}
+
+void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms)
+{
+    if (!scheduler->losing)
+        return;
+    if (now_ms < scheduler->lose_at_ms && (scheduler->awaits_words || !psr_scheduler_all(scheduler, has_answered)))
+        return;
+    char name[PSR_HOST_MAX + 32], others[512], line[PSR_SCHEDULER_LINE_MAX];
+    psr_scheduler_name(&scheduler->lost, name, sizeof name);
+    psr_liveness_describe(scheduler->liveness, &scheduler->lost.entry.peer, others, sizeof others);
+    snprintf(line, sizeof line, "%s was lost: %s%s%s", name, scheduler->lost_how, others[0] ? "; " : "", others);
+    end_run(scheduler, PSR_ERR_PEER, line);
 }
 
 void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how)
@@ -184,10 +212,4 @@ void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const
     psr_liveness_describe(scheduler->liveness, NULL, others, sizeof others);
     snprintf(line, sizeof line, "launcher on %s: %.200s; %s", scheduler->host, how, others[0] ? others : "the run was at its start");
     end_run(scheduler, status, line);
-}
-
-void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms)
-{
-    if (scheduler->losing && now_ms >= scheduler->lose_at_ms)
-        end_run(scheduler, PSR_ERR_PEER, scheduler->loss);
 }

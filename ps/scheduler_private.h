@@ -12,6 +12,9 @@
 /* A process that exits has said why to the scheduler before; its words and its agent's come by different ways. */
 #define PSR_LAST_WORDS_MS 500
 
+/* When a member is lost the others are asked what they are doing, and have this long to answer. */
+#define PSR_ANSWER_MS 150
+
 typedef enum psr_scheduler_state {
     PSR_SCHEDULER_JOINING,  /* until all are here and agree */
     PSR_SCHEDULER_WELCOMED, /* they connect, compile, share the initial weights */
@@ -23,6 +26,7 @@ typedef enum psr_scheduler_state {
 typedef struct psr_scheduler_member {
     psr_roster_entry entry;
     bool joined, told_facts, ready, held, done;
+    bool asked;         /* what it is doing, and has not said */
     psr_facts facts;
     uint64_t last_step; /* HELD: the last step that it has begun */
     uint64_t steps;     /* DONE: steps completed */
@@ -49,10 +53,11 @@ struct psr_scheduler {
     uint64_t last_checkpointed; /* steps */
     char *outcome_json;         /* worker 0's, owned */
 
-    /* A member that has exited and whose own words may still come. */
-    bool losing;
+    /* A member that has ended: its own words and those of the others may still come. */
+    bool losing, awaits_words;
+    psr_scheduler_member lost; /* a copy, with its host */
+    char lost_how[256];
     int64_t lose_at_ms;
-    char loss[PSR_SCHEDULER_LINE_MAX];
 };
 
 /* NULL when peer can be no member. */
@@ -75,6 +80,7 @@ psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *
 psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message);
 /* Always fails: with what the member failed of. */
 psr_err psr_scheduler_take_failed(const psr_scheduler_member *member, const psr_message *message);
+/* Ends the run when a member was lost and everybody has spoken or had the time to. */
 void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms);
 /* Ends the run with what the last failure on this thread was. */
 void psr_scheduler_fail_detail(psr_scheduler *scheduler, psr_err status);

@@ -637,11 +637,46 @@ static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing
     progress(&f, w0, PSR_PHASE_PULL, 12, 1, &s0);
     progress(&f, s0, PSR_PHASE_PUSH, 12, 1, &w1);
     psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
+    assert_int_equal(count_sent(&f, PSR_MSG_ALIVE), 4); /* two ask */
+    assert_int_equal(last_sent(&f, PSR_MSG_ALIVE)->head.flags, 1);
+    progress(&f, w0, PSR_PHASE_PULL, 13, 1, &s0);
+    assert_false(f.ended);
+    progress(&f, s0, PSR_PHASE_PUSH, 13, 1, &w1);
     assert_true(f.ended);
     assert_int_equal(f.status, PSR_ERR_PEER);
     assert_non_null(strstr(f.line, "worker 1 on b was lost: killed by signal 9 (Killed); "));
-    assert_non_null(strstr(f.line, "worker 0: step 13, pull, bucket 0, waiting for shard 0")); /* people count from 1 */
+    assert_non_null(strstr(f.line, "worker 0: step 14, pull, bucket 0, waiting for shard 0")); /* people count from 1 */
     assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 3);
+    tear_down(&f);
+}
+
+static void a_lost_member_is_not_kept_secret_because_others_do_not_answer(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
+    psr_scheduler_lost(f.scheduler, w0, NULL, "killed by signal 9 (Killed)", 101); /* the first is the one to name */
+    assert_true(psr_scheduler_next_tick(f.scheduler) <= 250);
+    tick(&f, 250);
+    assert_true(f.ended);
+    assert_non_null(strstr(f.line, "worker 1 on b was lost"));
+    tear_down(&f);
+}
+
+static void a_member_lost_when_all_others_are_done_is_told_with_that(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    done(&f, s0, 20, NULL);
+    done(&f, w0, 20, NULL);
+    psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
+    ends(&f, PSR_ERR_PEER, "worker 1 on b was lost: killed by signal 9 (Killed); shard 0: done; worker 0: done");
     tear_down(&f);
 }
 
@@ -858,6 +893,8 @@ int main(void)
         cmocka_unit_test(a_stop_that_comes_with_the_last_step_is_a_run_that_is_done),
         cmocka_unit_test(stopping_before_the_first_step_ends_at_once),
         cmocka_unit_test(a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing),
+        cmocka_unit_test(a_lost_member_is_not_kept_secret_because_others_do_not_answer),
+        cmocka_unit_test(a_member_lost_when_all_others_are_done_is_told_with_that),
         cmocka_unit_test(the_words_of_a_member_that_exits_are_waited_for_a_moment),
         cmocka_unit_test(a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host),
         cmocka_unit_test(a_member_that_fails_gives_the_run_its_line_and_status),
