@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,11 +106,41 @@ typedef struct process {
     psr_engine *engine;
     float *weights, *gradients;
     uint32_t landed;
+    atomic_bool waits_for_loans;
 } process;
 
 static psr_err send_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
     return psr_transport_send(context, to, head, payload);
+}
+
+/* A worker's lent slice on its way. It comes back on a thread of libzmq's, which wakes a worker that waits for it. */
+typedef struct loan {
+    process *p;
+    void (*release)(void *context);
+    void *context;
+} loan;
+
+static void end_loan(void *context)
+{
+    loan ended = *(loan *)context;
+    free(context);
+    ended.release(ended.context);
+    if (atomic_load(&ended.p->waits_for_loans))
+        psr_transport_wake(ended.p->transport);
+}
+
+static psr_err lend_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    process *p = context;
+    if (!payload || !payload->release)
+        return psr_transport_send(p->transport, to, head, payload);
+    loan *begun = malloc(sizeof *begun);
+    if (!begun)
+        die("memory for a loan");
+    *begun = (loan){p, payload->release, payload->context};
+    const psr_payload lent = {payload->data, payload->bytes, end_loan, begun};
+    return psr_transport_send(p->transport, to, head, &lent);
 }
 
 static psr_err on_landed(void *context, uint64_t step, uint32_t bucket)
@@ -209,7 +240,10 @@ static void exchange_once(process *p, uint64_t step)
         must(p->ops->ready(p->engine, step, k), "ready");
     while (p->landed < p->b->buckets.count) {
         psr_message *message = NULL;
-        must(psr_transport_recv(p->transport, 60000, &message), "receiving");
+        psr_err err = psr_transport_recv(p->transport, 60000, &message);
+        if (err == PSR_ERR_CANCELLED) /* the wake of a loan that came back before it was waited for */
+            continue;
+        must(err, "receiving");
         must(p->ops->message(p->engine, &message), "an engine's message");
     }
 }
@@ -220,6 +254,21 @@ static bool all_given_back(const process *p)
         if (p->ops->lent(p->engine, k))
             return false;
     return true;
+}
+
+/* The round is over everywhere, but libzmq's thread may still be giving slices back. */
+static void await_loans(process *p)
+{
+    atomic_store(&p->waits_for_loans, true);
+    while (!all_given_back(p)) {
+        psr_message *message = NULL;
+        psr_err err = psr_transport_recv(p->transport, 60000, &message);
+        if (err == PSR_ERR_CANCELLED)
+            continue;
+        must(err, "waiting for lent slices");
+        must(p->ops->message(p->engine, &message), "an engine's message");
+    }
+    atomic_store(&p->waits_for_loans, false);
 }
 
 static void worker_main(const bench *b, uint32_t index, int link)
@@ -238,14 +287,13 @@ static void worker_main(const bench *b, uint32_t index, int link)
         must(psr_optimizer_new(&b->config, &b->layout, &optimizer), "an optimizer");
     psr_engine_env env = {.config = &b->config, .layout = &b->layout, .buckets = &b->buckets, .rank = p.self.rank,
                           .total_steps = UINT64_MAX, .weights = p.weights, .gradients = p.gradients, .optimizer = optimizer,
-                          .outbox = {p.transport, send_message}, .context = &p, .landed = on_landed};
+                          .outbox = {&p, lend_message}, .context = &p, .landed = on_landed};
     must(p.ops->open(&env, &p.engine), "an engine");
     if (b->config.mode == PSR_MODE_PS && p.self.rank == 0)
         init_shards(&p);
     for (uint64_t round = 0; round < b->warmup + b->rounds; round++) {
         char go;
-        while (!all_given_back(&p)) /* the transport's thread still frees; the round is over everywhere */
-            sched_yield();
+        await_loans(&p);
         fill_gradients(&p);
         write_all(link, "r", 1);
         read_all(link, &go, 1);
