@@ -2,8 +2,8 @@
  * that they share. */
 #include "base/arena.h"
 #include "model/backend_private.h"
-#include "model/onednn_choice.h"
 #include "model/onednn_exec.h"
+#include "model/onednn_pick.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -128,6 +128,22 @@ static psr_err executable(onednn *self, uint32_t count, bool training, psr_onedn
     return PSR_OK;
 }
 
+/* As told, or by timing. */
+static psr_err choose_algorithms(onednn *self, const char *told)
+{
+    if (told != NULL) {
+        PSR_TRY(psr_onednn_choice_check(self->net, told));
+        self->choices = strdup(told);
+        return self->choices != NULL ? PSR_OK
+                                     : psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the algorithms");
+    }
+    psr_onednn_exec *direct;
+    PSR_TRY(psr_onednn_exec_new(&self->context, self->net, &self->graph, "", self->max_batch, true, &direct));
+    psr_err err = psr_onednn_pick(direct, &self->choices);
+    psr_onednn_exec_free(direct);
+    return err;
+}
+
 static psr_err build(onednn *self, const psr_backend_options *options)
 {
     if (options->precision == PSR_PRECISION_FP16)
@@ -140,11 +156,7 @@ static psr_err build(onednn *self, const psr_backend_options *options)
     PSR_TRY(open_engine(&self->context));
     PSR_TRY(check_type(&self->context));
     PSR_TRY(psr_onednn_graph_init(self->net, &self->graph));
-    const char *choices = options->algorithms != NULL ? options->algorithms : "";
-    PSR_TRY(psr_onednn_choice_check(self->net, choices));
-    self->choices = strdup(choices);
-    if (self->choices == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the algorithms");
+    PSR_TRY(choose_algorithms(self, options->algorithms));
     psr_onednn_exec *exec;
     return executable(self, self->max_batch, true, &exec);
 }

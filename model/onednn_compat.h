@@ -3,7 +3,7 @@
  * The back end is written to version 3: opaque memory descriptors and one creation call per kind of
  * primitive. On version 2 (Debian 12 has 2.6.3) descriptors are plain structs and a primitive descriptor is
  * made in two calls; the functions below give those the names and signatures of version 3. Only what the
- * back end calls is here. Include this instead of dnnl.h. */
+ * back end and its benchmark call is here. Include this instead of dnnl.h. */
 #ifndef PSR_MODEL_ONEDNN_COMPAT_H
 #define PSR_MODEL_ONEDNN_COMPAT_H
 
@@ -152,6 +152,28 @@ static inline dnnl_status_t dnnl_inner_product_backward_weights_primitive_desc_c
     dnnl_inner_product_desc_t op;
     dnnl_status_t status =
         dnnl_inner_product_backward_weights_desc_init(&op, src, diff_weights, diff_bias, diff_dst);
+    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
+}
+
+static inline dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(
+    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop, const_dnnl_memory_desc_t src,
+    const_dnnl_memory_desc_t dst, float epsilon, unsigned flags, const_dnnl_primitive_attr_t attr)
+{
+    (void)dst; /* version 2 gives the destination the source's description */
+    dnnl_batch_normalization_desc_t op;
+    dnnl_status_t status = dnnl_batch_normalization_forward_desc_init(&op, prop, src, epsilon, flags);
+    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, NULL);
+}
+
+static inline dnnl_status_t dnnl_batch_normalization_backward_primitive_desc_create(
+    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop,
+    const_dnnl_memory_desc_t diff_src, const_dnnl_memory_desc_t diff_dst, const_dnnl_memory_desc_t src,
+    float epsilon, unsigned flags, const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attr)
+{
+    (void)diff_src;
+    dnnl_batch_normalization_desc_t op;
+    dnnl_status_t status =
+        dnnl_batch_normalization_backward_desc_init(&op, prop, diff_dst, src, epsilon, flags);
     return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
 }
 

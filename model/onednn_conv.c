@@ -6,8 +6,6 @@
  * nothing reads the arena's weights after the step's backward. */
 #include "model/onednn_private.h"
 
-#include "model/onednn_choice.h"
-
 #include <stdlib.h>
 
 typedef struct conv {
@@ -53,6 +51,52 @@ static dnnl_status_t create_forward(const psr_onednn_exec *exec, const conv *sel
         ret_pd, exec->context->engine, exec->training ? dnnl_forward_training : dnnl_forward_inference,
         algorithm, source, self->any_weights, self->bias, destination, self->strides, self->dilates,
         self->pad, self->pad, exec->context->attr);
+}
+
+/* Between the layouts that the values have by now. */
+static dnnl_status_t create(const psr_onednn_exec *exec, const conv *self, psr_onednn_direction direction,
+                            dnnl_alg_kind_t algorithm, dnnl_primitive_desc_t *ret_pd)
+{
+    const_dnnl_memory_desc_t x = exec->values[self->input].desc, y = exec->values[self->node].desc;
+    dnnl_engine_t engine = exec->context->engine;
+    switch (direction) {
+    case PSR_ONEDNN_FORWARD:
+        return create_forward(exec, self, algorithm, x, y, ret_pd);
+    case PSR_ONEDNN_BACKWARD_DATA:
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            ret_pd, engine, algorithm, x, self->any_weights, y, self->strides, self->dilates, self->pad,
+            self->pad, self->forward_pd, exec->context->attr);
+    case PSR_ONEDNN_BACKWARD_WEIGHTS:
+        return dnnl_convolution_backward_weights_primitive_desc_create(
+            ret_pd, engine, algorithm, x, self->any_gradient, self->bias, y, self->strides, self->dilates,
+            self->pad, self->pad, self->forward_pd, exec->context->attr);
+    }
+    return dnnl_invalid_arguments;
+}
+
+/* With the algorithm that was chosen; direct where oneDNN has no such one for this batch. */
+static psr_err create_chosen(const psr_onednn_exec *exec, const conv *self, psr_onednn_direction direction,
+                             dnnl_primitive_desc_t *ret_pd)
+{
+    static const char *const what[] = {"convolution", "convolution's backward data",
+                                       "convolution's backward weights"};
+    dnnl_alg_kind_t algorithm = psr_onednn_choice(exec->choices, self->index, direction);
+    dnnl_status_t status = create(exec, self, direction, algorithm, ret_pd);
+    if (status == dnnl_unimplemented && algorithm != dnnl_convolution_direct)
+        status = create(exec, self, direction, dnnl_convolution_direct, ret_pd);
+    return status == dnnl_success
+               ? PSR_OK
+               : psr_onednn_fail(status, what[direction], exec->net->nodes[self->node].name);
+}
+
+bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *step,
+                            psr_onednn_direction direction, dnnl_alg_kind_t algorithm,
+                            dnnl_primitive_desc_t *ret_pd)
+{
+    const conv *self = step->self;
+    if (direction == PSR_ONEDNN_BACKWARD_DATA && !psr_onednn_wants_gradient(exec, self->input))
+        return false;
+    return create(exec, self, direction, algorithm, ret_pd) == dnnl_success;
 }
 
 static psr_err any_value(psr_onednn_exec *exec, uint32_t node, dnnl_memory_desc_t *ret_desc)
@@ -151,11 +195,8 @@ static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
     const psr_onednn_tensor *destination = psr_onednn_use(exec, self->node);
 
-    dnnl_alg_kind_t algorithm = psr_onednn_choice(exec->choices, self->index, PSR_ONEDNN_FORWARD);
     dnnl_primitive_desc_t pd;
-    dnnl_status_t status = create_forward(exec, self, algorithm, source->desc, destination->desc, &pd);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "convolution", exec->net->nodes[self->node].name);
+    PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_FORWARD, &pd));
     psr_err err = bind_forward(exec, self, pd, source, destination);
     dnnl_primitive_desc_destroy(pd);
     return err;
@@ -185,12 +226,7 @@ static psr_err bind_data(psr_onednn_exec *exec, conv *self, const_dnnl_primitive
 static psr_err plan_data(psr_onednn_exec *exec, conv *self, uint32_t diff_destination)
 {
     dnnl_primitive_desc_t pd;
-    dnnl_status_t status = dnnl_convolution_backward_data_primitive_desc_create(
-        &pd, exec->context->engine, psr_onednn_choice(exec->choices, self->index, PSR_ONEDNN_BACKWARD_DATA),
-        exec->values[self->input].desc, self->any_weights, exec->values[self->node].desc, self->strides,
-        self->dilates, self->pad, self->pad, self->forward_pd, exec->context->attr);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "convolution's backward data", exec->net->nodes[self->node].name);
+    PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_DATA, &pd));
     psr_err err = bind_data(exec, self, pd, diff_destination);
     dnnl_primitive_desc_destroy(pd);
     return err;
@@ -220,13 +256,7 @@ static psr_err bind_weights(psr_onednn_exec *exec, conv *self, const_dnnl_primit
 static psr_err plan_weights(psr_onednn_exec *exec, conv *self, uint32_t diff_destination)
 {
     dnnl_primitive_desc_t pd;
-    dnnl_status_t status = dnnl_convolution_backward_weights_primitive_desc_create(
-        &pd, exec->context->engine,
-        psr_onednn_choice(exec->choices, self->index, PSR_ONEDNN_BACKWARD_WEIGHTS),
-        exec->values[self->input].desc, self->any_gradient, self->bias, exec->values[self->node].desc,
-        self->strides, self->dilates, self->pad, self->pad, self->forward_pd, exec->context->attr);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "convolution's backward weights", exec->net->nodes[self->node].name);
+    PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_WEIGHTS, &pd));
     psr_err err = bind_weights(exec, self, pd, diff_destination);
     dnnl_primitive_desc_destroy(pd);
     return err;

@@ -12,6 +12,7 @@
 
 #include "model/backend.h"
 #include "model/onednn_buffers.h"
+#include "model/onednn_choice.h"
 #include "model/onednn_compat.h"
 #include "model/onednn_graph.h"
 #include "model/readiness.h"
@@ -234,6 +235,12 @@ PSR_MUST_CHECK psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t p
  * executable's. */
 PSR_MUST_CHECK psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_onednn_group *group,
                                               dnnl_memory_desc_t *ret_desc);
+
+/* One direction of a planned convolution with an algorithm, between the layouts that its values have. False
+ * when there is no such primitive. ret owns: dnnl_primitive_desc_destroy. */
+bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *step,
+                            psr_onednn_direction direction, dnnl_alg_kind_t algorithm,
+                            dnnl_primitive_desc_t *ret_pd);
 
 /* ---- onednn_elementwise.c ---- */
 

@@ -243,6 +243,9 @@ static void setting_done(setting *s)
     free(s->samples);
 }
 
+/* All direct unless a test says otherwise: timing must not decide what is tested. */
+static const char *algorithms = "";
+
 static psr_backend *backend_of(const setting *s, psr_backend_kind kind, psr_precision precision,
                                uint32_t threads)
 {
@@ -251,7 +254,8 @@ static psr_backend *backend_of(const setting *s, psr_backend_kind kind, psr_prec
                                          .max_batch = s->max_batch,
                                          .label_smoothing = 0.1,
                                          .threads = threads,
-                                         .buckets = &s->buckets};
+                                         .buckets = &s->buckets,
+                                         .algorithms = algorithms};
     psr_backend *backend = NULL;
     expect_ok(psr_backend_new(s->net, &options, &backend));
     return backend;
@@ -329,6 +333,14 @@ static void assert_alike(const setting *s, const outcome *found, const outcome *
                  expected->inferred.loss_sum);
     assert_tensors_near(&s->net->params, found->gradients, expected->gradients, limit.gradient);
     assert_tensors_near(&s->net->buffers, found->buffers, expected->buffers, limit.value);
+}
+
+static void assert_same_bits(const setting *s, const outcome *a, const outcome *b)
+{
+    assert_true(a->trained.loss_sum == b->trained.loss_sum);
+    assert_memory_equal(a->gradients, b->gradients, s->net->params.length * sizeof(float));
+    assert_memory_equal(a->buffers, b->buffers, s->net->buffers.length * sizeof(float));
+    assert_memory_equal(a->logits, b->logits, (size_t)s->max_batch * s->net->classes * sizeof(float));
 }
 
 static bool have_bf16;
@@ -449,15 +461,62 @@ static void the_residual_networks_agree(void **state)
     }
 }
 
-/* ---- the same bits ---- */
+/* ---- algorithms ---- */
 
-static void assert_same_bits(const setting *s, const outcome *a, const outcome *b)
+/* "www" for every convolution of net; where there is no such primitive direct is taken. Static storage. */
+static const char *all_winograd(const psr_net *net)
 {
-    assert_true(a->trained.loss_sum == b->trained.loss_sum);
-    assert_memory_equal(a->gradients, b->gradients, s->net->params.length * sizeof(float));
-    assert_memory_equal(a->buffers, b->buffers, s->net->buffers.length * sizeof(float));
-    assert_memory_equal(a->logits, b->logits, (size_t)s->max_batch * s->net->classes * sizeof(float));
+    static char text[1024];
+    text[0] = '\0';
+    for (uint32_t i = 0; i < net->node_count; i++)
+        if (net->nodes[i].op == PSR_OP_CONV)
+            strcat(text, text[0] == '\0' ? "www" : ",www");
+    return text;
 }
+
+/* F(4x4, 3x3) loses about a digit: its transforms have coefficients up to 8. */
+static void winograd_agrees_where_it_exists_and_falls_back_where_not(void **state)
+{
+    (void)state;
+    const tolerance winograd = {1e-3, 5e-3};
+    psr_net *nets[] = {norm_add(32, true), named("resnet18", 3, 48, PSR_SHORTCUT_B)};
+    for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
+        setting s = setting_of(nets[i], 3);
+        outcome expected = outcome_of(&s, PSR_BACKEND_REFERENCE, PSR_PRECISION_FP32, 1, 3);
+        outcome direct = outcome_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2, 3);
+        algorithms = all_winograd(nets[i]);
+        outcome found = outcome_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2, 3);
+        assert_string_equal(psr_backend_algorithms(found.backend), algorithms);
+        algorithms = "";
+        assert_alike(&s, &found, &expected, 3, winograd);
+        if (have_bf16) /* that is, AVX-512, for which Winograd exists: the text was not ignored */
+            assert_memory_not_equal(found.gradients, direct.gradients, s.net->params.length * sizeof(float));
+        outcome_done(&found);
+        outcome_done(&direct);
+        outcome_done(&expected);
+        setting_done(&s);
+    }
+}
+
+/* Whatever the clock says: what was picked is a text that another back end takes, and gives the same bits
+ * with. */
+static void what_was_picked_by_timing_can_be_handed_on(void **state)
+{
+    (void)state;
+    setting s = setting_of(named("resnet18", 3, 32, PSR_SHORTCUT_B), 32);
+    algorithms = NULL;
+    outcome first = outcome_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2, 32);
+    algorithms = psr_backend_algorithms(first.backend);
+    outcome second = outcome_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2, 32);
+    assert_string_equal(psr_backend_algorithms(second.backend), algorithms);
+    algorithms = "";
+    assert_same_bits(&s, &first, &second);
+    outcome_done(&first);
+    outcome_done(&second);
+    setting_done(&s);
+}
+
+/* ---- the same bits ---- */
 
 static void the_same_pass_gives_the_same_bits_whatever_ran_before(void **state)
 {
@@ -517,14 +576,14 @@ static void weights_may_be_overwritten_as_soon_as_their_gradient_is_ready(void *
 
 /* ---- what is refused ---- */
 
-static psr_err try_new(const setting *s, psr_precision precision, const char *algorithms)
+static psr_err try_new(const setting *s, psr_precision precision, const char *text)
 {
     const psr_backend_options options = {.kind = PSR_BACKEND_ONEDNN,
                                          .precision = precision,
                                          .max_batch = 2,
                                          .threads = 1,
                                          .buckets = &s->buckets,
-                                         .algorithms = algorithms};
+                                         .algorithms = text};
     psr_backend *backend = NULL;
     psr_err err = psr_backend_new(s->net, &options, &backend);
     if (err != PSR_OK)
@@ -576,6 +635,8 @@ int main(void)
         cmocka_unit_test(a_network_of_all_operators_agrees),
         cmocka_unit_test(the_small_networks_agree),
         cmocka_unit_test(the_residual_networks_agree),
+        cmocka_unit_test(winograd_agrees_where_it_exists_and_falls_back_where_not),
+        cmocka_unit_test(what_was_picked_by_timing_can_be_handed_on),
         cmocka_unit_test(the_same_pass_gives_the_same_bits_whatever_ran_before),
         cmocka_unit_test(weights_may_be_overwritten_as_soon_as_their_gradient_is_ready),
         cmocka_unit_test(precisions_that_cannot_be_had_are_refused_by_name),
