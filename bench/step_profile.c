@@ -1,0 +1,105 @@
+#include "bench/step_profile.h"
+
+#include "base/clock.h"
+#include "model/onednn_compat.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void profile_begin(profile *p, const psr_net *net)
+{
+    *p = (profile){.net = net};
+    fflush(stdout);
+    p->account = tmpfile();
+    p->stdout_copy = dup(STDOUT_FILENO);
+    if (p->account != NULL && p->stdout_copy >= 0) {
+        dup2(fileno(p->account), STDOUT_FILENO);
+        dnnl_set_verbose(1);
+    }
+    p->began_s = p->last_s = psr_clock_s();
+}
+
+/* Batch norm, with what follows it up to the next node that is not part of it. */
+static psr_op kind_of(const psr_net *net, uint32_t node)
+{
+    while (net->nodes[node].op == PSR_OP_RELU || net->nodes[node].op == PSR_OP_ADD) {
+        const psr_node *n = &net->nodes[node];
+        uint32_t from = n->input[0];
+        if (n->op == PSR_OP_ADD && net->nodes[n->input[1]].op == PSR_OP_BATCHNORM)
+            from = n->input[1];
+        psr_op op = net->nodes[from].op;
+        if (op != PSR_OP_BATCHNORM && op != PSR_OP_ADD)
+            break;
+        node = from;
+    }
+    return net->nodes[node].op;
+}
+
+void profile_progress(void *context)
+{
+    profile *p = context;
+    uint32_t count = p->net->node_count, call = p->calls++;
+    double now_s = psr_clock_s();
+    if (call > 0 && call < count)
+        p->forward_s[kind_of(p->net, call - 1)] += now_s - p->last_s;
+    else if (call ==
+             count) /* the last forward, the loss and the last node's backward; in short, the last layer */
+        p->backward_s[kind_of(p->net, count - 1)] += now_s - p->last_s;
+    else if (call > count)
+        p->backward_s[kind_of(p->net, 2 * count - 1 - call)] += now_s - p->last_s;
+    p->last_s = now_s;
+}
+
+static void read_account(profile *p)
+{
+    char line[2048];
+    rewind(p->account);
+    while (fgets(line, sizeof line, p->account) != NULL) {
+        const char *time = strrchr(line, ',');
+        if (strstr(line, ",exec,") == NULL || time == NULL)
+            continue;
+        int kind = strstr(line, ",reorder,") != NULL ? 0 : strstr(line, ",convolution,") != NULL ? 1 : 2;
+        p->primitive_s[kind] += 1e-3 * strtod(time + 1, NULL);
+    }
+}
+
+void profile_end(profile *p)
+{
+    p->whole_s = p->last_s - p->began_s;
+    dnnl_set_verbose(0);
+    fflush(stdout);
+    if (p->account != NULL && p->stdout_copy >= 0) {
+        dup2(p->stdout_copy, STDOUT_FILENO);
+        read_account(p);
+    }
+    if (p->stdout_copy >= 0)
+        close(p->stdout_copy);
+    if (p->account != NULL)
+        fclose(p->account);
+}
+
+double profile_copy_share(const profile *p)
+{
+    /* The images' way in is a reorder, and counted there. */
+    static const psr_op copying[] = {PSR_OP_SHORTCUT_A, PSR_OP_FLATTEN};
+    double copies_s = p->primitive_s[0];
+    for (size_t i = 0; i < sizeof copying / sizeof copying[0]; i++)
+        copies_s += p->forward_s[copying[i]] + p->backward_s[copying[i]];
+    return copies_s / p->whole_s;
+}
+
+void profile_print(const profile *p)
+{
+    static const char *const names[PROFILE_KINDS] = {"input",    "convolution",  "batch norm", "relu",
+                                                     "max pool", "average pool", "add",        "shortcut",
+                                                     "flatten",  "linear",       "dropout",    "dropout2d"};
+    printf("of one step (%.1f ms):         forward     backward\n", 1e3 * p->whole_s);
+    for (int kind = 0; kind < PROFILE_KINDS; kind++)
+        if (p->forward_s[kind] + p->backward_s[kind] > 0)
+            printf("%20s        %8.2f ms  %8.2f ms  %5.1f %%\n", names[kind], 1e3 * p->forward_s[kind],
+                   1e3 * p->backward_s[kind], 100 * (p->forward_s[kind] + p->backward_s[kind]) / p->whole_s);
+    printf("%20s        %8.2f ms               %5.1f %%\n", "oneDNN's reorders", 1e3 * p->primitive_s[0],
+           100 * p->primitive_s[0] / p->whole_s);
+    printf("%20s                              %6.1f %%\n", "copies of any kind", 100 * profile_copy_share(p));
+}

@@ -1,0 +1,31 @@
+/* Where a step's time goes. Of every kind of node from the executable's own progress (called before a node's
+ * forward and after its backward, in the network's order, so that the time between two calls belongs to one
+ * node; what is computed together counts as the kind it starts with); of oneDNN's reorders, inside those,
+ * from its verbose account, for which stdout is lent to a temporary file meanwhile. */
+#ifndef PSR_BENCH_STEP_PROFILE_H
+#define PSR_BENCH_STEP_PROFILE_H
+
+#include "model/net.h"
+
+#include <stdio.h>
+
+enum { PROFILE_KINDS = PSR_OP_DROPOUT2D + 1 };
+
+typedef struct profile {
+    const psr_net *net;
+    uint32_t calls;
+    double began_s, last_s, whole_s;
+    double forward_s[PROFILE_KINDS], backward_s[PROFILE_KINDS];
+    double primitive_s[3]; /* reorders, convolutions, other primitives: oneDNN's account */
+    FILE *account;
+    int stdout_copy;
+} profile;
+
+void profile_begin(profile *p, const psr_net *net);
+void profile_progress(void *p);
+void profile_end(profile *p);
+/* Share of the step that only moves bytes: reorders, and the nodes that change shape or layout. */
+double profile_copy_share(const profile *p);
+void profile_print(const profile *p);
+
+#endif
