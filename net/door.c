@@ -6,6 +6,7 @@
 #include <czmq.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #define ZAP_ENDPOINT "inproc://zeromq.zap.01"
@@ -310,6 +311,20 @@ static void close_ends(psr_door *door)
             zmq_close(ends[i]);
 }
 
+/* Signals are the program's: none is to land on this thread. */
+static psr_err start_thread(psr_door *door)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failed = pthread_create(&door->thread, NULL, door_main, door);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (failed)
+        return psr_fail(PSR_ERR_IO, "no thread for an inbox: %s", strerror(failed));
+    (void)pthread_setname_np(door->thread, "psr-door");
+    return PSR_OK;
+}
+
 psr_err psr_door_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_door **ret_door)
 {
     if (keys->curve && !zmq_has("curve"))
@@ -324,8 +339,8 @@ psr_err psr_door_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_
     psr_err err = guard(keys, zmq_router);
     if (err == PSR_OK)
         err = open_ends(door, zmq_ctx);
-    if (err == PSR_OK && pthread_create(&door->thread, NULL, door_main, door) != 0)
-        err = psr_fail(PSR_ERR_IO, "no thread for an inbox");
+    if (err == PSR_OK)
+        err = start_thread(door);
     if (err != PSR_OK) {
         close_ends(door);
         free(door);

@@ -11,7 +11,7 @@
 
 typedef struct psr_keys {
     bool curve;                     /* off loopback always */
-    char token[PSR_TOKEN_BYTES];    /* loopback without CURVE: what HELLO must carry */
+    char token[PSR_TOKEN_BYTES];    /* loopback without CURVE: what the handshake must carry (net/door.h) */
     char public_key[PSR_KEY_Z85], secret_key[PSR_KEY_Z85]; /* own */
     struct psr_member_key {
         psr_peer peer;

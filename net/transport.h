@@ -24,7 +24,7 @@ typedef struct psr_payload {
 
 typedef struct psr_transport_counts {
     uint64_t bytes_sent, bytes_received, messages_sent, messages_received;
-    uint64_t strangers; /* messages of nobody on the roster, dropped */
+    uint64_t strangers; /* connections turned away and messages dropped: of nobody on the roster, or of a second claimant of a rank */
 } psr_transport_counts;
 
 /* Queues a message for peer. Never blocks. NOT_FOUND when peer was not connected. The payload's release is
@@ -34,14 +34,16 @@ PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to,
 
 /* The next message, within timeout_ms (-1: without end; 0: only what is there). TIMEOUT when none came; CANCELLED
  * after psr_transport_wake when nothing else is there to deliver (the wake is consumed). A member's malformed or
- * other-version message gives PROTOCOL or VERSION, detail naming the member. ret owns. */
+ * other-version message gives PROTOCOL or VERSION, detail naming the member; PEER: its connection broke and messages were
+ * lost. DENIED: the scheduler that we connected to turns us away, or is none. ret owns. */
 PSR_MUST_CHECK psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message **ret_message);
 
 /* Makes a waiting psr_transport_recv return CANCELLED. Any thread; cheap; coalesces. */
 void psr_transport_wake(psr_transport *transport);
 
 /* Makes a channel to peer at endpoint ("tcp://10.0.0.1:4242"); public_key: the peer's CURVE key (Z85, 40 characters) or
- * NULL on loopback. */
+ * NULL: the one in keys. Nobody need be there yet. USAGE: not an endpoint, off loopback without CURVE, no key known,
+ * connected already. */
 PSR_MUST_CHECK psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint,
                                              const char *public_key);
 

@@ -1,0 +1,130 @@
+/* A member that may send anything in well-formed heads: psr_ring_message and psr_collective_message. Each record of the
+ * input is one event; fields are near what would be right, so that the fuzzer gets past the first checks. What
+ * is refused must be PROTOCOL, and nothing may be written outside the buckets. */
+#include "net/collective.h"
+#include "net/ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { ARENA = 64, RECORD = 8 };
+
+static const psr_range buckets[] = {{40, 20}, {9, 23}, {3, 1}};
+
+static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context;
+    (void)to;
+    (void)head;
+    if (payload != NULL && payload->release != NULL)
+        payload->release(payload->context);
+    return PSR_OK;
+}
+
+static psr_err ignore_reduced(void *context, uint64_t step, uint32_t bucket)
+{
+    (void)step;
+    ((uint64_t *)context)[bucket]++;
+    return PSR_OK;
+}
+
+static void release(psr_message *message)
+{
+    free(message);
+}
+
+/* A message whose payload is of its exact size, so that a read beyond it is seen. */
+static psr_message *make(const uint8_t *record, psr_message_type type)
+{
+    size_t payload_bytes = (size_t)record[6] * 4;
+    struct {
+        psr_message base;
+        double payload[];
+    } *m = malloc(sizeof *m + payload_bytes);
+    if (m == NULL)
+        abort();
+    memset(m->payload, record[7], payload_bytes);
+    m->base = (psr_message){
+        .from = {record[0] >> 6 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3},
+        .head = {.type = type, .step = record[1] >> 4, .bucket = record[1] & 3, .flags = record[2] >> 6, .offset = record[3],
+                 .count = record[4], .aux = type == PSR_MSG_RING ? (uint64_t)(record[2] & 7) << 32 | (record[2] >> 3 & 7) : record[5] & 7},
+        .payload = m->payload,
+        .payload_bytes = payload_bytes,
+        .release = release,
+    };
+    return &m->base;
+}
+
+static void check(psr_err err)
+{
+    if (err != PSR_OK && err != PSR_ERR_PROTOCOL)
+        abort();
+}
+
+static void play(const uint8_t *data, size_t size, psr_ring *ring, psr_collective *collective, uint64_t *begun,
+                 const uint64_t *reduced, double *values)
+{
+    for (; size >= RECORD; data += RECORD, size -= RECORD) {
+        uint32_t bucket = data[1] & 3;
+        psr_message *message;
+        switch (data[0] & 7) {
+        case 0:
+            if (bucket < 3 && begun[bucket] == reduced[bucket]) {
+                if (psr_ring_ready(ring, begun[bucket]++, bucket) != PSR_OK)
+                    return; /* the neighbour began at another step: the run is over */
+            }
+            break;
+        case 1:
+            if (psr_collective_finished(collective))
+                check(psr_collective_fold(collective, values, data[1] & 15));
+            break;
+        case 2:
+            if (psr_collective_finished(collective))
+                check(psr_collective_broadcast(collective, values, data[1] & 127));
+            break;
+        case 3:
+            message = make(data, PSR_MSG_GATHER);
+            check(psr_collective_message(collective, &message));
+            break;
+        case 4:
+            message = make(data, PSR_MSG_SPREAD);
+            check(psr_collective_message(collective, &message));
+            break;
+        default:
+            message = make(data, PSR_MSG_RING);
+            check(psr_ring_message(ring, &message));
+            break;
+        }
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    float arena[ARENA];
+    double values[16] = {0};
+    uint64_t begun[3] = {0}, reduced[3] = {0};
+    uint32_t rank = data[0] & 1;
+    for (size_t i = 0; i < ARENA; i++)
+        arena[i] = 1.0f;
+    psr_ring_options options = {.rank = rank, .ranks = 3, .buckets = buckets, .bucket_count = 3, .slice_floats = 4, .window = 2,
+                                .arena = arena, .outbox = {NULL, give_back}, .context = reduced, .reduced = ignore_reduced};
+    psr_ring *ring;
+    psr_collective *collective;
+    if (psr_ring_new(&options, &ring) != PSR_OK || psr_collective_new(rank, 3, 32, (psr_outbox){NULL, give_back}, &collective) != PSR_OK)
+        abort();
+    play(data + 1, size - 1, ring, collective, begun, reduced, values);
+    for (size_t i = 0; i < ARENA; i++) {
+        bool inside = false;
+        for (size_t b = 0; b < 3; b++)
+            inside = inside || (i >= buckets[b].offset && i < buckets[b].offset + buckets[b].length);
+        if (!inside && arena[i] != 1.0f)
+            abort();
+    }
+    psr_ring_free(ring);
+    psr_collective_free(collective);
+    return 0;
+}
