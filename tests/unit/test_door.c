@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -164,7 +165,12 @@ static void thousands_of_connections_keep_no_member_out(void **state)
     psr_transport *s = open_scheduler(&keys);
     psr_transport *w = open_member(&keys, worker1);
     join_to(w, scheduler, s);
-    for (int i = 0; i < COUNT; i++) {
+    /* Both ends of each are this process's. */
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    int count = limit.rlim_cur < 2 * COUNT + 200 ? ((int)limit.rlim_cur - 200) / 2 : COUNT;
+    assert_true(count > 300);
+    for (int i = 0; i < count; i++) {
         fds[i] = dial(s);
         if (i % 3 == 0)
             greet(fds[i], "PLAIN");
@@ -174,9 +180,9 @@ static void thousands_of_connections_keep_no_member_out(void **state)
         }
     }
     assert_a_member_gets_through(&keys, s);
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < count; i++)
         close(fds[i]);
-    await_strangers(s, COUNT);
+    await_strangers(s, (uint64_t)count);
     /* The log stays short. */
     size_t lines = 0;
     for (const char *at = stranger_lines; (at = strchr(at, '\n')) != NULL; at++)
