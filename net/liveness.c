@@ -223,9 +223,13 @@ void psr_liveness_remove(psr_liveness *liveness, psr_peer peer)
     if (gone == NOBODY)
         return;
     liveness->members[gone].on = false;
-    for (size_t i = 0; i < liveness->count; i++)
-        if (liveness->members[i].waits_index == gone)
-            liveness->members[i].waits_index = NOBODY;
+    for (size_t i = 0; i < liveness->count; i++) {
+        watched *m = &liveness->members[i];
+        if (m->waits_index != gone)
+            continue;
+        m->waits_index = NOBODY;
+        m->moved_ms = m->heard_ms; /* it waited for what has come by now, and has just not told yet */
+    }
 }
 
 void psr_liveness_heard(psr_liveness *liveness, psr_peer peer, int64_t now_ms)

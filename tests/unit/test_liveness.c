@@ -252,6 +252,22 @@ static void one_that_is_done_is_watched_no_more(void **state)
     psr_liveness_free(l);
 }
 
+static void who_waited_long_for_one_that_is_done_now_has_time_to_tell(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    for (int64_t now = 0; now <= 5000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
+        report(l, w1, now, (doing){PSR_PHASE_BACKWARD, 8, 0, (uint64_t)now, NULL});
+        nobody_to_blame(l, now);
+    }
+    psr_liveness_remove(l, w1);
+    nobody_to_blame(l, 5100);
+    nobody_to_blame(l, 5500);
+    blamed(l, 6000, w0, "worker 0 on host0: no sign of life for 1.0 s; last in step 9, barrier, waiting for worker 1");
+    psr_liveness_free(l);
+}
+
 static void the_callers_own_absence_is_held_against_nobody(void **state)
 {
     (void)state;
@@ -370,6 +386,7 @@ int main(void)
         cmocka_unit_test(in_a_circle_the_one_furthest_behind_is_named),
         cmocka_unit_test(while_one_moves_nobody_is_stuck),
         cmocka_unit_test(one_that_is_done_is_watched_no_more),
+        cmocka_unit_test(who_waited_long_for_one_that_is_done_now_has_time_to_tell),
         cmocka_unit_test(the_callers_own_absence_is_held_against_nobody),
         cmocka_unit_test(the_next_check_is_when_somebody_could_be_to_blame_and_often_enough),
         cmocka_unit_test(a_description_tells_those_that_do_the_same_in_one_breath),
