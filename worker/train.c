@@ -51,10 +51,6 @@ static psr_err gradient_ready(void *context, uint32_t bucket)
 {
     training *tr = context;
     mark_busy(tr);
-    if (tr->slow) {
-        PSR_TRY(psr_exchange_pause(tr->t->exchange, tr->busy_s * (tr->t->config->slow_factor - 1)));
-        tr->busy_s = 0;
-    }
     psr_err err = psr_exchange_gradient_ready(tr->t->exchange, bucket);
     tr->marked_s = psr_clock_s();
     return err;
@@ -67,6 +63,13 @@ static void progress(void *context)
     tr->nodes_done++;
     psr_exchange_progress(tr->t->exchange,
                           tr->nodes_done <= tr->t->net->node_count ? PSR_PHASE_FORWARD : PSR_PHASE_BACKWARD);
+    if (!tr->slow)
+        return;
+    mark_busy(tr);
+    psr_err held_up = psr_exchange_pause(tr->t->exchange, tr->busy_s * (tr->t->config->slow_factor - 1));
+    (void)held_up; /* it fails when the exchange has: the next call of that says so */
+    tr->busy_s = 0;
+    tr->marked_s = psr_clock_s();
 }
 
 /* ---- one rank's turn ---- */
@@ -89,7 +92,8 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
                                   .gradient_ready = gradient_ready,
                                   .progress = progress};
     psr_pass_result result;
-    tr->slow = t->config->slowed && t->config->slow_rank == replica->rank;
+    /* What a first step does once and for all is no measure of how fast a worker is. */
+    tr->slow = t->config->slowed && t->config->slow_rank == replica->rank && now->metrics.step > t->first_step + 1;
     tr->nodes_done = 0;
     tr->busy_s = 0;
     tr->marked_s = psr_clock_s();
