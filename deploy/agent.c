@@ -15,6 +15,7 @@
 
 #define CHILDREN_MAX 2048
 #define TERM_BEFORE_KILL_MS 500
+#define NAMING_MS 1000 /* for the scheduler to notice the launcher's silence too, and to name it to all: better than a signal */
 
 typedef struct process {
     char role[16];
@@ -211,7 +212,7 @@ static psr_err agent_loop(agent *a, struct pollfd *fds)
         }
         if (now - a->heard_ms >= a->deadline_ms && !a->because) {
             a->because = "the launcher gave no sign of life for longer than the deadline";
-            end_all(a, 0);
+            end_all(a, NAMING_MS);
         }
         PSR_TRY(attend(a, &running));
         if (a->ending && !running)

@@ -304,11 +304,12 @@ static void on_process_line(launch *l, const psr_host_link *host, const cJSON *e
     }
 }
 
-static void tell_lost(launch *l, const char *role, double rank, const char *how)
+static void tell_lost(launch *l, const psr_host_link *host, const char *role, double rank, const char *how)
 {
     cJSON *lost = cJSON_CreateObject();
     cJSON_AddStringToObject(lost, "role", role);
     cJSON_AddNumberToObject(lost, "rank", rank);
+    cJSON_AddStringToObject(lost, "host", host->name);
     cJSON_AddStringToObject(lost, "how", how);
     psr_json_put(&l->scheduler.in, "!lost", lost, NULL);
 }
@@ -328,7 +329,7 @@ static psr_err on_agent_line(void *context, char *line)
         on_process_line(l, from->host, event);
     else if (strcmp(kind, "exited") == 0 && !psr_json_true(event, "ok") && !l->ended) {
         const char *role = psr_json_text(event, "role"), *how = psr_json_text(event, "how");
-        tell_lost(l, role ? role : "?", psr_json_number(event, "rank", 0), how ? how : "?");
+        tell_lost(l, from->host, role ? role : "?", psr_json_number(event, "rank", 0), how ? how : "?");
     }
     cJSON_Delete(event);
     return err;
@@ -352,12 +353,12 @@ static psr_err on_agent_end(launch *l, psr_host_link *host)
         return psr_host_no_agent(host);
     char how[256], ended[128];
     psr_child_describe(&host->agent, ended, sizeof ended);
-    snprintf(how, sizeof how, "lost with host %s, whose %s ended (%s)", host->name, host->local ? "agent" : "ssh connection", ended);
+    snprintf(how, sizeof how, "with host %s, whose %s ended (%s)", host->name, host->local ? "agent" : "ssh connection", ended);
     host->lost = true;
     const psr_plan *plan = l->options->plan;
     for (size_t i = 0; i < plan->count; i++)
         if (&l->hosts[plan->items[i].host] == host)
-            tell_lost(l, psr_role_name(plan->items[i].peer.role), plan->items[i].peer.rank, how);
+            tell_lost(l, host, psr_role_name(plan->items[i].peer.role), plan->items[i].peer.rank, how);
     return PSR_OK;
 }
 
