@@ -1,0 +1,447 @@
+/* The run directory and its checkpoints: what is written, read back, and refused. */
+#include "expect.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "model/checkpoint.h"
+#include "ps/checkpoints.h"
+#include "ps/resume.h"
+#include "ps/rundir.h"
+
+#include <cjson/cJSON.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- a folder for each test ---- */
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/psr-rundir-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *at)
+{
+    (void)status, (void)kind, (void)at;
+    return remove(path);
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static const char *in_folder(const char *name)
+{
+    static char paths[4][256];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static bool exists(const char *name)
+{
+    struct stat status;
+    return lstat(in_folder(name), &status) == 0;
+}
+
+static char *text_of(const char *name)
+{
+    uint8_t *text = NULL;
+    size_t size;
+    expect_ok(psr_file_read(in_folder(name), 1 << 20, &text, &size));
+    return (char *)text;
+}
+
+/* ---- a small run ---- */
+
+static psr_config config;
+static psr_facts facts;
+
+static void set_up(void)
+{
+    psr_config_defaults(&config);
+    config.workers = 2;
+    config.momentum = 0.9;
+    snprintf(config.model, sizeof config.model, "resnet20");
+    snprintf(config.out, sizeof config.out, "%s/deep/run", folder);
+    facts = (psr_facts){.classes = 10, .channels = 3, .height = 32, .width = 32, .total_steps = 9};
+    psr_net *net;
+    expect_ok(psr_net_new(config.model, 10, 3, 32, 32, config.shortcut, &net));
+    facts.parameter_count = net->params.count;
+    psr_net_free(net);
+}
+
+static const char roster[] = "[{\"role\":\"worker\",\"rank\":0,\"host\":\"a\"},{\"role\":\"worker\",\"rank\":1,\"host\":\"b\"},"
+                             "{\"role\":\"shard\",\"rank\":0,\"host\":\"a\"}]";
+
+static const psr_peer w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0}, head = {PSR_ROLE_SCHEDULER, 0};
+
+/* ---- the directory ---- */
+
+static void it_appears_when_the_run_begins_and_holds_what_was_logged_before(void **state)
+{
+    (void)state;
+    psr_rundir *rundir;
+    set_up();
+    expect_ok(psr_rundir_new(&config, &rundir));
+    psr_rundir_log(rundir, head, "early words");
+    psr_rundir_log(rundir, w1, "a worker's");
+    assert_false(exists("deep"));
+    expect_ok(psr_rundir_begin(rundir, &facts, roster, NULL));
+    psr_rundir_log(rundir, s0, "a shard's");
+    psr_rundir_log(rundir, head, "late words");
+    expect_ok(psr_rundir_metrics(rundir, "{\"step\": 1}", 11));
+    expect_ok(psr_rundir_flush(rundir));
+    char *log = text_of("deep/run/log/scheduler.log"), *rank = text_of("deep/run/log/rank-1.log"),
+         *shard = text_of("deep/run/log/shard-0.log"), *metrics = text_of("deep/run/metrics.jsonl");
+    assert_string_equal(log, "early words\nlate words\n");
+    assert_string_equal(rank, "a worker's\n");
+    assert_string_equal(shard, "a shard's\n");
+    assert_string_equal(metrics, "{\"step\": 1}\n");
+    free(log), free(rank), free(shard), free(metrics);
+    psr_rundir_free(rundir);
+}
+
+static void run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_again(void **state)
+{
+    (void)state;
+    psr_rundir *rundir;
+    set_up();
+    config.lr = 0.1234567890123;
+    expect_ok(psr_rundir_new(&config, &rundir));
+    expect_ok(psr_rundir_begin(rundir, &facts, roster, "there/step-3"));
+    expect_ok(psr_rundir_algorithms(rundir, "winograd 3"));
+    expect_ok(psr_rundir_end(rundir, PSR_ERR_CANCELLED, "stopped after step 4", "{\"hash\": \"12\"}"));
+    char *text = text_of("deep/run/run.json");
+    cJSON *run = cJSON_Parse(text);
+    const cJSON *outcome = cJSON_GetObjectItem(run, "outcome"), *hosts = cJSON_GetObjectItem(run, "hosts");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "version")), PSR_VERSION);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "resumed_from")), "there/step-3");
+    assert_int_equal(cJSON_GetArraySize(hosts), 2); /* each once */
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(run, "roster")), 3);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(outcome, "status")), "cancelled");
+    assert_int_equal(cJSON_GetObjectItem(outcome, "exit_status")->valueint, 130);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(outcome, "line")), "stopped after step 4");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(outcome, "hash")), "12");
+    psr_config again;
+    psr_config_defaults(&again);
+    expect_ok(psr_config_from_json(&again, text, strlen(text)));
+    assert_true(again.lr == config.lr);
+    assert_string_equal(again.algorithms, "winograd 3");
+    cJSON_Delete(run);
+    free(text);
+    psr_rundir_free(rundir);
+}
+
+static void a_run_that_never_began_leaves_nothing(void **state)
+{
+    (void)state;
+    psr_rundir *rundir;
+    set_up();
+    expect_ok(psr_rundir_new(&config, &rundir));
+    psr_rundir_log(rundir, head, "words");
+    expect_ok(psr_rundir_end(rundir, PSR_ERR_TIMEOUT, "nobody came", NULL));
+    psr_rundir_free(rundir);
+    assert_false(exists("deep"));
+}
+
+static void a_directory_that_cannot_be_made_is_refused_before_anything_is_done(void **state)
+{
+    (void)state;
+    psr_rundir *rundir;
+    char expected[256];
+    set_up();
+    snprintf(config.out, sizeof config.out, "%s", folder);
+    snprintf(expected, sizeof expected, "--out %s exists already; name a directory that a run can make", folder);
+    expect_failure(psr_rundir_new(&config, &rundir), PSR_ERR_USAGE, expected);
+
+    FILE *file = fopen(in_folder("file"), "w");
+    assert_non_null(file);
+    fclose(file);
+    snprintf(config.out, sizeof config.out, "%s/file/run", folder);
+    assert_int_equal(psr_rundir_new(&config, &rundir), PSR_ERR_IO);
+    assert_non_null(strstr(psr_err_detail(), "cannot be made"));
+
+    config.out[0] = '\0';
+    expect_failure(psr_rundir_new(&config, &rundir), PSR_ERR_USAGE, "--out is empty; name a directory that a run can make");
+}
+
+static void a_line_of_metrics_that_is_no_object_is_refused_and_not_written(void **state)
+{
+    (void)state;
+    psr_rundir *rundir;
+    set_up();
+    expect_ok(psr_rundir_new(&config, &rundir));
+    expect_ok(psr_rundir_begin(rundir, &facts, roster, NULL));
+    const char *bad[] = {"", "[1]", "{", "{\"a\": 1}\n{\"b\": 2}"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        expect_failure(psr_rundir_metrics(rundir, bad[i], strlen(bad[i])), PSR_ERR_FORMAT, "a line of metrics that is no JSON object");
+    expect_ok(psr_rundir_flush(rundir));
+    char *metrics = text_of("deep/run/metrics.jsonl");
+    assert_string_equal(metrics, "");
+    free(metrics);
+    psr_rundir_free(rundir);
+}
+
+/* ---- checkpoints ---- */
+
+/* The flushing thread's word that something is done. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static unsigned wakes, wakes_taken;
+
+static void wake(void *context)
+{
+    (void)context;
+    pthread_mutex_lock(&mutex);
+    wakes++;
+    pthread_cond_signal(&condition);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void await_wake(void)
+{
+    pthread_mutex_lock(&mutex);
+    while (wakes == wakes_taken)
+        pthread_cond_wait(&condition, &mutex);
+    wakes_taken++;
+    pthread_mutex_unlock(&mutex);
+}
+
+static psr_sections sections;
+static psr_checkpoints *checkpoints;
+
+static void open_checkpoints(void)
+{
+    set_up();
+    assert_int_equal(mkdir(in_folder("checkpoints"), 0777), 0);
+    expect_ok(psr_sections_init(&config, &facts, &sections));
+    psr_checkpoints_options options = {in_folder("checkpoints"), &config, &sections, wake, NULL};
+    expect_ok(psr_checkpoints_new(&options, &checkpoints));
+}
+
+static void close_checkpoints(void)
+{
+    psr_checkpoints_free(checkpoints);
+    psr_sections_done(&sections);
+}
+
+static float value_of(uint32_t section, size_t i)
+{
+    return (float)section + (float)i / 1024;
+}
+
+/* All of a section, in pieces of at most `most` floats, from the end. */
+static void put_section(uint64_t step, uint32_t section, size_t most)
+{
+    psr_section_place place;
+    assert_true(psr_sections_place(&sections, section, &place));
+    size_t length = place.layout->length;
+    float *values = calloc(length + 1, sizeof *values);
+    for (size_t i = 0; i < length; i++)
+        values[i] = value_of(section, i);
+    for (size_t end = length; end > 0;) {
+        size_t count = end < most ? end : most;
+        end -= count;
+        expect_ok(psr_checkpoints_put(checkpoints, step, section, values + end, end, count));
+    }
+    free(values);
+}
+
+static void put_all_but(uint64_t step, uint32_t left_out)
+{
+    uint32_t section;
+    for (uint32_t i = 0; psr_sections_at(&sections, i, &section); i++)
+        if (section != left_out)
+            put_section(step, section, 1000);
+}
+
+static void a_checkpoint_is_renamed_into_place_when_its_last_piece_has_come(void **state)
+{
+    (void)state;
+    uint64_t step = 0;
+    open_checkpoints();
+    put_all_but(4, PSR_SECTION_RANK(1));
+    assert_int_equal(psr_checkpoints_take(checkpoints, &step), PSR_ERR_NOT_FOUND);
+    assert_true(exists("checkpoints/.step-4.part"));
+    assert_int_equal(psr_checkpoints_whole(checkpoints, 4), PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(psr_err_detail(), "numbers of rank1/ (state.safetensors)"));
+    put_section(4, PSR_SECTION_RANK(1), 7);
+    expect_ok(psr_checkpoints_whole(checkpoints, 4));
+    await_wake();
+    expect_ok(psr_checkpoints_take(checkpoints, &step));
+    assert_int_equal(step, 4);
+    expect_ok(psr_checkpoints_whole(checkpoints, 4));
+    assert_false(exists("checkpoints/.step-4.part"));
+
+    psr_checkpoint *file;
+    const float *data;
+    expect_ok(psr_checkpoint_open(in_folder("checkpoints/step-4/state.safetensors"), &file));
+    const psr_tensor *tensor = &sections.net->params.tensors[3];
+    char name[128];
+    snprintf(name, sizeof name, "momentum/%s", tensor->name);
+    expect_ok(psr_checkpoint_tensor(file, name, tensor->rank, tensor->shape, &data));
+    assert_true(data[5] == value_of(PSR_SECTION_SLOT(0), tensor->offset + 5));
+    assert_string_equal(psr_checkpoint_metadata(file, "step"), "4");
+    psr_checkpoint_close(file);
+    close_checkpoints();
+}
+
+static void two_checkpoints_may_be_on_their_way_and_an_unfinished_one_leaves_nothing(void **state)
+{
+    (void)state;
+    uint64_t step = 0;
+    open_checkpoints();
+    put_section(6, PSR_SECTION_SLOT(0), 100000); /* a shard is ahead */
+    put_all_but(4, UINT32_MAX);
+    await_wake();
+    expect_ok(psr_checkpoints_take(checkpoints, &step));
+    assert_int_equal(step, 4);
+    assert_true(exists("checkpoints/.step-6.part"));
+    close_checkpoints();
+    assert_true(exists("checkpoints/step-4/model.safetensors"));
+    assert_false(exists("checkpoints/.step-6.part"));
+    assert_false(exists("checkpoints/step-6"));
+}
+
+static void pieces_that_do_not_fit_are_breaches(void **state)
+{
+    (void)state;
+    float one[8] = {0};
+    open_checkpoints();
+    size_t length = sections.net->params.length;
+    char expected[128];
+    expect_failure(psr_checkpoints_put(checkpoints, 1, 15, one, 0, 1), PSR_ERR_PROTOCOL, "a checkpoint of this run has no section 15");
+    expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_SLOT(1), one, 0, 1), PSR_ERR_PROTOCOL,
+                   "a checkpoint of this run has no section 17");
+    expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_RANK(2), one, 0, 1), PSR_ERR_PROTOCOL,
+                   "a checkpoint of this run has no section 258");
+    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu", length - 1, length);
+    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, length - 1, 2), PSR_ERR_PROTOCOL, expected);
+    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu", SIZE_MAX, length);
+    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, SIZE_MAX, 2), PSR_ERR_PROTOCOL, expected);
+    expect_ok(psr_checkpoints_put(checkpoints, 1, 0, one, 0, 8));
+    assert_int_equal(psr_checkpoints_put(checkpoints, 1, 0, one, 7, 1), PSR_ERR_PROTOCOL); /* twice */
+    assert_int_equal(psr_checkpoints_whole(checkpoints, 2), PSR_ERR_PROTOCOL);
+    assert_string_equal(psr_err_detail(), "nobody sent anything of the checkpoint of step 2");
+    close_checkpoints();
+}
+
+/* ---- resuming ---- */
+
+static void write_checkpoints(uint64_t first, uint64_t second)
+{
+    uint64_t step;
+    open_checkpoints();
+    put_all_but(first, UINT32_MAX);
+    put_all_but(second, UINT32_MAX);
+    for (int i = 0; i < 2; i++) {
+        while (psr_checkpoints_take(checkpoints, &step) == PSR_ERR_NOT_FOUND)
+            await_wake();
+    }
+    psr_checkpoints_free(checkpoints);
+}
+
+static char skipped[1024];
+
+static void note_skipped(void *context, const char *line)
+{
+    (void)context;
+    snprintf(skipped, sizeof skipped, "%s", line);
+}
+
+static void flip_a_byte(const char *name, long offset)
+{
+    FILE *file = fopen(in_folder(name), "r+");
+    assert_non_null(file);
+    fseek(file, offset, SEEK_SET);
+    int byte = fgetc(file);
+    fseek(file, offset, SEEK_SET);
+    fputc(byte ^ 1, file);
+    fclose(file);
+}
+
+static void the_newest_whole_checkpoint_of_a_run_is_taken_and_a_torn_one_told(void **state)
+{
+    (void)state;
+    psr_resume *resume;
+    write_checkpoints(9, 10); /* numbers, not names, are compared */
+    expect_ok(psr_resume_open(folder, &config, note_skipped, NULL, &resume));
+    assert_int_equal(psr_resume_step(resume), 10);
+    expect_ok(psr_resume_check(resume, &sections));
+    psr_resume_free(resume);
+
+    flip_a_byte("checkpoints/step-10/state.safetensors", 100000);
+    expect_ok(psr_resume_open(folder, &config, note_skipped, NULL, &resume));
+    assert_int_equal(psr_resume_step(resume), 9);
+    assert_string_equal(psr_resume_path(resume), in_folder("checkpoints/step-9"));
+    assert_non_null(strstr(skipped, "step-10/state.safetensors"));
+    assert_non_null(strstr(skipped, "looking for the one before it"));
+    psr_resume_free(resume);
+
+    /* Named by itself, it is refused. */
+    assert_int_equal(psr_resume_open(in_folder("checkpoints/step-10"), &config, note_skipped, NULL, &resume), PSR_ERR_FORMAT);
+    psr_sections_done(&sections);
+}
+
+static void what_does_not_fit_the_run_is_refused_by_name(void **state)
+{
+    (void)state;
+    psr_resume *resume;
+    char expected[512];
+    write_checkpoints(1, 2);
+    const char *path = in_folder("checkpoints/step-2");
+    config.workers = 3;
+    snprintf(expected, sizeof expected, "--resume %s is of 2 workers, and --workers is 3; give --workers 2, or --init for its weights alone", path);
+    expect_failure(psr_resume_open(path, &config, NULL, NULL, &resume), PSR_ERR_USAGE, expected);
+    config.workers = 2;
+    snprintf(config.model, sizeof config.model, "mlp");
+    snprintf(expected, sizeof expected, "--resume %s is of model resnet20, and --model is mlp", path);
+    expect_failure(psr_resume_open(path, &config, NULL, NULL, &resume), PSR_ERR_USAGE, expected);
+    snprintf(expected, sizeof expected,
+             "--resume %s/nowhere: neither a checkpoint (model.safetensors and state.safetensors) nor a run directory with one in checkpoints/",
+             folder);
+    expect_failure(psr_resume_open(in_folder("nowhere"), &config, NULL, NULL, &resume), PSR_ERR_NOT_FOUND, expected);
+    psr_sections_done(&sections);
+
+    /* Another optimizer's state. */
+    snprintf(config.model, sizeof config.model, "resnet20");
+    config.optimizer = PSR_OPTIMIZER_ADAM;
+    config.momentum = 0;
+    expect_ok(psr_sections_init(&config, &facts, &sections));
+    expect_ok(psr_resume_open(path, &config, NULL, NULL, &resume));
+    assert_int_equal(psr_resume_check(resume, &sections), PSR_ERR_NOT_FOUND);
+    assert_non_null(strstr(psr_err_detail(), "exp_avg/"));
+    psr_resume_free(resume);
+    psr_sections_done(&sections);
+}
+
+#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_A_FOLDER(it_appears_when_the_run_begins_and_holds_what_was_logged_before),
+        IN_A_FOLDER(run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_again),
+        IN_A_FOLDER(a_run_that_never_began_leaves_nothing),
+        IN_A_FOLDER(a_directory_that_cannot_be_made_is_refused_before_anything_is_done),
+        IN_A_FOLDER(a_line_of_metrics_that_is_no_object_is_refused_and_not_written),
+        IN_A_FOLDER(a_checkpoint_is_renamed_into_place_when_its_last_piece_has_come),
+        IN_A_FOLDER(two_checkpoints_may_be_on_their_way_and_an_unfinished_one_leaves_nothing),
+        IN_A_FOLDER(pieces_that_do_not_fit_are_breaches),
+        IN_A_FOLDER(the_newest_whole_checkpoint_of_a_run_is_taken_and_a_torn_one_told),
+        IN_A_FOLDER(what_does_not_fit_the_run_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
