@@ -183,6 +183,16 @@ static psr_err write_run(const psr_rundir *rundir)
 
 /* ---- logs ---- */
 
+static void log_path(const psr_rundir *rundir, psr_peer peer, char path[static PATH_BYTES])
+{
+    /* DESIGN.md's names: a worker's file is its rank's. */
+    const char *name = peer.role == PSR_ROLE_WORKER ? "rank" : psr_role_name(peer.role);
+    if (peer.role == PSR_ROLE_SCHEDULER)
+        snprintf(path, PATH_BYTES, "%s/log/%s.log", rundir->config.out, name);
+    else
+        snprintf(path, PATH_BYTES, "%s/log/%s-%" PRIu32 ".log", rundir->config.out, name, peer.rank);
+}
+
 static void write_log(psr_rundir *rundir, psr_peer peer, const char *line)
 {
     log_file *log = rundir->logs;
@@ -194,13 +204,8 @@ static void write_log(psr_rundir *rundir, psr_peer peer, const char *line)
             rundir->lines_lost++;
             return;
         }
-        /* DESIGN.md's names: a worker's file is its rank's. */
-        const char *name = peer.role == PSR_ROLE_WORKER ? "rank" : psr_role_name(peer.role);
         char path[PATH_BYTES];
-        if (peer.role == PSR_ROLE_SCHEDULER)
-            snprintf(path, sizeof path, "%s/log/%s.log", rundir->config.out, name);
-        else
-            snprintf(path, sizeof path, "%s/log/%s-%" PRIu32 ".log", rundir->config.out, name, peer.rank);
+        log_path(rundir, peer, path);
         *log = (log_file){.peer = peer, .file = fopen(path, "ae"), .next = rundir->logs};
         rundir->logs = log;
     }
@@ -331,4 +336,34 @@ psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line, con
     psr_err flushed = psr_rundir_flush(rundir);
     psr_err written = write_run(rundir);
     return flushed != PSR_OK ? flushed : written;
+}
+
+void psr_rundir_discard(psr_rundir *rundir)
+{
+    if (!rundir->there)
+        return;
+    const char *out = rundir->config.out;
+    char path[PATH_BYTES];
+    rundir->there = false;
+    while (rundir->logs) {
+        log_file *next = rundir->logs->next;
+        if (rundir->logs->file)
+            fclose(rundir->logs->file);
+        log_path(rundir, rundir->logs->peer, path);
+        (void)unlink(path);
+        free(rundir->logs);
+        rundir->logs = next;
+    }
+    if (rundir->metrics)
+        fclose(rundir->metrics);
+    rundir->metrics = NULL;
+    static const char *const files[] = {"run.json", "metrics.jsonl"}, *const directories[] = {"/log", "/checkpoints", ""};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", out, files[i]);
+        (void)unlink(path);
+    }
+    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
+        snprintf(path, sizeof path, "%s%s", out, directories[i]);
+        (void)rmdir(path); /* refuses one with anything in it that is not ours */
+    }
 }

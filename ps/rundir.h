@@ -35,4 +35,8 @@ PSR_MUST_CHECK psr_err psr_rundir_flush(psr_rundir *rundir);
  * when the directory was never made. */
 PSR_MUST_CHECK psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line, const char *outcome_json);
 
+/* The run ends before its first step because what it was given is bad: removes what was made. Nothing when the directory was never
+ * made. */
+void psr_rundir_discard(psr_rundir *rundir);
+
 #endif

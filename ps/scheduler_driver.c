@@ -39,6 +39,7 @@ typedef struct driver {
     int64_t deadline_ms, say_alive_ms, flush_ms, ticked_ms;
     int64_t launcher_heard_ms, seen_ms;
     uint32_t stops; /* orders to stop */
+    bool started;   /* all were ready */
     psr_err status;
     char line[1024];
 } driver;
@@ -106,6 +107,7 @@ static psr_err on_restore(void *context)
 static psr_err on_started(void *context, const char *algorithms)
 {
     driver *d = context;
+    d->started = true;
     psr_rundir_log(d->rundir, self, "all are ready: start");
     psr_launcher_running(d->launcher);
     return algorithms[0] ? psr_rundir_algorithms(d->rundir, algorithms) : PSR_OK;
@@ -152,7 +154,11 @@ static void on_ended(void *context, psr_err status, const char *line, const char
     d->status = status;
     snprintf(d->line, sizeof d->line, "%s", line);
     psr_rundir_log(d->rundir, self, line);
-    psr_err written = psr_rundir_end(d->rundir, status, line, outcome_json);
+    psr_err written = PSR_OK;
+    if (!d->started && psr_err_exit_status(status) == 2) /* bad input: nothing is to be left of it */
+        psr_rundir_discard(d->rundir);
+    else
+        written = psr_rundir_end(d->rundir, status, line, outcome_json);
     if (written != PSR_OK && status == PSR_OK) {
         d->status = written;
         snprintf(d->line, sizeof d->line, "%s", psr_err_detail());
