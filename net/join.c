@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Largest integer below which every one is a double of its own. */
-#define EXACT_MAX 9007199254740992.0
+/* cJSON prints 15 digits where they are nearly the number. */
+#define EXACT_MAX 999999999999999.0
 #define ROSTER_MAX 4096
 
 /* ---- peers ---- */
