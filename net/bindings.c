@@ -35,7 +35,8 @@ psr_binding *psr_bindings_holder(const psr_bindings *bindings, psr_peer peer)
 
 static psr_err grow(psr_bindings *bindings)
 {
-    psr_bindings larger = {.capacity = bindings->capacity ? 2 * bindings->capacity : 32, .count = bindings->count};
+    psr_bindings larger = {.capacity = bindings->capacity ? 2 * bindings->capacity : 32,
+                           .count = bindings->count};
     larger.slots = calloc(larger.capacity, sizeof *larger.slots);
     if (larger.slots == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu members", larger.capacity);
@@ -51,7 +52,8 @@ psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes
                          psr_binding **ret_binding)
 {
     if (id_bytes != PSR_ROUTING_ID_BYTES)
-        return psr_fail(PSR_ERR_DENIED, "its routing id has %zu bytes, ours have %d", id_bytes, PSR_ROUTING_ID_BYTES);
+        return psr_fail(PSR_ERR_DENIED, "its routing id has %zu bytes, ours have %d", id_bytes,
+                        PSR_ROUTING_ID_BYTES);
     if (bindings->count == PSR_BINDINGS_MAX)
         return psr_fail(PSR_ERR_DENIED, "%d connections are bound already", PSR_BINDINGS_MAX);
     if (2 * (bindings->count + 1) > bindings->capacity)

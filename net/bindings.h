@@ -1,9 +1,9 @@
 /* Which connection is which member: routing ids of an inbox, bound to the peers that said HELLO on them.
  *
  * A sender picks its routing id itself: 16 random bytes, kept over reconnects. So an id is a secret that
- * tells a reconnecting member from another process, and a rank belongs to the id that claimed it first for as long as
- * the inbox lives: a second claim is refused, whoever makes it. Peers without a rank (PSR_RANK_ANY) may be
- * many. Plain data; one thread. */
+ * tells a reconnecting member from another process, and a rank belongs to the id that claimed it first for as
+ * long as the inbox lives: a second claim is refused, whoever makes it. Peers without a rank (PSR_RANK_ANY)
+ * may be many. Plain data; one thread. */
 #ifndef PSR_NET_BINDINGS_H
 #define PSR_NET_BINDINGS_H
 
@@ -32,8 +32,8 @@ psr_binding *psr_bindings_find(const psr_bindings *bindings, const void *id, siz
 psr_binding *psr_bindings_holder(const psr_bindings *bindings, psr_peer peer);
 
 /* Binds an id that is not bound. DENIED: it is not of our making, or there are PSR_BINDINGS_MAX already. */
-PSR_MUST_CHECK psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes, psr_peer peer,
-                                        psr_binding **ret_binding);
+PSR_MUST_CHECK psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes,
+                                        psr_peer peer, psr_binding **ret_binding);
 
 void psr_bindings_done(psr_bindings *bindings);
 

@@ -1,9 +1,12 @@
-/* fold: every rank sends its values to worker 0 (GATHER), which adds them slice by slice in ascending order of rank,
- * whatever order they arrive in, and sends each finished slice to all (SPREAD).
- * broadcast: worker 0 sends slices (SPREAD); who has them all answers with an empty GATHER. That answer is what ends it at
- * worker 0: by then the lent bytes have been read.
- * So nobody is ever more than one operation ahead of another: a fold ends by the sum of all, a broadcast at worker 0 by
- * everybody's answer, elsewhere by worker 0's bytes. Messages of the next operation are held until it begins here. */
+/* fold: every rank sends its values to worker 0 (GATHER), which adds them slice by slice in ascending order
+ * of rank, whatever order they arrive in, and sends each finished slice to all (SPREAD).
+ *
+ * broadcast: worker 0 sends slices (SPREAD); who has them all answers with an empty GATHER. That answer is
+ * what ends it at worker 0: by then the lent bytes have been read.
+ *
+ * So nobody is ever more than one operation ahead of another: a fold ends by the sum of all, a broadcast at
+ * worker 0 by everybody's answer, elsewhere by worker 0's bytes. Messages of the next operation are held
+ * until it begins here. */
 #include "net/collective.h"
 
 #include "net/breach.h"
@@ -50,14 +53,15 @@ static size_t slice_size(const psr_collective *c, size_t k)
 
 /* ---- sending ---- */
 
-/* Bytes lent for a broadcast stay the caller's until everybody has answered: nothing is to be done when they have left. */
+/* Bytes lent for a broadcast stay the caller's until everybody has answered: nothing is to be done when they
+ * have left. */
 static void nothing(void *context)
 {
     (void)context;
 }
 
-static psr_err send_slice(psr_collective *c, uint32_t to, psr_message_type type, size_t begin, size_t bytes, size_t unit,
-                          bool lend)
+static psr_err send_slice(psr_collective *c, uint32_t to, psr_message_type type, size_t begin, size_t bytes,
+                          size_t unit, bool lend)
 {
     psr_head head = {.type = type, .aux = c->number, .offset = begin / unit, .count = bytes / unit};
     psr_payload payload = {.data = c->bytes + begin, .bytes = bytes, .release = lend ? nothing : NULL};
@@ -105,9 +109,10 @@ static psr_err gather(psr_collective *c, psr_message **message)
     uint32_t rank = (*message)->from.rank;
     size_t begin = c->from[rank], k = begin / c->slice;
     if (begin == c->size || (*message)->head.offset != begin / sizeof(double) ||
-        (*message)->head.count != slice_size(c, k) / sizeof(double) || (*message)->payload_bytes != slice_size(c, k))
-        return psr_breach(*message, "%zu of %zu doubles of collective %" PRIu64 " came before", begin / sizeof(double),
-                          c->size / sizeof(double), c->number);
+        (*message)->head.count != slice_size(c, k) / sizeof(double) ||
+        (*message)->payload_bytes != slice_size(c, k))
+        return psr_breach(*message, "%zu of %zu doubles of collective %" PRIu64 " came before",
+                          begin / sizeof(double), c->size / sizeof(double), c->number);
     c->from[rank] += slice_size(c, k);
     c->waiting[k * c->ranks + rank] = *message;
     *message = NULL;
@@ -127,7 +132,9 @@ static psr_err gather(psr_collective *c, psr_message **message)
 static psr_err answered(psr_collective *c, const psr_message *message)
 {
     if (message->payload_bytes != 0 || message->head.count != 0 || c->from[message->from.rank] != 0)
-        return psr_breach(message, "collective %" PRIu64 " is a broadcast, which is answered once and by nothing", c->number);
+        return psr_breach(message,
+                          "collective %" PRIu64 " is a broadcast, which is answered once and by nothing",
+                          c->number);
     c->from[message->from.rank] = 1;
     if (++c->slices_done == c->ranks - 1)
         finish(c);
@@ -141,7 +148,8 @@ static psr_err take_spread(psr_collective *c, const psr_message *message)
     size_t begin = c->arrived, k = begin / c->slice;
     if (message->head.offset != begin || message->head.count != slice_size(c, k) ||
         message->payload_bytes != slice_size(c, k))
-        return psr_breach(message, "%zu of %zu bytes of collective %" PRIu64 " came before", begin, c->size, c->number);
+        return psr_breach(message, "%zu of %zu bytes of collective %" PRIu64 " came before", begin, c->size,
+                          c->number);
     memcpy(c->bytes + begin, message->payload, message->payload_bytes);
     c->arrived += message->payload_bytes;
     if (c->arrived < c->size)
@@ -172,14 +180,17 @@ static psr_err take(psr_collective *c, psr_message **message)
 {
     const psr_head *head = &(*message)->head;
     psr_peer from = (*message)->from;
-    bool right_way = from.role == PSR_ROLE_WORKER && from.rank != c->rank && from.rank < c->ranks &&
-                     (c->rank == 0 ? head->type == PSR_MSG_GATHER : head->type == PSR_MSG_SPREAD && from.rank == 0);
+    bool right_way =
+        from.role == PSR_ROLE_WORKER && from.rank != c->rank && from.rank < c->ranks &&
+        (c->rank == 0 ? head->type == PSR_MSG_GATHER : head->type == PSR_MSG_SPREAD && from.rank == 0);
     if (!right_way)
-        return psr_breach(*message, "worker %" PRIu32 " of %" PRIu32 " does not hear that from there", c->rank, c->ranks);
+        return psr_breach(*message, "worker %" PRIu32 " of %" PRIu32 " does not hear that from there",
+                          c->rank, c->ranks);
     if (head->aux != c->number + (c->doing == IDLE ? 1 : 0)) {
         if (c->doing != IDLE && head->aux == c->number + 1)
             return hold(c, message);
-        return psr_breach(*message, "collective %" PRIu64 " while %" PRIu64 " is in work or was the last", head->aux, c->number);
+        return psr_breach(*message, "collective %" PRIu64 " while %" PRIu64 " is in work or was the last",
+                          head->aux, c->number);
     }
     if (c->doing == IDLE)
         return hold(c, message);
@@ -195,7 +206,7 @@ psr_err psr_collective_message(psr_collective *collective, psr_message **message
     return err;
 }
 
-/* What came before the operation began. Messages that are early even for this one are held again, in order. */
+/* What came before the operation began. What is early even for this one is held again, in order. */
 static psr_err take_early(psr_collective *c)
 {
     early *entry = c->first, *next;
@@ -249,8 +260,8 @@ psr_err psr_collective_fold(psr_collective *collective, double *values, size_t c
         PSR_TRY(prepare_gathering(collective));
     else
         for (size_t k = 0; k < slice_count(collective); k++)
-            PSR_TRY(send_slice(collective, 0, PSR_MSG_GATHER, k * collective->slice, slice_size(collective, k),
-                               sizeof(double), false));
+            PSR_TRY(send_slice(collective, 0, PSR_MSG_GATHER, k * collective->slice,
+                               slice_size(collective, k), sizeof(double), false));
     return take_early(collective);
 }
 
@@ -294,7 +305,8 @@ psr_err psr_collective_new(uint32_t rank, uint32_t ranks, size_t slice_bytes, ps
         free(from);
         return psr_fail(PSR_ERR_NOMEM, "no memory for collectives of %" PRIu32 " workers", ranks);
     }
-    *c = (psr_collective){.rank = rank, .ranks = ranks, .slice_bytes = slice_bytes, .outbox = outbox, .from = from};
+    *c = (psr_collective){
+        .rank = rank, .ranks = ranks, .slice_bytes = slice_bytes, .outbox = outbox, .from = from};
     c->last = &c->first;
     *ret_collective = c;
     return PSR_OK;

@@ -110,9 +110,11 @@ static void refuse(psr_door *door, const char *address, const char *reason)
     door->in_handshake--;
     door->refused_open++;
     char line[256];
-    int bytes = snprintf(line, sizeof line, "turned away a stranger%s%s: %s", *address ? " from " : "", address, reason);
+    int bytes = snprintf(line, sizeof line, "turned away a stranger%s%s: %s", *address ? " from " : "",
+                         address, reason);
     /* A line too many is dropped: the queue is as long as a high-water mark, the count goes on. */
-    (void)zmq_send(door->lines, line, (size_t)(bytes < (int)sizeof line ? bytes : (int)sizeof line - 1), ZMQ_DONTWAIT);
+    (void)zmq_send(door->lines, line, (size_t)(bytes < (int)sizeof line ? bytes : (int)sizeof line - 1),
+                   ZMQ_DONTWAIT);
 }
 
 /* RFC 27: version, request id, domain, address, routing id, mechanism, credentials. */
@@ -156,11 +158,13 @@ static void answer_request(psr_door *door, zmsg_t *request)
     zframe_destroy(&routing_id);
 }
 
-/* ---- connections that never reach ZAP, from libzmq's monitor: u16 event, u32 value, in the machine's order; endpoint ----
+/* ---- connections that never reach ZAP, from libzmq's monitor ----
  *
- * Not every failure has an event of its own: what is no greeting at all just ends in DISCONNECTED, as a member's connection
- * does. The two are told apart by whether any connection is still in its handshake and whether this one is young enough to
- * be. */
+ * An event is a frame of u16 event and u32 value, in the machine's order, and a frame of the endpoint.
+ *
+ * Not every failure has an event of its own: what is no greeting at all just ends in DISCONNECTED, as a
+ * member's connection does. The two are told apart by whether any connection is still in its handshake and
+ * whether this one is young enough to be. */
 
 static bool read_event(void *monitor, uint16_t *ret_event, uint32_t *ret_value)
 {
@@ -285,7 +289,8 @@ static psr_err guard(const psr_keys *keys, void *router)
     }
     if (zmq_socket_monitor(router, MONITOR_ENDPOINT,
                            ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
-                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) != 0)
+                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) !=
+        0)
         return psr_zmq_failed("zmq_socket_monitor");
     return PSR_OK;
 }

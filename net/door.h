@@ -1,11 +1,12 @@
-/* The door of an inbox: decides in ZeroMQ's handshake who may come in, before a byte of a message is read. The ZAP
- * handler (https://rfc.zeromq.org/spec/27/) of one zmq context, on a thread of its own so that a busy or computing owner
- * keeps nobody waiting.
+/* The door of an inbox: decides in ZeroMQ's handshake who may come in, before a byte of a message is read.
+ * The ZAP handler (https://rfc.zeromq.org/spec/27/) of one zmq context, on a thread of its own so that a busy
+ * or computing owner keeps nobody waiting.
  *
- * With CURVE the roster's keys are let in, each as the member that it belongs to. On loopback without CURVE ZeroMQ's
- * PLAIN mechanism carries a name ("worker 1", or "worker any" before it has a rank) and the token of the run, which is compared
- * in constant time. A connection that was let in bears its name in the User-Id property of every message. All others are
- * turned away: wrong key or token, garbage, half a greeting, a handshake that takes longer than PSR_HANDSHAKE_MS. */
+ * With CURVE the roster's keys are let in, each as the member that it belongs to. On loopback without CURVE
+ * ZeroMQ's PLAIN mechanism carries a name ("worker 1", or "worker any" before it has a rank) and the token of
+ * the run, which is compared in constant time. A connection that was let in bears its name in the User-Id
+ * property of every message. All others are turned away: wrong key or token, garbage, half a greeting, a
+ * handshake that takes longer than PSR_HANDSHAKE_MS. */
 #ifndef PSR_NET_DOOR_H
 #define PSR_NET_DOOR_H
 
@@ -16,16 +17,20 @@
 
 typedef struct psr_door psr_door;
 
-/* Puts a ROUTER that is not bound yet behind a door and starts the handler in its context. All are borrowed for life. */
-PSR_MUST_CHECK psr_err psr_door_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_door **ret_door);
+/* Puts a ROUTER that is not bound yet behind a door and starts the handler in its context. All are borrowed
+ * for life. */
+PSR_MUST_CHECK psr_err psr_door_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
+                                    psr_door **ret_door);
 
 /* Ends the handler, before the router is closed: nobody else comes in. NULL allowed. */
 void psr_door_free(psr_door *door);
 
 /* Makes a DEALER knock under a name. server_key: Z85, or NULL without CURVE. */
-PSR_MUST_CHECK psr_err psr_door_knock(const psr_keys *keys, psr_peer self, void *zmq_dealer, const char *server_key);
+PSR_MUST_CHECK psr_err psr_door_knock(const psr_keys *keys, psr_peer self, void *zmq_dealer,
+                                      const char *server_key);
 
-/* The socket to poll for lines about those turned away; psr_door_refusal reads one without waiting, false: none. Owner's thread. */
+/* The socket to poll for lines about those turned away; psr_door_refusal reads one without waiting, false:
+ * none. Owner's thread. */
 void *psr_door_refusals(psr_door *door);
 bool psr_door_refusal(psr_door *door, char *line, size_t line_size);
 

@@ -100,7 +100,8 @@ static void frames_close(frames *f)
     zmq_msg_close(&f->payload);
 }
 
-/* All frames of the next message that is there: id, head, payload; more are counted and thrown away. false: none. */
+/* All frames of the next message that is there: id, head, payload; more are counted and thrown away. false:
+ * none. */
 static bool frames_receive(void *router, frames *f)
 {
     zmq_msg_t *const kept[] = {&f->id, &f->head, &f->payload};
@@ -139,12 +140,14 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
     claimed = (psr_peer){(psr_role)(head->aux >> 32), (uint32_t)head->aux};
     if (claimed.role != known.role ||
         (claimed.rank != known.rank && claimed.rank != PSR_RANK_ANY && known.rank != PSR_RANK_ANY))
-        return breach(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32, psr_role_name(claimed.role), claimed.rank));
+        return breach(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32, psr_role_name(claimed.role),
+                                      claimed.rank));
     psr_peer peer = claimed.rank == PSR_RANK_ANY ? known : claimed;
     if (psr_bindings_holder(&inbox->bindings, peer) != NULL)
         return drop(inbox, peer, "another process joined under that name before");
     psr_binding *binding;
-    psr_err err = psr_bindings_add(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id), peer, &binding);
+    psr_err err =
+        psr_bindings_add(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id), peer, &binding);
     if (err == PSR_ERR_DENIED)
         return drop(inbox, peer, psr_err_detail());
     PSR_TRY(err);
@@ -159,8 +162,8 @@ static psr_err rename_peer(psr_inbox *inbox, psr_binding *binding, const psr_hea
     if (psr_peer_equal(claimed, binding->peer))
         return PSR_OK;
     if (claimed.role != binding->peer.role || binding->peer.rank != PSR_RANK_ANY)
-        return breach(binding->peer,
-                      psr_fail(PSR_ERR_PROTOCOL, "now says it is %s %" PRIu32, psr_role_name(claimed.role), claimed.rank));
+        return breach(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "now says it is %s %" PRIu32,
+                                              psr_role_name(claimed.role), claimed.rank));
     if (psr_bindings_holder(&inbox->bindings, claimed) != NULL) {
         binding->banned = true;
         return drop(inbox, claimed, "another process joined under that name before");
@@ -208,14 +211,17 @@ static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
     if (decoded != PSR_OK)
         return breach(binding->peer, decoded);
     if (head.sequence < binding->sequence)
-        return breach(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice", head.sequence));
+        return breach(binding->peer,
+                      psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice", head.sequence));
     uint64_t lost = head.sequence - binding->sequence;
     if (lost > 0)
-        return breach(binding->peer, psr_fail(PSR_ERR_PEER, "its connection broke and %" PRIu64 " message%s lost", lost,
-                                              lost == 1 ? " was" : "s were"));
+        return breach(binding->peer,
+                      psr_fail(PSR_ERR_PEER, "its connection broke and %" PRIu64 " message%s lost", lost,
+                               lost == 1 ? " was" : "s were"));
     if (f->count != (payload_bytes > 0 ? 3u : 2u) || payload_bytes != zmq_msg_size(&f->payload))
         return breach(binding->peer,
-                      psr_fail(PSR_ERR_PROTOCOL, "announced a payload of %" PRIu64 " bytes and sent %zu in %u frames",
+                      psr_fail(PSR_ERR_PROTOCOL,
+                               "announced a payload of %" PRIu64 " bytes and sent %zu in %u frames",
                                payload_bytes, zmq_msg_size(&f->payload), f->count - 2));
     binding->sequence++;
     if (head.type == PSR_MSG_HELLO)
@@ -276,13 +282,15 @@ static psr_err bind_router(psr_inbox *inbox, const char *address)
     PSR_TRY(psr_zmq_set(router, ZMQ_RCVHWM, 0, "ZMQ_RCVHWM"));
     PSR_TRY(psr_zmq_set(router, ZMQ_LINGER, 0, "ZMQ_LINGER"));
     PSR_TRY(psr_zmq_set(router, ZMQ_BACKLOG, 1024, "ZMQ_BACKLOG"));
-    PSR_TRY(psr_zmq_set(router, ZMQ_ROUTER_HANDOVER, 1, "ZMQ_ROUTER_HANDOVER")); /* a member that connects again */
+    PSR_TRY(psr_zmq_set(router, ZMQ_ROUTER_HANDOVER, 1,
+                        "ZMQ_ROUTER_HANDOVER")); /* a member that connects again */
     PSR_TRY(psr_zmq_set_largest(router, PSR_PAYLOAD_BYTES_MAX));
 
     char wanted[sizeof inbox->endpoint];
     psr_endpoint_format(address, inbox->options.port, wanted, sizeof wanted);
     if (zmq_bind(router, wanted) != 0 && zmq_errno() == EADDRINUSE)
-        return psr_fail(PSR_ERR_IO, "port %u of %s is in use: choose another, or none and the kernel gives a free one",
+        return psr_fail(PSR_ERR_IO,
+                        "port %u of %s is in use: choose another, or none and the kernel gives a free one",
                         inbox->options.port, address);
     size_t size = sizeof inbox->endpoint;
     if (zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, inbox->endpoint, &size) != 0 || inbox->endpoint[0] == '\0')
@@ -290,7 +298,8 @@ static psr_err bind_router(psr_inbox *inbox, const char *address)
     return PSR_OK;
 }
 
-psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char *address, psr_inbox **ret_inbox)
+psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char *address,
+                      psr_inbox **ret_inbox)
 {
     psr_inbox *inbox = calloc(1, sizeof *inbox);
     if (inbox == NULL)

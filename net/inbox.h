@@ -1,5 +1,5 @@
-/* The receiving half of the ZeroMQ transport: a ROUTER behind its door. Turns frames into messages of members; what is of
- * nobody is dropped, counted and told. One thread. */
+/* The receiving half of the ZeroMQ transport: a ROUTER behind its door. Turns frames into messages of
+ * members; what is of nobody is dropped, counted and told. One thread. */
 #ifndef PSR_NET_INBOX_H
 #define PSR_NET_INBOX_H
 
@@ -7,9 +7,10 @@
 
 typedef struct psr_inbox psr_inbox;
 
-/* Binds options->interface (resolved to address) and options->port. ret owns. IO: the port is in use, or others of the system's
- * refusals. zmq_ctx and what options points to: borrowed for life. */
-PSR_MUST_CHECK psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char *address, psr_inbox **ret_inbox);
+/* Binds options->interface (resolved to address) and options->port. ret owns. IO: the port is in use, or
+ * others of the system's refusals. zmq_ctx and what options points to: borrowed for life. */
+PSR_MUST_CHECK psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char *address,
+                                     psr_inbox **ret_inbox);
 
 /* Closes it at once. NULL allowed. */
 void psr_inbox_free(psr_inbox *inbox);
@@ -17,7 +18,8 @@ void psr_inbox_free(psr_inbox *inbox);
 /* The next message that is there, without waiting; NULL: none. Fails as psr_transport_recv. ret owns. */
 PSR_MUST_CHECK psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message);
 
-/* Sockets to poll for input: one for messages, one for news of strangers, which psr_inbox_tell_strangers logs. */
+/* Sockets to poll for input: one for messages, one for news of strangers, which psr_inbox_tell_strangers
+ * logs. */
 void *psr_inbox_socket(const psr_inbox *inbox);
 void *psr_inbox_strangers_socket(const psr_inbox *inbox);
 void psr_inbox_tell_strangers(psr_inbox *inbox);

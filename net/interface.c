@@ -24,7 +24,8 @@ static bool address_text(const struct ifaddrs *entry, int family, char text[PSR_
     }
     struct sockaddr_in6 in6;
     memcpy(&in6, entry->ifa_addr, sizeof in6);
-    return !IN6_IS_ADDR_LINKLOCAL(&in6.sin6_addr) && inet_ntop(AF_INET6, &in6.sin6_addr, text, PSR_ADDRESS_BYTES) != NULL;
+    return !IN6_IS_ADDR_LINKLOCAL(&in6.sin6_addr) &&
+           inet_ntop(AF_INET6, &in6.sin6_addr, text, PSR_ADDRESS_BYTES) != NULL;
 }
 
 /* The first address, IPv4 before IPv6, of the interface called name or that has address name. */
@@ -52,14 +53,16 @@ static void list_all(const struct ifaddrs *list, char *text, size_t size)
     for (const struct ifaddrs *entry = list; entry != NULL && used < size; entry = entry->ifa_next) {
         char address[PSR_ADDRESS_BYTES];
         if (address_text(entry, AF_INET, address))
-            used += (size_t)snprintf(text + used, size - used, "%s%s (%s)", used ? ", " : "", entry->ifa_name, address);
+            used += (size_t)snprintf(text + used, size - used, "%s%s (%s)", used ? ", " : "", entry->ifa_name,
+                                     address);
     }
 }
 
 psr_err psr_interface_address(const char *name, char ret_address[PSR_ADDRESS_BYTES])
 {
     if (strcmp(name, "*") == 0 || strcmp(name, "0.0.0.0") == 0 || strcmp(name, "::") == 0)
-        return psr_fail(PSR_ERR_USAGE, "interface %s: all interfaces at once cannot be told to others: name one", name);
+        return psr_fail(PSR_ERR_USAGE,
+                        "interface %s: all interfaces at once cannot be told to others: name one", name);
     /* All of 127.0.0.0/8 can be bound, although only 127.0.0.1 is listed. */
     if (psr_address_is_loopback(name) && strlen(name) < PSR_ADDRESS_BYTES) {
         snprintf(ret_address, PSR_ADDRESS_BYTES, "%s", name);
@@ -74,7 +77,8 @@ psr_err psr_interface_address(const char *name, char ret_address[PSR_ADDRESS_BYT
     list_all(list, all, sizeof all);
     freeifaddrs(list);
     if (!found)
-        return psr_fail(PSR_ERR_USAGE, "interface %s: this machine has none of that name or address: it has %s", name, all);
+        return psr_fail(PSR_ERR_USAGE,
+                        "interface %s: this machine has none of that name or address: it has %s", name, all);
     return PSR_OK;
 }
 

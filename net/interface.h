@@ -9,9 +9,9 @@
 
 #define PSR_ADDRESS_BYTES 64
 
-/* name: an IPv4 or IPv6 address of this machine, or an interface ("eth0": its first IPv4 address, else its first IPv6 address that
- * is not link-local). USAGE, naming the interfaces that there are. Wildcards are refused: others must be told
- * where to connect. */
+/* name: an IPv4 or IPv6 address of this machine, or an interface ("eth0": its first IPv4 address, else its
+ * first IPv6 address that is not link-local). USAGE, naming the interfaces that there are. Wildcards are
+ * refused: others must be told where to connect. */
 PSR_MUST_CHECK psr_err psr_interface_address(const char *name, char ret_address[PSR_ADDRESS_BYTES]);
 
 /* An address of 127.0.0.0/8, or ::1. */

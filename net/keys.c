@@ -79,7 +79,8 @@ static psr_err hand_out_roster(psr_keys *sets, size_t count, uint32_t shards)
     return PSR_OK;
 }
 
-psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool curve, psr_keys **ret_keys, size_t *ret_count)
+psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool curve, psr_keys **ret_keys,
+                          size_t *ret_count)
 {
     size_t count = (size_t)1 + shards + workers;
     if (count > MEMBERS_MAX)
@@ -170,7 +171,8 @@ static psr_err read_z85(const cJSON *object, const char *name, char key[PSR_KEY_
     ok = ok && zmq_z85_encode(back, bytes, sizeof bytes) != NULL && strcmp(back, text) == 0;
     explicit_bzero(bytes, sizeof bytes);
     if (!ok)
-        return psr_fail(PSR_ERR_FORMAT, "\"%s\" should be a CURVE key of %d Z85 characters", name, PSR_KEY_Z85 - 1);
+        return psr_fail(PSR_ERR_FORMAT, "\"%s\" should be a CURVE key of %d Z85 characters", name,
+                        PSR_KEY_Z85 - 1);
     memcpy(key, text, PSR_KEY_Z85);
     return PSR_OK;
 }
@@ -214,8 +216,8 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(x->public_key, y->public_key);
 }
 
-/* A key lets in one member, and a member has one key: otherwise the door could not tell who is who. Leaves the
- * roster in the order of role and rank. */
+/* A key lets in one member, and a member has one key: otherwise the door could not tell who is who. Leaves
+ * the roster in the order of role and rank. */
 static psr_err check_roster(psr_keys *keys)
 {
     qsort(keys->members, keys->member_count, sizeof *keys->members, compare_keys);
@@ -303,14 +305,15 @@ static psr_err check_private(const char *path, int fd)
     if (!S_ISREG(info.st_mode))
         return psr_fail(PSR_ERR_USAGE, "key file %s is not a regular file", path);
     if (info.st_uid != geteuid() && info.st_uid != 0)
-        return psr_fail(PSR_ERR_USAGE, "key file %s belongs to user %u: it should belong to the one who runs this", path,
+        return psr_fail(PSR_ERR_USAGE,
+                        "key file %s belongs to user %u: it should belong to the one who runs this", path,
                         (unsigned)info.st_uid);
     if ((info.st_mode & 077) != 0)
         return psr_fail(PSR_ERR_USAGE, "key file %s can be used by others (mode %04o): chmod 600 %s", path,
                         (unsigned)info.st_mode & 07777, path);
     if (info.st_size > JSON_BYTES_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "key file %s has %lld bytes: %u is the most", path, (long long)info.st_size,
-                        JSON_BYTES_MAX);
+        return psr_fail(PSR_ERR_FORMAT, "key file %s has %lld bytes: %u is the most", path,
+                        (long long)info.st_size, JSON_BYTES_MAX);
     return PSR_OK;
 }
 
@@ -335,7 +338,8 @@ psr_err psr_keys_load(const char *path, psr_keys *ret_keys)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not keep us */
     if (fd < 0)
-        return psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "key file %s: %s", path, strerror(errno));
+        return psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "key file %s: %s", path,
+                        strerror(errno));
     char *text = NULL;
     size_t size = 0;
     psr_err err = check_private(path, fd);

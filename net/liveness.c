@@ -86,7 +86,8 @@ static void put_place(text *t, const watched *m)
         put(t, ", bucket %" PRIu32, m->bucket);
 }
 
-/* "worker 1", "workers 0, 2-4": members of one role for which chosen says so, in order of rank. Returns how many. */
+/* "worker 1", "workers 0, 2-4": members of one role for which chosen says so, in order of rank. Returns how
+ * many. */
 static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const bool *chosen)
 {
     size_t total = 0, said = 0;
@@ -120,7 +121,8 @@ static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const boo
     return total;
 }
 
-/* Where those who wait are: what they say of it is newer than the last that was heard of one that fell silent. */
+/* Where those who wait are: what they say of it is newer than the last that was heard of one that fell
+ * silent. */
 static void put_waiters_place(text *t, const psr_liveness *l, const bool *chosen)
 {
     const watched *behind = NULL;
@@ -129,7 +131,8 @@ static void put_waiters_place(text *t, const psr_liveness *l, const bool *chosen
         const watched *m = &l->members[i];
         if (!chosen[i])
             continue;
-        alike = alike && (behind == NULL || (m->step == behind->step && m->phase == behind->phase && m->bucket == behind->bucket));
+        alike = alike && (behind == NULL || (m->step == behind->step && m->phase == behind->phase &&
+                                             m->bucket == behind->bucket));
         if (behind == NULL || m->step < behind->step)
             behind = m;
     }
@@ -247,9 +250,11 @@ void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_head
     watched *m = &liveness->members[i];
     bool waits = report->offset != UINT64_MAX;
     psr_peer other = {(psr_role)(report->offset >> 32), (uint32_t)report->offset};
-    /* What it waits for, step and bucket included, is part of the progress: a chain of short waits is not a long one. */
+    /* What it waits for, step and bucket included, is part of the progress: a chain of short waits is not a
+     * long one. */
     if (!m->reported || report->aux != m->counter || waits != m->waits ||
-        (waits && (!psr_peer_equal(other, m->waits_for) || report->step != m->step || report->bucket != m->bucket)))
+        (waits &&
+         (!psr_peer_equal(other, m->waits_for) || report->step != m->step || report->bucket != m->bucket)))
         m->moved_ms = now_ms;
     m->heard_ms = now_ms;
     m->reported = true;
@@ -266,8 +271,8 @@ void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_head
 
 /* ---- whose fault it is ---- */
 
-/* Where waiting for one another ends, from i on: at a member that waits for nobody who is watched, or, in a circle, at the
- * one that is furthest behind. */
+/* Where waiting for one another ends, from i on: at a member that waits for nobody who is watched, or, in a
+ * circle, at the one that is furthest behind. */
 static size_t end_of_waiting(const psr_liveness *l, size_t i)
 {
     for (size_t hops = 0; hops < l->count; hops++) {
@@ -294,11 +299,12 @@ static bool blame_silent(const psr_liveness *l, int64_t now_ms, size_t *ret_inde
     return worst != NOBODY;
 }
 
-/* Reports come four times a deadline: of one that has not been heard of for half of it, nobody knows that it is alive, and it will be
- * named for its silence soon. */
+/* Reports come four times a deadline: of one that has not been heard of for half of it, nobody knows that it
+ * is alive, and it will be named for its silence soon. */
 static bool is_hung(const psr_liveness *l, const watched *m, int64_t now_ms)
 {
-    return m->on && !m->waits && now_ms - m->moved_ms >= l->deadline_ms && now_ms - m->heard_ms < l->deadline_ms / 2;
+    return m->on && !m->waits && now_ms - m->moved_ms >= l->deadline_ms &&
+           now_ms - m->heard_ms < l->deadline_ms / 2;
 }
 
 static bool blame_hung(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
@@ -312,8 +318,8 @@ static bool blame_hung(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
     return worst != NOBODY;
 }
 
-/* All wait, and not for the scheduler alone, who may have to wait itself for those who have not joined: when the last of them began
- * to. INT64_MAX: not so. */
+/* All wait, and not for the scheduler alone, who may have to wait itself for those who have not joined: when
+ * the last of them began to. INT64_MAX: not so. */
 static int64_t all_wait_since(const psr_liveness *l)
 {
     int64_t since_ms = INT64_MIN;
@@ -349,8 +355,8 @@ static bool blame_stuck(const psr_liveness *l, int64_t now_ms, size_t *ret_index
     return true;
 }
 
-/* Time in which the caller was stopped or busy elsewhere is nobody's silence: what was said then is still to be
- * read. psr_liveness_next brings it here twice as often as that. */
+/* Time in which the caller was stopped or busy elsewhere is nobody's silence: what was said then is still to
+ * be read. psr_liveness_next brings it here twice as often as that. */
 static void forgive_absence(psr_liveness *l, int64_t now_ms)
 {
     int64_t away_ms = now_ms - l->seen_ms;
@@ -373,7 +379,8 @@ int64_t psr_liveness_next(const psr_liveness *liveness)
         if (!m->on)
             continue;
         any = true;
-        int64_t due_ms = (m->waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) + liveness->deadline_ms;
+        int64_t due_ms =
+            (m->waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) + liveness->deadline_ms;
         if (due_ms <= liveness->seen_ms) /* hung, or silent: not known yet */
             due_ms = m->heard_ms + liveness->deadline_ms;
         next_ms = due_ms < next_ms ? due_ms : next_ms;
@@ -385,7 +392,8 @@ int64_t psr_liveness_next(const psr_liveness *liveness)
     return any && liveness->seen && look_ms < next_ms ? look_ms : next_ms;
 }
 
-bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_peer, char *line, size_t line_size)
+bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_peer, char *line,
+                        size_t line_size)
 {
     forgive_absence(liveness, now_ms);
     size_t i;
@@ -407,7 +415,8 @@ bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_pe
     } else if (blame_stuck(liveness, now_ms, &i)) {
         const watched *m = &liveness->members[i];
         put_name(&t, m);
-        put(&t, ": everybody has waited for %.1f s, it for ", (double)(now_ms - all_wait_since(liveness)) / 1000);
+        put(&t, ": everybody has waited for %.1f s, it for ",
+            (double)(now_ms - all_wait_since(liveness)) / 1000);
         put_peer(&t, m->waits_for);
         put(&t, " in ");
         put_place(&t, m);
@@ -464,7 +473,8 @@ void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except,
     free(told);
 }
 
-bool psr_liveness_slowest(const psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer, int64_t *ret_waited_ms)
+bool psr_liveness_slowest(const psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer,
+                          int64_t *ret_waited_ms)
 {
     size_t slowest = NOBODY;
     int64_t longest_ms = since_ms;

@@ -22,8 +22,8 @@ bool psr_peer_equal(psr_peer a, psr_peer b)
 
 const char *psr_phase_name(psr_phase phase)
 {
-    static const char *const names[] = {"start",  "data",    "forward",    "backward",   "pull",     "push",
-                                        "ring",   "barrier", "evaluation", "checkpoint", "shutdown"};
+    static const char *const names[] = {"start", "data",    "forward",    "backward",   "pull",    "push",
+                                        "ring",  "barrier", "evaluation", "checkpoint", "shutdown"};
     return (size_t)phase < sizeof names / sizeof names[0] ? names[phase] : "?";
 }
 
@@ -66,9 +66,11 @@ static int write_bytes(void *data, const char *bytes, size_t size)
     return 0;
 }
 
-_Static_assert(PREAMBLE_BYTES + 1 + HEAD_FIELDS * 9 <= PSR_HEAD_BYTES_MAX, "a head of the largest numbers fits");
+_Static_assert(PREAMBLE_BYTES + 1 + HEAD_FIELDS * 9 <= PSR_HEAD_BYTES_MAX,
+               "a head of the largest numbers fits");
 
-void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffer[PSR_HEAD_BYTES_MAX], size_t *ret_bytes)
+void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffer[PSR_HEAD_BYTES_MAX],
+                     size_t *ret_bytes)
 {
     const uint64_t fields[HEAD_FIELDS] = {(uint64_t)head->type, head->step,  head->bucket, head->flags,
                                           head->offset,         head->count, head->aux,    head->sequence};
@@ -88,7 +90,8 @@ void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffe
 
 /* ---- decoding: bytes of anybody ---- */
 
-/* One msgpack unsigned integer at *at. Scanned by hand: msgpack-c's unpacker allocates what five bytes ask for. */
+/* One msgpack unsigned integer at *at. Scanned by hand: msgpack-c's unpacker allocates what five bytes ask
+ * for. */
 static bool scan_unsigned(const uint8_t **at, const uint8_t *end, uint64_t *ret_value)
 {
     if (*at == end)
@@ -111,22 +114,24 @@ static bool scan_unsigned(const uint8_t **at, const uint8_t *end, uint64_t *ret_
 static bool known_type(uint64_t type)
 {
     return type == PSR_MSG_HELLO || (type >= PSR_MSG_JOIN && type <= PSR_MSG_FACTS) ||
-           (type >= PSR_MSG_WELCOME && type <= PSR_MSG_CONFIG) || (type >= PSR_MSG_INIT && type <= PSR_MSG_ACK) ||
-           (type >= PSR_MSG_RING && type <= PSR_MSG_SPREAD);
+           (type >= PSR_MSG_WELCOME && type <= PSR_MSG_CONFIG) ||
+           (type >= PSR_MSG_INIT && type <= PSR_MSG_ACK) || (type >= PSR_MSG_RING && type <= PSR_MSG_SPREAD);
 }
 
 static psr_err check_preamble(const uint8_t *bytes, size_t size, uint64_t *ret_payload_bytes)
 {
     if (size < PREAMBLE_BYTES)
-        return psr_fail(PSR_ERR_FORMAT, "a message of %zu bytes: its preamble alone has %d", size, PREAMBLE_BYTES);
+        return psr_fail(PSR_ERR_FORMAT, "a message of %zu bytes: its preamble alone has %d", size,
+                        PREAMBLE_BYTES);
     if (memcmp(bytes, magic, sizeof magic) != 0)
         return psr_fail(PSR_ERR_FORMAT, "a message does not begin with PSRG");
     unsigned version = (unsigned)get_be(bytes + 4, 2);
     if (version != PSR_WIRE_VERSION)
-        return psr_fail(PSR_ERR_VERSION,
-                        "speaks version %u of psring's protocol, this program (psring %s) version %d: install the "
-                        "same psring on every host",
-                        version, PSR_VERSION, PSR_WIRE_VERSION);
+        return psr_fail(
+            PSR_ERR_VERSION,
+            "speaks version %u of psring's protocol, this program (psring %s) version %d: install the "
+            "same psring on every host",
+            version, PSR_VERSION, PSR_WIRE_VERSION);
     size_t head_bytes = (size_t)get_be(bytes + 6, 2);
     if (head_bytes != size - PREAMBLE_BYTES)
         return psr_fail(PSR_ERR_FORMAT, "a message announces a head of %zu bytes and has %zu", head_bytes,

@@ -1,16 +1,21 @@
 /* Rank r of n; left = r - 1, right = r + 1. Everything modulo n.
  *
- *   reduce-scatter  hop h = 0..n-2 of chunk c goes from rank c+1+h to rank c+2+h, which adds its own values. So r injects
- *                   chunk r-1 at hop 0, receives chunk c at hop r-c-2, and ends chunk r at hop n-2.
- *   all-gather      hop h = 0..n-2 of chunk c goes from rank c+h to rank c+h+1. So r begins chunk r, receives chunk c at hop
- *                   r-c-1, and passes on all but chunk r+1, which has then been everywhere.
+ *   reduce-scatter: hop h = 0..n-2 of chunk c goes from rank c+1+h to rank c+2+h, which adds its own values.
+ *     So r injects chunk r-1 at hop 0, receives chunk c at hop r-c-2, and ends chunk r at hop n-2.
  *
- * Why in place and without a copy: a slice that r lent to the transport is overwritten here only by its final sum, which cannot
- * come back before the right neighbour has received what was lent.
- * Why in order: every rank sends the slices of a chunk from its beginning on and channels are first-in first-out, so each
- * (bucket, phase, chunk) arrives from the left in ascending order; the next expected offset is all there is to keep, and a
- * duplicate or a gap shows at once.
- * Why at most one step early: the left neighbour completes a bucket only after it has sent us everything of it. */
+ *   all-gather: hop h = 0..n-2 of chunk c goes from rank c+h to rank c+h+1.
+ *     So r begins chunk r, receives chunk c at hop r-c-1, and passes on all but chunk r+1, which has then
+ *     been everywhere.
+ *
+ * Why in place and without a copy: a slice that r lent to the transport is overwritten here only by its
+ * final sum, which cannot come back before the right neighbour has received what was lent.
+ *
+ * Why in order: every rank sends the slices of a chunk from its beginning on and channels are first-in
+ * first-out, so each (bucket, phase, chunk) arrives from the left in ascending order; the next expected
+ * offset is all there is to keep, and a duplicate or a gap shows at once.
+ *
+ * Why at most one step early: the left neighbour completes a bucket only after it has sent us everything
+ * of it. */
 #include "net/ring.h"
 
 #include "base/fold.h"
@@ -30,13 +35,13 @@ typedef struct held {
 } held;
 
 typedef struct bucket_state {
-    uint64_t step;      /* in work when active, else the next one */
-    bool step_known;    /* by psr_ring_ready or by a message that came before it */
+    uint64_t step;   /* in work when active, else the next one */
+    bool step_known; /* by psr_ring_ready or by a message that came before it */
     bool active;
-    uint64_t turn;      /* of becoming ready: the smallest is the oldest */
-    size_t injected;    /* floats of chunk r-1 on their way */
-    uint32_t slices;    /* of all chunks together */
-    uint32_t pending;   /* slices whose sum is not here yet */
+    uint64_t turn;           /* of becoming ready: the smallest is the oldest */
+    size_t injected;         /* floats of chunk r-1 on their way */
+    uint32_t slices;         /* of all chunks together */
+    uint32_t pending;        /* slices whose sum is not here yet */
     size_t *arrived[PHASES]; /* [chunk]: floats received from the left */
     held *first, **last;     /* messages that came before ready */
     _Atomic uint32_t lent;
@@ -91,7 +96,8 @@ static uint32_t count_slices(const psr_ring *ring, uint32_t bucket)
 {
     size_t count = 0;
     for (uint32_t c = 0; c < ring->options.ranks; c++)
-        count += (chunk_length(ring, bucket, c) + ring->options.slice_floats - 1) / ring->options.slice_floats;
+        count +=
+            (chunk_length(ring, bucket, c) + ring->options.slice_floats - 1) / ring->options.slice_floats;
     return (uint32_t)count;
 }
 
@@ -116,11 +122,12 @@ static psr_err send_slice(psr_ring *ring, const slice *s, uint32_t phase, uint32
     };
     psr_payload payload = {s->values, s->count * sizeof(float), end_loan, &state->lent};
     atomic_fetch_add_explicit(&state->lent, 1, memory_order_relaxed);
-    return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right}, &head,
-                                     &payload);
+    return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right},
+                                     &head, &payload);
 }
 
-/* The ready bucket that the next forward pass needs first and that has something to inject; bucket_count: none. */
+/* The ready bucket that the next forward pass needs first and that has something to inject; bucket_count:
+ * none. */
 static uint32_t next_to_inject(const psr_ring *ring)
 {
     for (uint32_t b = ring->options.bucket_count; b-- > 0;)
@@ -150,8 +157,10 @@ static psr_err check_fields(const psr_ring *ring, const psr_message *message, sl
 {
     const psr_head *head = &message->head;
     uint32_t n = ring->options.ranks, r = ring->options.rank;
-    if (head->type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER || message->from.rank != ring->left || n == 1)
-        return psr_breach(message, "in a ring of %" PRIu32 " worker %" PRIu32 " hears worker %" PRIu32 " alone", n, r,
+    if (head->type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER ||
+        message->from.rank != ring->left || n == 1)
+        return psr_breach(message,
+                          "in a ring of %" PRIu32 " worker %" PRIu32 " hears worker %" PRIu32 " alone", n, r,
                           ring->left);
     if (head->flags >= PHASES)
         return psr_breach(message, "flags should be 0 or 1");
@@ -161,13 +170,15 @@ static psr_err check_fields(const psr_ring *ring, const psr_message *message, sl
     uint32_t start = head->flags == REDUCE ? 1 : 0; /* chunk c sets out from rank c + start */
     if (chunk >= n || hop >= n - 1 || (chunk + start + hop) % n != ring->left)
         return psr_breach(message, "chunk %" PRIu64 " does not come from there at hop %" PRIu64, chunk, hop);
-    uint64_t first = ring->options.buckets[head->bucket].offset + chunk_begin(ring, head->bucket, (uint32_t)chunk);
+    uint64_t first =
+        ring->options.buckets[head->bucket].offset + chunk_begin(ring, head->bucket, (uint32_t)chunk);
     if (head->offset < first || head->offset - first >= chunk_length(ring, head->bucket, (uint32_t)chunk) ||
         (head->offset - first) % ring->options.slice_floats != 0)
         return psr_breach(message, "no slice of chunk %" PRIu64 " begins there", chunk);
     slice s = slice_at(ring, head->bucket, (uint32_t)chunk, (size_t)(head->offset - first));
     if (head->count != s.count || message->payload_bytes != s.count * sizeof(float))
-        return psr_breach(message, "that slice has %zu floats, the payload has %zu bytes", s.count, message->payload_bytes);
+        return psr_breach(message, "that slice has %zu floats, the payload has %zu bytes", s.count,
+                          message->payload_bytes);
     *ret_slice = s;
     return PSR_OK;
 }
@@ -185,7 +196,8 @@ static psr_err check_turn(const psr_ring *ring, const psr_message *message, cons
     if (phase == REDUCE) {
         /* Every other rank has at most a window on its way. */
         if (!state->active && ring->held_count / ring->options.window >= ring->options.ranks - 1)
-            return psr_breach(message, "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
+            return psr_breach(message,
+                              "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
                               ring->options.window, ring->options.ranks - 1);
         return PSR_OK;
     }
@@ -301,7 +313,9 @@ psr_err psr_ring_ready(psr_ring *ring, uint64_t step, uint32_t bucket)
     bucket_state *state = &ring->buckets[bucket];
     assert(!state->active);
     if (state->step_known && state->step != step)
-        return psr_fail(PSR_ERR_PROTOCOL, "worker %" PRIu32 " is at step %" PRIu64 " of bucket %" PRIu32 ", this one at %" PRIu64,
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "worker %" PRIu32 " is at step %" PRIu64 " of bucket %" PRIu32
+                        ", this one at %" PRIu64,
                         ring->left, state->step, bucket, step);
     state->step = step;
     state->step_known = true;

@@ -20,7 +20,9 @@ psr_err psr_zmq_set_text(void *socket, int option, const char *text, const char 
 
 psr_err psr_zmq_set_largest(void *socket, int64_t bytes)
 {
-    return zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &bytes, sizeof bytes) == 0 ? PSR_OK : psr_zmq_failed("ZMQ_MAXMSGSIZE");
+    return zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &bytes, sizeof bytes) == 0
+               ? PSR_OK
+               : psr_zmq_failed("ZMQ_MAXMSGSIZE");
 }
 
 psr_err psr_zmq_set_tcp(void *socket, bool ipv6)

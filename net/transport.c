@@ -2,7 +2,8 @@
 
 #include <inttypes.h>
 
-psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head, const psr_payload *payload)
+psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head,
+                           const psr_payload *payload)
 {
     size_t bytes = payload != NULL ? payload->bytes : 0;
     if (bytes > PSR_PAYLOAD_BYTES_MAX) {
@@ -31,7 +32,8 @@ void psr_transport_wake(psr_transport *transport)
     transport->ops->wake(transport);
 }
 
-psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint, const char *public_key)
+psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint,
+                              const char *public_key)
 {
     return transport->ops->connect(transport, peer, endpoint, public_key);
 }

@@ -4,8 +4,8 @@
 
 #include "net/transport.h"
 
-/* As the functions of net/transport.h; transport.c has checked the arguments and keeps the counts of what was sent and
- * received. */
+/* As the functions of net/transport.h; transport.c has checked the arguments and keeps the counts of what was
+ * sent and received. */
 typedef struct psr_transport_ops {
     psr_err (*send)(psr_transport *transport, psr_peer to, const psr_head *head, const psr_payload *payload);
     psr_err (*recv)(psr_transport *transport, int timeout_ms, psr_message **ret_message);

@@ -1,6 +1,7 @@
-/* A network in one address space. Messages under way are a heap ordered by (time of delivery, number), so that a run is
- * a function of the seed and of what its members do. Heads go through the codec as on a wire. Lent bytes are
- * read when they are delivered, not when they are sent: whoever writes into bytes that are lent is found out. */
+/* A network in one address space. Messages under way are a heap ordered by (time of delivery, number), so
+ * that a run is a function of the seed and of what its members do. Heads go through the codec as on a wire.
+ * Lent bytes are read when they are delivered, not when they are sent: whoever writes into bytes that are
+ * lent is found out. */
 #include "net/transport_private.h"
 
 #include "base/rng.h"
@@ -18,9 +19,9 @@ typedef struct parcel {
     psr_message base;
     psr_peer to;
     uint64_t time, number;
-    psr_payload lent;      /* until delivered */
-    void *bytes;           /* the payload: copied when sent, or when delivered if lent */
-    struct parcel *next;   /* in the inbox */
+    psr_payload lent;    /* until delivered */
+    void *bytes;         /* the payload: copied when sent, or when delivered if lent */
+    struct parcel *next; /* in the inbox */
 } parcel;
 
 /* One channel, for its order and its numbers. */
@@ -195,7 +196,8 @@ static void dispatch(psr_sim *sim, sim_channel *channel, parcel *p)
 }
 
 /* Takes over the payload on success: a lent one by its loan, another by a copy. */
-static psr_err post(psr_sim *sim, psr_peer from, psr_peer to, const psr_head *head, const psr_payload *payload, bool lend)
+static psr_err post(psr_sim *sim, psr_peer from, psr_peer to, const psr_head *head,
+                    const psr_payload *payload, bool lend)
 {
     if (!reserve(&sim->heap, &sim->heap_capacity, sim->heap_count, sizeof(parcel *)))
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu messages", sim->heap_count);
@@ -355,8 +357,10 @@ static psr_err sim_connect(psr_transport *base, psr_peer peer, const char *endpo
     (void)endpoint;
     (void)public_key;
     if (connected(transport, peer))
-        return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is connected already", psr_role_name(peer.role), peer.rank);
-    if (!reserve(&transport->peers, &transport->peer_capacity, transport->peer_count, sizeof *transport->peers))
+        return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is connected already", psr_role_name(peer.role),
+                        peer.rank);
+    if (!reserve(&transport->peers, &transport->peer_capacity, transport->peer_count,
+                 sizeof *transport->peers))
         return psr_fail(PSR_ERR_NOMEM, "no memory for a channel");
     transport->peers[transport->peer_count++] = peer;
     return PSR_OK;
@@ -409,13 +413,15 @@ psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_t
         .free = sim_free,
     };
     sim_transport *transport = calloc(1, sizeof *transport);
-    if (transport == NULL || !reserve(&sim->members, &sim->member_capacity, sim->member_count, sizeof *sim->members)) {
+    if (transport == NULL ||
+        !reserve(&sim->members, &sim->member_capacity, sim->member_count, sizeof *sim->members)) {
         free(transport);
         return psr_fail(PSR_ERR_NOMEM, "no memory for a transport");
     }
     *transport = (sim_transport){.base.ops = &ops, .sim = sim, .self = self};
     transport->last = &transport->first;
-    snprintf(transport->endpoint, sizeof transport->endpoint, "sim://%s/%" PRIu32, psr_role_name(self.role), self.rank);
+    snprintf(transport->endpoint, sizeof transport->endpoint, "sim://%s/%" PRIu32, psr_role_name(self.role),
+             self.rank);
     sim->members[sim->member_count++] = transport;
     *ret_transport = &transport->base;
     return PSR_OK;

@@ -1,6 +1,7 @@
-/* One context per transport, so that several live in one process. The inbox is a ROUTER behind a door (net/door.h), each
- * channel a DEALER. Every channel counts its messages: TCP may break and libzmq connect again behind our back, and what
- * was under way is then missing, which the count shows; where nothing was lost the channel goes on. */
+/* One context per transport, so that several live in one process. The inbox is a ROUTER behind a door
+ * (net/door.h), each channel a DEALER. Every channel counts its messages: TCP may break and libzmq connect
+ * again behind our back, and what was under way is then missing, which the count shows; where nothing was
+ * lost the channel goes on. */
 #include "net/transport_private.h"
 
 #include "base/clock.h"
@@ -25,7 +26,8 @@
 #define ROLES 3
 #define RANKS_MAX 65536
 #define SOCKETS_MAX 8192
-#define DEAD_HANDSHAKES 3 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
+#define DEAD_HANDSHAKES                                                                                      \
+    3 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
 
 typedef struct channel {
     void *dealer;
@@ -51,8 +53,8 @@ typedef struct zmq_transport {
 
 /* ---- receiving ---- */
 
-/* What became of our knocking at the scheduler's door. A wrong token or key is said (AUTH); with another mechanism or
- * another server key libzmq's other side just hangs up, which it also does when it ends. */
+/* What became of our knocking at the scheduler's door. A wrong token or key is said (AUTH); with another
+ * mechanism or another server key libzmq's other side just hangs up, which it also does when it ends. */
 static psr_err check_refused(zmq_transport *transport)
 {
     struct __attribute__((packed)) {
@@ -68,14 +70,16 @@ static psr_err check_refused(zmq_transport *transport)
         else if (first.event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             transport->dead_handshakes = 0;
         else if (first.event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
-            return psr_fail(PSR_ERR_DENIED, "the scheduler at %s refused this process: its %s is not of that run", address,
+            return psr_fail(PSR_ERR_DENIED,
+                            "the scheduler at %s refused this process: its %s is not of that run", address,
                             transport->options.keys->curve ? "CURVE key" : "token");
         else if (first.event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
             return psr_fail(PSR_ERR_DENIED, "what listens at %s is not this run's scheduler", address);
         else if (psr_clock_ms() - transport->connected_ms > PSR_HANDSHAKE_MS / 2)
             continue; /* it is silent: stopped, perhaps, and the deadline's business */
         else if (++transport->dead_handshakes == DEAD_HANDSHAKES)
-            return psr_fail(PSR_ERR_DENIED, "what listens at %s hangs up: it is not this run's scheduler, or has other keys",
+            return psr_fail(PSR_ERR_DENIED,
+                            "what listens at %s hangs up: it is not this run's scheduler, or has other keys",
                             address);
     }
     return PSR_OK;
@@ -193,7 +197,8 @@ static psr_err send_frames(channel *c, const psr_head *head, zmq_msg_t *payload,
     return PSR_OK;
 }
 
-static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
+                                  const psr_payload *payload)
 {
     channel *c = channel_of((zmq_transport *)base, to);
     if (c == NULL) {
@@ -213,7 +218,8 @@ static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_he
 
 static psr_err say_hello(const zmq_transport *transport, channel *c)
 {
-    psr_head hello = {.type = PSR_MSG_HELLO, .aux = (uint64_t)transport->self.role << 32 | transport->self.rank};
+    psr_head hello = {.type = PSR_MSG_HELLO,
+                      .aux = (uint64_t)transport->self.role << 32 | transport->self.rank};
     return send_frames(c, &hello, NULL, 0);
 }
 
@@ -247,7 +253,8 @@ static psr_err set_dealer(zmq_transport *transport, void *dealer, psr_peer peer,
         public_key = psr_keys_of(transport->options.keys, peer);
     PSR_TRY(psr_door_knock(transport->options.keys, transport->self, dealer, public_key));
     PSR_TRY(psr_zmq_set_tcp(dealer, strchr(endpoint, '[') != NULL));
-    PSR_TRY(psr_zmq_set(dealer, ZMQ_RCVHWM, 1, "ZMQ_RCVHWM")); /* an inbox sends nothing back: let nobody fill memory */
+    PSR_TRY(psr_zmq_set(dealer, ZMQ_RCVHWM, 1,
+                        "ZMQ_RCVHWM")); /* an inbox sends nothing back: let nobody fill memory */
     PSR_TRY(psr_zmq_set_largest(dealer, 1024));
     PSR_TRY(psr_zmq_set(dealer, ZMQ_CONNECT_TIMEOUT, PSR_HANDSHAKE_MS, "ZMQ_CONNECT_TIMEOUT"));
     PSR_TRY(psr_zmq_set(dealer, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
@@ -261,8 +268,9 @@ static psr_err watch_refusal(zmq_transport *transport, void *dealer)
 {
     static const char endpoint[] = "inproc://psring.refused";
     if (zmq_socket_monitor(dealer, endpoint,
-                           ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                               ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) != 0)
+                           ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) != 0)
         return psr_zmq_failed("zmq_socket_monitor");
     void *refused = zmq_socket(transport->ctx, ZMQ_PAIR);
     if (refused == NULL)
@@ -284,7 +292,8 @@ static void close_dealer(void *dealer, int linger_ms)
     zmq_close(dealer);
 }
 
-static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const char *endpoint, const char *public_key)
+static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const char *endpoint,
+                                     const char *public_key)
 {
     zmq_transport *transport = (zmq_transport *)base;
     if (strncmp(endpoint, "tcp://", 6) != 0)
@@ -292,12 +301,14 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
     if (!transport->options.keys->curve && !psr_endpoint_is_loopback(endpoint))
         return psr_fail(PSR_ERR_USAGE, "endpoint %s is not on this machine: that needs CURVE keys", endpoint);
     if ((unsigned)peer.role >= ROLES || peer.rank >= RANKS_MAX)
-        return psr_fail(PSR_ERR_USAGE, "no member can be called %s %" PRIu32, psr_role_name(peer.role), peer.rank);
+        return psr_fail(PSR_ERR_USAGE, "no member can be called %s %" PRIu32, psr_role_name(peer.role),
+                        peer.rank);
     channel *c = make_room(transport, peer);
     if (c == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " channels", peer.rank + 1);
     if (c->dealer != NULL)
-        return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is connected already", psr_role_name(peer.role), peer.rank);
+        return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is connected already", psr_role_name(peer.role),
+                        peer.rank);
     void *dealer = zmq_socket(transport->ctx, ZMQ_DEALER);
     if (dealer == NULL)
         return psr_zmq_failed("making a socket");
@@ -359,7 +370,8 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
     free(transport);
 }
 
-/* Connections of strangers cost descriptors until their handshake times out: as many as this process may have. */
+/* Connections of strangers cost descriptors until their handshake times out: as many as this process may
+ * have. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -391,11 +403,13 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .strangers = zmq_transport_strangers,
         .free = zmq_transport_free,
     };
-    const char *interface = options->interface != NULL && *options->interface ? options->interface : "127.0.0.1";
+    const char *interface =
+        options->interface != NULL && *options->interface ? options->interface : "127.0.0.1";
     char address[PSR_ADDRESS_BYTES];
     PSR_TRY(psr_interface_address(interface, address));
     if (!psr_address_is_loopback(address) && !options->keys->curve)
-        return psr_fail(PSR_ERR_USAGE, "interface %s: off loopback a run needs CURVE keys (psring keygen)", interface);
+        return psr_fail(PSR_ERR_USAGE, "interface %s: off loopback a run needs CURVE keys (psring keygen)",
+                        interface);
     zmq_transport *transport = calloc(1, sizeof *transport);
     if (transport == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a transport");

@@ -23,8 +23,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (psr_head_decode(buffer, bytes, &again, &payload_again) != PSR_OK || payload_again != payload_bytes)
         abort();
-    if (head.type != again.type || head.step != again.step || head.bucket != again.bucket || head.flags != again.flags ||
-        head.offset != again.offset || head.count != again.count || head.aux != again.aux || head.sequence != again.sequence)
+    if (head.type != again.type || head.step != again.step || head.bucket != again.bucket ||
+        head.flags != again.flags || head.offset != again.offset || head.count != again.count ||
+        head.aux != again.aux || head.sequence != again.sequence)
         abort();
     return 0;
 }

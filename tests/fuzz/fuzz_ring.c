@@ -1,6 +1,6 @@
-/* A member that may send anything in well-formed heads: psr_ring_message and psr_collective_message. Each record of the
- * input is one event; fields are near what would be right, so that the fuzzer gets past the first checks. What
- * is refused must be PROTOCOL, and nothing may be written outside the buckets. */
+/* A member that may send anything in well-formed heads: psr_ring_message and psr_collective_message. Each
+ * record of the input is one event; fields are near what would be right, so that the fuzzer gets past the
+ * first checks. What is refused must be PROTOCOL, and nothing may be written outside the buckets. */
 #include "net/collective.h"
 #include "net/ring.h"
 
@@ -48,8 +48,14 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
     memset(m->payload, record[7], payload_bytes);
     m->base = (psr_message){
         .from = {record[0] >> 6 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3},
-        .head = {.type = type, .step = record[1] >> 4, .bucket = record[1] & 3, .flags = record[2] >> 6, .offset = record[3],
-                 .count = record[4], .aux = type == PSR_MSG_RING ? (uint64_t)(record[2] & 7) << 32 | (record[2] >> 3 & 7) : record[5] & 7},
+        .head = {.type = type,
+                 .step = record[1] >> 4,
+                 .bucket = record[1] & 3,
+                 .flags = record[2] >> 6,
+                 .offset = record[3],
+                 .count = record[4],
+                 .aux = type == PSR_MSG_RING ? (uint64_t)(record[2] & 7) << 32 | (record[2] >> 3 & 7)
+                                             : record[5] & 7},
         .payload = m->payload,
         .payload_bytes = payload_bytes,
         .release = release,
@@ -63,8 +69,8 @@ static void check(psr_err err)
         abort();
 }
 
-static void play(const uint8_t *data, size_t size, psr_ring *ring, psr_collective *collective, uint64_t *begun,
-                 const uint64_t *reduced, double *values)
+static void play(const uint8_t *data, size_t size, psr_ring *ring, psr_collective *collective,
+                 uint64_t *begun, const uint64_t *reduced, double *values)
 {
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
         uint32_t bucket = data[1] & 3;
@@ -110,11 +116,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t rank = data[0] & 1;
     for (size_t i = 0; i < ARENA; i++)
         arena[i] = 1.0f;
-    psr_ring_options options = {.rank = rank, .ranks = 3, .buckets = buckets, .bucket_count = 3, .slice_floats = 4, .window = 2,
-                                .arena = arena, .outbox = {NULL, give_back}, .context = reduced, .reduced = ignore_reduced};
+    psr_ring_options options = {.rank = rank,
+                                .ranks = 3,
+                                .buckets = buckets,
+                                .bucket_count = 3,
+                                .slice_floats = 4,
+                                .window = 2,
+                                .arena = arena,
+                                .outbox = {NULL, give_back},
+                                .context = reduced,
+                                .reduced = ignore_reduced};
     psr_ring *ring;
     psr_collective *collective;
-    if (psr_ring_new(&options, &ring) != PSR_OK || psr_collective_new(rank, 3, 32, (psr_outbox){NULL, give_back}, &collective) != PSR_OK)
+    if (psr_ring_new(&options, &ring) != PSR_OK ||
+        psr_collective_new(rank, 3, 32, (psr_outbox){NULL, give_back}, &collective) != PSR_OK)
         abort();
     play(data + 1, size - 1, ring, collective, begun, reduced, values);
     for (size_t i = 0; i < ARENA; i++) {

@@ -22,19 +22,19 @@ __attribute__((unused)) static const psr_peer shard0 = {PSR_ROLE_SHARD, 0};
 __attribute__((unused)) static const psr_peer worker0 = {PSR_ROLE_WORKER, 0};
 __attribute__((unused)) static const psr_peer worker1 = {PSR_ROLE_WORKER, 1};
 
-#define assert_ok(expr)                                                       \
-    do {                                                                      \
-        psr_err assert_ok_err_ = (expr);                                      \
-        if (assert_ok_err_ != PSR_OK)                                         \
-            fail_msg("%s: %s: %s", #expr, psr_err_name(assert_ok_err_), psr_err_detail()); \
+#define assert_ok(expr)                                                                                      \
+    do {                                                                                                     \
+        psr_err assert_ok_err_ = (expr);                                                                     \
+        if (assert_ok_err_ != PSR_OK)                                                                        \
+            fail_msg("%s: %s: %s", #expr, psr_err_name(assert_ok_err_), psr_err_detail());                   \
     } while (0)
 
-#define assert_fails(expr, code, text)                                        \
-    do {                                                                      \
-        psr_err assert_fails_err_ = (expr);                                   \
-        assert_string_equal(psr_err_name(assert_fails_err_), psr_err_name(code)); \
-        if (strstr(psr_err_detail(), text) == NULL)                           \
-            fail_msg("\"%s\" lacks \"%s\"", psr_err_detail(), text);          \
+#define assert_fails(expr, code, text)                                                                       \
+    do {                                                                                                     \
+        psr_err assert_fails_err_ = (expr);                                                                  \
+        assert_string_equal(psr_err_name(assert_fails_err_), psr_err_name(code));                            \
+        if (strstr(psr_err_detail(), text) == NULL)                                                          \
+            fail_msg("\"%s\" lacks \"%s\"", psr_err_detail(), text);                                         \
     } while (0)
 
 /* The keys of a run with one scheduler, one shard and two workers: in that order. */
@@ -126,7 +126,8 @@ static inline void await_strangers(psr_transport *transport, uint64_t count)
         if (counts.strangers >= count)
             return;
         if (psr_clock_ms() > end_ms)
-            fail_msg("%llu strangers rather than %llu", (unsigned long long)counts.strangers, (unsigned long long)count);
+            fail_msg("%llu strangers rather than %llu", (unsigned long long)counts.strangers,
+                     (unsigned long long)count);
     }
 }
 

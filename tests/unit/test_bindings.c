@@ -77,7 +77,8 @@ static void ids_that_are_not_ours_and_more_than_any_run_has_are_refused(void **s
     }
     binding = NULL;
     make_id(id, PSR_BINDINGS_MAX, false);
-    assert_fails(psr_bindings_add(&bindings, id, PSR_ROUTING_ID_BYTES, peer_of(1), &binding), PSR_ERR_DENIED, "bound already");
+    assert_fails(psr_bindings_add(&bindings, id, PSR_ROUTING_ID_BYTES, peer_of(1), &binding), PSR_ERR_DENIED,
+                 "bound already");
     assert_null(binding);
     psr_bindings_done(&bindings);
     psr_bindings_done(&bindings);

@@ -43,7 +43,8 @@ static cluster *build(uint32_t ranks, size_t slice_bytes, uint64_t seed)
         for (uint32_t to = 0; to < ranks; to++)
             if (to != r)
                 assert_ok(psr_transport_connect(c->transports[r], (psr_peer){PSR_ROLE_WORKER, to}, "", NULL));
-        assert_ok(psr_collective_new(r, ranks, slice_bytes, (psr_outbox){&senders[r], send_on}, &c->collectives[r]));
+        assert_ok(psr_collective_new(r, ranks, slice_bytes, (psr_outbox){&senders[r], send_on},
+                                     &c->collectives[r]));
     }
     return c;
 }
@@ -78,13 +79,14 @@ static uint32_t draw(cluster *c, uint32_t bound)
 
 static double value(uint32_t rank, uint64_t operation, size_t i)
 {
-    psr_rng_at at = {.seed = 3, .purpose = PSR_RNG_TEST, .sample = rank, .epoch = (uint32_t)operation, .layer = 2};
+    psr_rng_at at = {
+        .seed = 3, .purpose = PSR_RNG_TEST, .sample = rank, .epoch = (uint32_t)operation, .layer = 2};
     uint32_t word = psr_rng_word(at, i);
     return ldexp((double)psr_rng_unit(word) - 0.5, (int)(word % 41) - 20);
 }
 
-/* Each rank's list of operations: folds and broadcasts in turn, of several sizes, each begun when the rank's last is
- * finished and a draw says so. */
+/* Each rank's list of operations: folds and broadcasts in turn, of several sizes, each begun when the rank's
+ * last is finished and a draw says so. */
 static const size_t sizes[] = {1, 100, 0, 17, 64, 2, 1000};
 enum { OPERATIONS = 14 };
 
@@ -122,7 +124,8 @@ static void begin_next(cluster *c, uint32_t rank, progress *p)
     if (operation % 2 == 0)
         assert_ok(psr_collective_fold(c->collectives[rank], p->values, count_of(operation)));
     else
-        assert_ok(psr_collective_broadcast(c->collectives[rank], p->values, count_of(operation) * sizeof(double)));
+        assert_ok(
+            psr_collective_broadcast(c->collectives[rank], p->values, count_of(operation) * sizeof(double)));
 }
 
 static void run(uint32_t ranks, size_t slice_bytes, uint64_t seed)
@@ -231,7 +234,8 @@ static void made_release(psr_message *message)
     free(message);
 }
 
-static psr_message *make(psr_message_type type, uint32_t from, uint64_t number, uint64_t offset, uint64_t count, size_t bytes)
+static psr_message *make(psr_message_type type, uint32_t from, uint64_t number, uint64_t offset,
+                         uint64_t count, size_t bytes)
 {
     made *m = calloc(1, sizeof *m);
     m->base = (psr_message){.from = {PSR_ROLE_WORKER, from},

@@ -1,5 +1,5 @@
-/* Strangers at an inbox, and members that break the protocol: bytes over plain TCP, and libzmq sockets that speak what they
- * should not. */
+/* Strangers at an inbox, and members that break the protocol: bytes over plain TCP, and libzmq sockets that
+ * speak what they should not. */
 #include "net_fixture.h"
 
 #include <arpa/inet.h>
@@ -122,9 +122,9 @@ static void a_frame_that_claims_gigabytes_is_turned_away(void **state)
     run_keys keys = make_keys(false);
     psr_transport *s = open_scheduler(&keys);
     static const uint8_t claims[][9] = {
-        {0x06, 0x00, 0x00, 0x01, 0, 0, 0, 0, 0},                            /* a command of a terabyte */
-        {0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},             /* a frame of 2^64 - 1 */
-        {0x02, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x01},             /* one byte more than is allowed */
+        {0x06, 0x00, 0x00, 0x01, 0, 0, 0, 0, 0},                /* a command of a terabyte */
+        {0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, /* a frame of 2^64 - 1 */
+        {0x02, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x01}, /* one byte more than is allowed */
     };
     for (size_t i = 0; i < 3; i++) {
         int fd = dial(s);
@@ -225,7 +225,8 @@ static void raw_send(const raw *r, const void *bytes, size_t size, bool more)
     assert_int_equal(zmq_send(r->dealer, bytes, size, more ? ZMQ_SNDMORE : 0), size);
 }
 
-static void raw_head(const raw *r, psr_message_type type, uint64_t sequence, uint64_t aux, uint64_t payload_bytes, bool more)
+static void raw_head(const raw *r, psr_message_type type, uint64_t sequence, uint64_t aux,
+                     uint64_t payload_bytes, bool more)
 {
     psr_head head = {.type = type, .sequence = sequence, .aux = aux};
     uint8_t buffer[PSR_HEAD_BYTES_MAX];
@@ -248,7 +249,8 @@ static void without_the_token_nobody_comes_in(void **state)
     memcpy(wrong, keys.sets[0].token, sizeof wrong);
     wrong[63] = wrong[63] == '0' ? '1' : '0';
     const char *const names[] = {NULL, "worker 0", "worker 0", "worker 0"};
-    const char *const tokens[] = {"", wrong, "0", "0123456789012345678901234567890123456789012345678901234567890123456789"};
+    const char *const tokens[] = {"", wrong, "0",
+                                  "0123456789012345678901234567890123456789012345678901234567890123456789"};
     for (uint64_t i = 0; i < 4; i++) {
         raw r = raw_open(s, names[i], tokens[i]);
         raw_hello(&r, PSR_ROLE_WORKER, 0);
@@ -256,7 +258,8 @@ static void without_the_token_nobody_comes_in(void **state)
         await_strangers(s, i + 1);
         raw_close(&r);
     }
-    assert_non_null(strstr(stranger_lines, "turned away a stranger from 127.0.0.1: the token is not this run's"));
+    assert_non_null(
+        strstr(stranger_lines, "turned away a stranger from 127.0.0.1: the token is not this run's"));
     assert_a_member_gets_through(&keys, s);
     psr_transport_free(&s, 0);
     free_keys(&keys);
@@ -265,8 +268,10 @@ static void without_the_token_nobody_comes_in(void **state)
 static void a_name_that_no_member_has_is_turned_away(void **state)
 {
     (void)state;
-    static const char *const names[] = {"worker", "worker ", "worker x", "worker 1 ", "worker 9999999999", "boss 1", " 1",
-                                        "worker -1", "a name that is much longer than that of any member of any run"};
+    static const char *const names[] = {
+        "worker",    "worker ",           "worker x",
+        "worker 1 ", "worker 9999999999", "boss 1",
+        " 1",        "worker -1",         "a name that is much longer than that of any member of any run"};
     run_keys keys = make_keys(false);
     psr_transport *s = open_scheduler(&keys);
     for (uint64_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -293,7 +298,8 @@ static void a_second_process_cannot_take_a_rank(void **state)
     raw_head(&r, PSR_MSG_ABORT, 1, 0, 0, false);
     raw_send(&r, "garbage", 7, false);
     await_strangers(s, 3);
-    assert_non_null(strstr(stranger_lines, "a stranger who says it is worker 1: another process joined under that name before"));
+    assert_non_null(strstr(
+        stranger_lines, "a stranger who says it is worker 1: another process joined under that name before"));
     raw_close(&r);
     r = raw_open(s, "worker any", keys.sets[0].token);
     raw_hello(&r, PSR_ROLE_WORKER, PSR_RANK_ANY);
@@ -438,9 +444,12 @@ static void a_member_that_breaks_the_protocol_is_named(void **state)
     breach(says_another_name, PSR_ERR_PROTOCOL, "says it is worker 0");
     breach(says_another_role, PSR_ERR_PROTOCOL, "says it is shard 1");
     breach(says_no_role, PSR_ERR_PROTOCOL, "says it is ? 4294967295");
-    breach(announces_a_payload_and_sends_none, PSR_ERR_PROTOCOL, "announced a payload of 10 bytes and sent 0 in 0 frames");
-    breach(sends_another_payload_than_announced, PSR_ERR_PROTOCOL, "announced a payload of 10 bytes and sent 9 in 1 frames");
-    breach(sends_a_payload_that_was_not_announced, PSR_ERR_PROTOCOL, "announced a payload of 0 bytes and sent 0 in 1 frames");
+    breach(announces_a_payload_and_sends_none, PSR_ERR_PROTOCOL,
+           "announced a payload of 10 bytes and sent 0 in 0 frames");
+    breach(sends_another_payload_than_announced, PSR_ERR_PROTOCOL,
+           "announced a payload of 10 bytes and sent 9 in 1 frames");
+    breach(sends_a_payload_that_was_not_announced, PSR_ERR_PROTOCOL,
+           "announced a payload of 0 bytes and sent 0 in 1 frames");
     breach(sends_many_frames, PSR_ERR_PROTOCOL, "sent 4 in 100 frames");
     breach(repeats_a_number, PSR_ERR_PROTOCOL, "sent message 0 twice");
 }
@@ -454,7 +463,8 @@ static void lost_messages_are_noticed(void **state)
 static void a_member_of_another_version_is_named_with_both(void **state)
 {
     (void)state;
-    breach(begins_with_version_2, PSR_ERR_VERSION, "worker 1: speaks version 2 of psring's protocol, this program");
+    breach(begins_with_version_2, PSR_ERR_VERSION,
+           "worker 1: speaks version 2 of psring's protocol, this program");
     breach(goes_on_with_version_2, PSR_ERR_VERSION, "version 1: install the same psring on every host");
 }
 

@@ -21,8 +21,14 @@ static void a_name_or_an_address_of_this_machine_gives_the_address(void **state)
 static void what_is_none_is_refused_with_those_that_there_are(void **state)
 {
     (void)state;
-    static const char *const names[] = {"", "nosuch0", "192.0.2.1", "127.0.0", "fe80::1", "lo lo",
-                                        "a name that is longer than that of any interface and of any address that there is"};
+    static const char *const names[] = {
+        "",
+        "nosuch0",
+        "192.0.2.1",
+        "127.0.0",
+        "fe80::1",
+        "lo lo",
+        "a name that is longer than that of any interface and of any address that there is"};
     char found[PSR_ADDRESS_BYTES] = "untouched";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         assert_fails(psr_interface_address(names[i], found), PSR_ERR_USAGE, "it has lo (127.0.0.1)");
@@ -41,11 +47,22 @@ static void all_interfaces_at_once_are_refused(void **state)
 static void loopback_is_told_from_the_rest(void **state)
 {
     (void)state;
-    static const char *const yes[] = {"tcp://127.0.0.1:1", "tcp://127.255.0.9:65535", "tcp://[::1]:4242", "tcp://localhost:1"};
-    static const char *const no[] = {"tcp://10.0.0.1:1", "tcp://128.0.0.1:1", "tcp://[::2]:1", "tcp://localhost.example:1",
-                                     "tcp://127.0.0.1", "ipc://127.0.0.1:1", "127.0.0.1:1", "tcp://127.0.0.1.example:1", "", "tcp://:1",
-                                     "tcp://[127.0.0.1:1", "tcp://0127.0.0.1:1",
-                                     "tcp://127.0.0.1000000000000000000000000000000000000000000000000000000000000000000000:1"};
+    static const char *const yes[] = {"tcp://127.0.0.1:1", "tcp://127.255.0.9:65535", "tcp://[::1]:4242",
+                                      "tcp://localhost:1"};
+    static const char *const no[] = {
+        "tcp://10.0.0.1:1",
+        "tcp://128.0.0.1:1",
+        "tcp://[::2]:1",
+        "tcp://localhost.example:1",
+        "tcp://127.0.0.1",
+        "ipc://127.0.0.1:1",
+        "127.0.0.1:1",
+        "tcp://127.0.0.1.example:1",
+        "",
+        "tcp://:1",
+        "tcp://[127.0.0.1:1",
+        "tcp://0127.0.0.1:1",
+        "tcp://127.0.0.1000000000000000000000000000000000000000000000000000000000000000000000:1"};
     for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++)
         if (!psr_endpoint_is_loopback(yes[i]))
             fail_msg("%s", yes[i]);

@@ -49,7 +49,8 @@ static void a_run_with_curve_has_a_pair_for_each_and_everybodys_public_keys(void
     (void)state;
     run_keys keys = make_keys(true);
     assert_int_equal(keys.count, 4);
-    static const psr_peer order[] = {{PSR_ROLE_SCHEDULER, 0}, {PSR_ROLE_SHARD, 0}, {PSR_ROLE_WORKER, 0}, {PSR_ROLE_WORKER, 1}};
+    static const psr_peer order[] = {
+        {PSR_ROLE_SCHEDULER, 0}, {PSR_ROLE_SHARD, 0}, {PSR_ROLE_WORKER, 0}, {PSR_ROLE_WORKER, 1}};
     for (size_t i = 0; i < 4; i++) {
         assert_true(keys.sets[i].curve);
         assert_string_equal(keys.sets[i].token, "");
@@ -85,7 +86,8 @@ static void more_members_than_any_run_has_are_refused(void **state)
     (void)state;
     psr_keys *sets = NULL;
     size_t count = 0;
-    assert_fails(psr_keys_generate(UINT32_MAX, UINT32_MAX, true, &sets, &count), PSR_ERR_USAGE, "8192 is the most");
+    assert_fails(psr_keys_generate(UINT32_MAX, UINT32_MAX, true, &sets, &count), PSR_ERR_USAGE,
+                 "8192 is the most");
     assert_null(sets);
 }
 
@@ -147,11 +149,14 @@ static void text_that_is_not_keys_is_refused_by_what_is_wrong(void **state)
     refused("{\"curve\": false}", "\"token\" should be 64 hexadecimal digits");
     refused("{\"curve\": true}", "\"public\" should be a CURVE key");
     refused_when(t, t->token, "abc", "\"token\" should be");
-    refused_when(t, t->token, "g123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "\"token\" should be");
+    refused_when(t, t->token, "g123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                 "\"token\" should be");
     refused_when(c, c->secret_key, "short", "\"secret\" should be a CURVE key of 40 Z85 characters");
     refused_when(c, c->secret_key, "\"\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\", "should be a JSON object");
-    refused_when(c, c->secret_key, "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~", "\"secret\" should be a CURVE key");
-    refused_when(c, c->secret_key, "########################################", "\"secret\" should be a CURVE key");
+    refused_when(c, c->secret_key, "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~",
+                 "\"secret\" should be a CURVE key");
+    refused_when(c, c->secret_key, "########################################",
+                 "\"secret\" should be a CURVE key");
     refused_when(c, c->secret_key, curve.sets[0].secret_key, "not the key that belongs to \"secret\"");
     refused_when(c, "\"members\":[", "\"numbers\":[", "\"members\" should be a list");
     refused_when(c, "\"members\":[", "\"members\":[{},", "\"role\" should be scheduler, shard or worker");
@@ -225,7 +230,8 @@ static void a_file_that_others_can_use_is_refused(void **state)
         assert_ok(psr_keys_save(&keys.sets[0], path));
         assert_int_equal(chmod(path, modes[i]), 0);
         char text[128];
-        snprintf(text, sizeof text, "can be used by others (mode %04o): chmod 600 %s", (unsigned)modes[i], path);
+        snprintf(text, sizeof text, "can be used by others (mode %04o): chmod 600 %s", (unsigned)modes[i],
+                 path);
         assert_fails(psr_keys_load(path, &back), PSR_ERR_USAGE, text);
     }
     unlink(path);
@@ -239,7 +245,8 @@ static void what_is_not_a_file_of_keys_is_refused_with_its_path(void **state)
     assert_fails(psr_keys_load(path, &back), PSR_ERR_NOT_FOUND, path);
     assert_fails(psr_keys_load(directory, &back), PSR_ERR_USAGE, "is not a regular file");
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_fails(psr_keys_load(path, &back), PSR_ERR_USAGE, "is not a regular file"); /* and does not wait for a writer */
+    assert_fails(psr_keys_load(path, &back), PSR_ERR_USAGE,
+                 "is not a regular file"); /* and does not wait for a writer */
     unlink(path);
     write_file("hello", 0600);
     assert_fails(psr_keys_load(path, &back), PSR_ERR_FORMAT, path);

@@ -15,8 +15,13 @@ typedef struct doing {
 
 static void report(psr_liveness *l, psr_peer peer, int64_t now_ms, doing d)
 {
-    psr_head head = {.type = PSR_MSG_PROGRESS, .flags = d.phase, .step = d.step, .bucket = d.bucket, .aux = d.counter,
-                     .offset = d.waits_for ? (uint64_t)d.waits_for->role << 32 | d.waits_for->rank : UINT64_MAX};
+    psr_head head = {.type = PSR_MSG_PROGRESS,
+                     .flags = d.phase,
+                     .step = d.step,
+                     .bucket = d.bucket,
+                     .aux = d.counter,
+                     .offset =
+                         d.waits_for ? (uint64_t)d.waits_for->role << 32 | d.waits_for->rank : UINT64_MAX};
     psr_liveness_progress(l, peer, &head, now_ms);
 }
 
@@ -47,8 +52,8 @@ static void blamed(psr_liveness *l, int64_t now_ms, psr_peer whom, const char *t
     assert_true(psr_peer_equal(peer, whom));
 }
 
-static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1}, w2 = {PSR_ROLE_WORKER, 2}, w3 = {PSR_ROLE_WORKER, 3},
-                      s0 = {PSR_ROLE_SHARD, 0}, s1 = {PSR_ROLE_SHARD, 1};
+static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1}, w2 = {PSR_ROLE_WORKER, 2},
+                      w3 = {PSR_ROLE_WORKER, 3}, s0 = {PSR_ROLE_SHARD, 0}, s1 = {PSR_ROLE_SHARD, 1};
 
 static void a_member_that_falls_silent_is_named_with_where_it_was_and_who_waits(void **state)
 {
@@ -62,8 +67,10 @@ static void a_member_that_falls_silent_is_named_with_where_it_was_and_who_waits(
         if (now < 1750)
             nobody_to_blame(l, now);
     }
-    blamed(l, 1750, w1, "worker 1 on host1: no sign of life for 1.0 s; last in step 12, backward, bucket 3; shard 0 waits for it "
-                        "in step 12, push, bucket 4");
+    blamed(l, 1750, w1,
+           "worker 1 on host1: no sign of life for 1.0 s; last in step 12, backward, bucket 3; shard 0 waits "
+           "for it "
+           "in step 12, push, bucket 4");
     psr_liveness_free(l);
 }
 
@@ -75,7 +82,9 @@ static void one_that_never_reported_was_in_its_start(void **state)
     nobody_to_blame(l, 500);
     report(l, w0, 900, (doing){PSR_PHASE_BARRIER, 0, 0, 1, &w1});
     nobody_to_blame(l, 999);
-    blamed(l, 1000, w1, "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in step 1, barrier");
+    blamed(l, 1000, w1,
+           "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in step 1, "
+           "barrier");
     psr_liveness_free(l);
 }
 
@@ -106,8 +115,10 @@ static void a_member_that_reports_and_does_nothing_is_named(void **state)
         if (now < 1250)
             nobody_to_blame(l, now);
     }
-    blamed(l, 1250, w1, "worker 1 on host1: alive, but no progress for 1.0 s in step 8, forward, bucket 2; shards 0, 1 wait for it "
-                        "in step 8, push, bucket 2");
+    blamed(l, 1250, w1,
+           "worker 1 on host1: alive, but no progress for 1.0 s in step 8, forward, bucket 2; shards 0, 1 "
+           "wait for it "
+           "in step 8, push, bucket 2");
     psr_liveness_free(l);
 }
 
@@ -122,8 +133,10 @@ static void one_that_falls_silent_behind_its_last_report_is_silent_and_not_alive
         report(l, w0, now, (doing){PSR_PHASE_BARRIER, 3, 0, 1, &w1});
         nobody_to_blame(l, now);
     }
-    blamed(l, 1200, w1, "worker 1 on host1: no sign of life for 1.0 s; last in step 1, forward, bucket 0; worker 0 waits for it "
-                        "in step 4, barrier");
+    blamed(l, 1200, w1,
+           "worker 1 on host1: no sign of life for 1.0 s; last in step 1, forward, bucket 0; worker 0 waits "
+           "for it "
+           "in step 4, barrier");
     psr_liveness_free(l);
 }
 
@@ -137,8 +150,9 @@ static void waiters_at_different_places_are_told_by_the_one_furthest_behind(void
         report(l, w2, now, (doing){PSR_PHASE_PULL, 5, 1, 5, &s0});
         nobody_to_blame(l, now);
     }
-    blamed(l, 1000, s0, "shard 0 on host3: no sign of life for 1.0 s; last in start; workers 0-2 wait for it, "
-                        "the one furthest behind in step 5, pull, bucket 1");
+    blamed(l, 1000, s0,
+           "shard 0 on host3: no sign of life for 1.0 s; last in start; workers 0-2 wait for it, "
+           "the one furthest behind in step 5, pull, bucket 1");
     psr_liveness_free(l);
 }
 
@@ -200,8 +214,10 @@ static void when_all_wait_the_one_at_which_the_waiting_ends_is_named(void **stat
         if (now < 1000)
             nobody_to_blame(l, now);
     }
-    blamed(l, 1000, s1, "shard 1 on host3: everybody has waited for 1.0 s, it for the scheduler in step 4, push, bucket 0; "
-                        "worker 1 waits for it in step 4, pull, bucket 1");
+    blamed(
+        l, 1000, s1,
+        "shard 1 on host3: everybody has waited for 1.0 s, it for the scheduler in step 4, push, bucket 0; "
+        "worker 1 waits for it in step 4, pull, bucket 1");
     psr_liveness_free(l);
 }
 
@@ -215,8 +231,9 @@ static void in_a_circle_the_one_furthest_behind_is_named(void **state)
         report(l, w2, now, (doing){PSR_PHASE_RING, 7, 0, 5, &w1});
         report(l, w3, now, (doing){PSR_PHASE_RING, 8, 1, 5, &w2});
     }
-    blamed(l, 1000, w2, "worker 2 on host2: everybody has waited for 1.0 s, it for worker 1 in step 8, ring, bucket 0; "
-                        "worker 3 waits for it in step 9, ring, bucket 1");
+    blamed(l, 1000, w2,
+           "worker 2 on host2: everybody has waited for 1.0 s, it for worker 1 in step 8, ring, bucket 0; "
+           "worker 3 waits for it in step 9, ring, bucket 1");
     psr_liveness_free(l);
 }
 
@@ -245,7 +262,8 @@ static void one_that_is_done_is_watched_no_more(void **state)
         nobody_to_blame(l, now);
     }
     report(l, w0, 1000, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
-    blamed(l, 1000, w0, "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier");
+    blamed(l, 1000, w0,
+           "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier");
     psr_liveness_remove(l, w0);
     nobody_to_blame(l, 100000);
     assert_int_equal(psr_liveness_next(l), INT64_MAX);
@@ -264,7 +282,8 @@ static void who_waited_long_for_one_that_is_done_now_has_time_to_tell(void **sta
     psr_liveness_remove(l, w1);
     nobody_to_blame(l, 5100);
     nobody_to_blame(l, 5500);
-    blamed(l, 6000, w0, "worker 0 on host0: no sign of life for 1.0 s; last in step 9, barrier, waiting for worker 1");
+    blamed(l, 6000, w0,
+           "worker 0 on host0: no sign of life for 1.0 s; last in step 9, barrier, waiting for worker 1");
     psr_liveness_free(l);
 }
 
@@ -295,7 +314,9 @@ static void the_next_check_is_when_somebody_could_be_to_blame_and_often_enough(v
         report(l, w0, now, (doing){PSR_PHASE_BARRIER, 1, 0, 1, &w1});
         nobody_to_blame(l, now);
     }
-    blamed(l, psr_liveness_next(l), w1, "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in step 2, barrier");
+    blamed(l, psr_liveness_next(l), w1,
+           "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in step 2, "
+           "barrier");
     psr_liveness_free(l);
 }
 
@@ -312,8 +333,10 @@ static void a_description_tells_those_that_do_the_same_in_one_breath(void **stat
     report(l, s0, 0, (doing){PSR_PHASE_PUSH, 12, 0, 1, &w1});
     report(l, s1, 0, (doing){PSR_PHASE_CHECKPOINT, 12, 0, 1, NULL});
     psr_liveness_describe(l, &w1, line, sizeof line);
-    assert_string_equal(line, "shard 0: step 13, push, bucket 0, waiting for worker 1; workers 0, 2, 3: step 13, pull, bucket 3, "
-                              "waiting for shard 1; shard 1: step 13, checkpoint");
+    assert_string_equal(
+        line,
+        "shard 0: step 13, push, bucket 0, waiting for worker 1; workers 0, 2, 3: step 13, pull, bucket 3, "
+        "waiting for shard 1; shard 1: step 13, checkpoint");
     psr_liveness_remove(l, s0);
     psr_liveness_remove(l, s1);
     report(l, w0, 0, (doing){PSR_PHASE_RING, 12, 3, 1, &w3});
@@ -357,7 +380,8 @@ static void a_nonsensical_report_does_no_harm(void **state)
 {
     (void)state;
     psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
-    report(l, w0, 0, (doing){(psr_phase)UINT32_MAX, UINT64_MAX, UINT32_MAX, UINT64_MAX, &w0}); /* waits for itself */
+    report(l, w0, 0,
+           (doing){(psr_phase)UINT32_MAX, UINT64_MAX, UINT32_MAX, UINT64_MAX, &w0}); /* waits for itself */
     psr_head head = {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1};
     psr_liveness_progress(l, w1, &head, 0);
     psr_liveness_progress(l, (psr_peer){PSR_ROLE_SHARD, 5}, &head, 0);

@@ -72,8 +72,8 @@ static void a_head_comes_back_as_it_was_at_every_width_of_number(void **state)
 {
     (void)state;
     assert_round_trip(&example, 262144);
-    static const uint64_t edges[] = {0,          1,           0x7f,           0x80,       0xff,      0x100,
-                                     0xffff,     0x10000,     UINT32_MAX,     1ull << 32, 1ull << 63, UINT64_MAX};
+    static const uint64_t edges[] = {0,      1,       0x7f,       0x80,       0xff,       0x100,
+                                     0xffff, 0x10000, UINT32_MAX, 1ull << 32, 1ull << 63, UINT64_MAX};
     for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
         uint32_t narrow = edges[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)edges[i];
         psr_head head = {PSR_MSG_RING, edges[i], narrow, narrow, edges[i], edges[i], edges[i], edges[i]};
@@ -87,10 +87,11 @@ static void every_type_of_message_is_known(void **state)
 {
     (void)state;
     static const psr_message_type types[] = {
-        PSR_MSG_HELLO, PSR_MSG_JOIN,    PSR_MSG_READY,   PSR_MSG_PROGRESS, PSR_MSG_METRICS, PSR_MSG_HELD,   PSR_MSG_CHECKPOINT,
-        PSR_MSG_FAILED, PSR_MSG_DONE,   PSR_MSG_FACTS,   PSR_MSG_WELCOME,  PSR_MSG_START,   PSR_MSG_ALIVE,  PSR_MSG_HOLD,
-        PSR_MSG_STOP_AT, PSR_MSG_RESTORE, PSR_MSG_ABORT, PSR_MSG_BYE,      PSR_MSG_CONFIG,  PSR_MSG_INIT,   PSR_MSG_PUSH,
-        PSR_MSG_PULL,  PSR_MSG_WEIGHTS, PSR_MSG_ACK,     PSR_MSG_RING,     PSR_MSG_GATHER,  PSR_MSG_SPREAD};
+        PSR_MSG_HELLO,      PSR_MSG_JOIN,   PSR_MSG_READY,   PSR_MSG_PROGRESS, PSR_MSG_METRICS, PSR_MSG_HELD,
+        PSR_MSG_CHECKPOINT, PSR_MSG_FAILED, PSR_MSG_DONE,    PSR_MSG_FACTS,    PSR_MSG_WELCOME, PSR_MSG_START,
+        PSR_MSG_ALIVE,      PSR_MSG_HOLD,   PSR_MSG_STOP_AT, PSR_MSG_RESTORE,  PSR_MSG_ABORT,   PSR_MSG_BYE,
+        PSR_MSG_CONFIG,     PSR_MSG_INIT,   PSR_MSG_PUSH,    PSR_MSG_PULL,     PSR_MSG_WEIGHTS, PSR_MSG_ACK,
+        PSR_MSG_RING,       PSR_MSG_GATHER, PSR_MSG_SPREAD};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         psr_head head = example;
         head.type = types[i];
@@ -102,12 +103,13 @@ static void the_bytes_are_those_of_the_document(void **state)
 {
     (void)state;
     static const uint8_t expected[] = {
-        'P',  'S',  'R',  'G',  0, 1, 0, 20, 0, 0, 0, 0, 0, 4, 0, 0, /* version 1, head of 20, payload of 262144 */
-        0x98,                                                        /* eight numbers */
-        51,   7,    0xcd, 0x01, 0x2c, 1,                             /* PUSH, step 7, bucket 300, flags 1 */
-        0xce, 0,    0x10, 0,    0,                                   /* offset 1048576 */
-        0xce, 0,    1,    0,    0,                                   /* count 65536 */
-        5,    0xcc, 200};                                            /* aux 5, sequence 200 */
+        'P',  'S',  'R',  'G',  0,    1, 0, 20,
+        0,    0,    0,    0,    0,    4, 0, 0, /* version 1, head of 20, payload of 262144 */
+        0x98,                                  /* eight numbers */
+        51,   7,    0xcd, 0x01, 0x2c, 1,       /* PUSH, step 7, bucket 300, flags 1 */
+        0xce, 0,    0x10, 0,    0,             /* offset 1048576 */
+        0xce, 0,    1,    0,    0,             /* count 65536 */
+        5,    0xcc, 200};                      /* aux 5, sequence 200 */
     psr_head head = example;
     head.aux = 5;
     encoded e = encode(&head, 262144);
@@ -199,7 +201,8 @@ static void a_head_that_is_not_eight_unsigned_numbers_is_refused(void **state)
 static void an_unknown_type_is_refused(void **state)
 {
     (void)state;
-    static const uint64_t types[] = {0, 2, 9, 20, 29, 39, 49, 55, 69, 73, 127, UINT64_C(1) << 32 | PSR_MSG_PUSH};
+    static const uint64_t types[] = {0,  2,  9,  20, 29,  39,
+                                     49, 55, 69, 73, 127, UINT64_C(1) << 32 | PSR_MSG_PUSH};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         encoded e = encode(&example, 0);
         /* The type as a uint 64, in place of its one byte. */

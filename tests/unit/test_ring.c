@@ -1,5 +1,5 @@
-/* A whole ring in one process: every rank with its own arena, over a network that delays by a seed. What must come out
- * is summed here by lines of their own. */
+/* A whole ring in one process: every rank with its own arena, over a network that delays by a seed. What must
+ * come out is summed here by lines of their own. */
 #include "net_fixture.h"
 
 #include "base/rng.h"
@@ -48,7 +48,8 @@ static uint32_t draw(cluster *c, uint32_t bound)
 /* Of very different sizes, so that the order of a sum shows in its bits. */
 static float gradient(uint64_t seed, uint32_t rank, uint64_t step, size_t i)
 {
-    psr_rng_at at = {.seed = seed, .purpose = PSR_RNG_TEST, .epoch = (uint32_t)step, .sample = rank, .layer = 2};
+    psr_rng_at at = {
+        .seed = seed, .purpose = PSR_RNG_TEST, .epoch = (uint32_t)step, .sample = rank, .layer = 2};
     uint32_t word = psr_rng_word(at, i);
     return ldexpf(psr_rng_unit(word) - 0.5f, (int)(word % 23) - 11);
 }
@@ -118,7 +119,8 @@ static cluster *build(const setup *s)
         for (size_t i = 0; i < ARENA_MAX; i++)
             m->arena[i] = NAN;
         assert_ok(psr_transport_sim_new(c->sim, (psr_peer){PSR_ROLE_WORKER, r}, &m->transport));
-        assert_ok(psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, (r + 1) % s->ranks}, "", NULL));
+        assert_ok(
+            psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, (r + 1) % s->ranks}, "", NULL));
         psr_ring_options options = {
             .rank = r,
             .ranks = s->ranks,
@@ -151,7 +153,8 @@ static bool make_ready(cluster *c)
 {
     member *m = &c->members[draw(c, c->setup.ranks)];
     uint32_t b = draw(c, c->bucket_count);
-    if (m->made_ready[b] == c->setup.steps || m->reduced[b] < m->made_ready[b] || psr_ring_lent(m->ring, b) > 0)
+    if (m->made_ready[b] == c->setup.steps || m->reduced[b] < m->made_ready[b] ||
+        psr_ring_lent(m->ring, b) > 0)
         return false;
     uint64_t step = m->made_ready[b]++;
     for (size_t i = 0; i < c->buckets[b].length; i++)
@@ -226,8 +229,13 @@ static void sums_have_the_bits_of_the_fold_for_every_number_of_ranks(void **stat
     (void)state;
     for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
         for (uint64_t seed = 1; seed <= 20; seed++) {
-            setup s = {.ranks = worlds[w], .window = 1 + (uint32_t)seed % 4, .steps = STEPS_MAX, .slice_floats = 16,
-                       .lengths = {1000, 64, 13, 777, 1, 2, 7}, .delay_max = (uint32_t)(seed % 3) * 20, .seed = seed};
+            setup s = {.ranks = worlds[w],
+                       .window = 1 + (uint32_t)seed % 4,
+                       .steps = STEPS_MAX,
+                       .slice_floats = 16,
+                       .lengths = {1000, 64, 13, 777, 1, 2, 7},
+                       .delay_max = (uint32_t)(seed % 3) * 20,
+                       .seed = seed};
             run(&s);
         }
 }
@@ -237,8 +245,13 @@ static void buckets_shorter_than_the_ring_and_of_one_element_are_summed(void **s
     (void)state;
     for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
         for (size_t length = 1; length <= 9; length++) {
-            setup s = {.ranks = worlds[w], .window = 2, .steps = STEPS_MAX, .slice_floats = 2, .lengths = {length},
-                       .delay_max = 5, .seed = length};
+            setup s = {.ranks = worlds[w],
+                       .window = 2,
+                       .steps = STEPS_MAX,
+                       .slice_floats = 2,
+                       .lengths = {length},
+                       .delay_max = 5,
+                       .seed = length};
             run(&s);
         }
 }
@@ -248,7 +261,12 @@ static void how_messages_are_sliced_does_not_matter(void **state)
     (void)state;
     static const size_t slices[] = {1, 3, 7, 100, 5000};
     for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++) {
-        setup s = {.ranks = 3, .window = 3, .steps = 2, .slice_floats = slices[i], .lengths = {333, 1001}, .delay_max = 9,
+        setup s = {.ranks = 3,
+                   .window = 3,
+                   .steps = 2,
+                   .slice_floats = slices[i],
+                   .lengths = {333, 1001},
+                   .delay_max = 9,
                    .seed = 5};
         run(&s);
     }
@@ -308,8 +326,15 @@ static psr_err count_reduced(void *context, uint64_t step, uint32_t bucket)
 static bench *bench_new(uint32_t window)
 {
     bench *b = calloc(1, sizeof *b);
-    psr_ring_options options = {.rank = 1, .ranks = 3, .buckets = bench_buckets, .bucket_count = 2, .slice_floats = 2,
-                                .window = window, .arena = b->arena, .outbox = {b, keep}, .context = b,
+    psr_ring_options options = {.rank = 1,
+                                .ranks = 3,
+                                .buckets = bench_buckets,
+                                .bucket_count = 2,
+                                .slice_floats = 2,
+                                .window = window,
+                                .arena = b->arena,
+                                .outbox = {b, keep},
+                                .context = b,
                                 .reduced = count_reduced};
     assert_ok(psr_ring_new(&options, &b->ring));
     return b;
@@ -343,13 +368,19 @@ static void made_release(psr_message *message)
 }
 
 /* What rank 0 may send to rank 1: chunk, hop, begin within the chunk. */
-static psr_message *make(uint64_t step, uint32_t bucket, uint32_t flags, uint32_t chunk, uint32_t hop, size_t begin)
+static psr_message *make(uint64_t step, uint32_t bucket, uint32_t flags, uint32_t chunk, uint32_t hop,
+                         size_t begin)
 {
     made *m = calloc(1, sizeof *m);
     m->base = (psr_message){
         .from = {PSR_ROLE_WORKER, 0},
-        .head = {.type = PSR_MSG_RING, .step = step, .bucket = bucket, .flags = flags,
-                 .offset = bench_buckets[bucket].offset + 4 * chunk + begin, .count = 2, .aux = (uint64_t)chunk << 32 | hop},
+        .head = {.type = PSR_MSG_RING,
+                 .step = step,
+                 .bucket = bucket,
+                 .flags = flags,
+                 .offset = bench_buckets[bucket].offset + 4 * chunk + begin,
+                 .count = 2,
+                 .aux = (uint64_t)chunk << 32 | hop},
         .payload = m->values,
         .payload_bytes = 2 * sizeof(float),
         .release = made_release,
@@ -423,7 +454,7 @@ static void the_window_bounds_what_is_injected_and_the_next_needed_goes_first(vo
     assert_int_equal(b->sent_count, 1);
     assert_int_equal(b->sent[0].head.bucket, 0); /* it was ready first and there was room */
     assert_ok(give(b, make(0, 0, 1, 0, 0, 0)));
-    assert_int_equal(b->sent_count, 3); /* the sum passed on, then one more */
+    assert_int_equal(b->sent_count, 3);          /* the sum passed on, then one more */
     assert_int_equal(b->sent[2].head.bucket, 1); /* the first layers' bucket overtakes the rest of bucket 0 */
     assert_int_equal(b->sent[2].head.flags, 0);
     bench_free(b);
@@ -444,7 +475,8 @@ static void what_comes_before_a_bucket_is_ready_is_held(void **state)
     assert_ok(psr_ring_ready(b->ring, 5, 0));
     assert_int_equal(freed, 3);
     assert_int_equal(b->sent_count, 2 + 3);
-    assert_true(b->arena[40] == 11.0f && b->arena[43] == 11.0f && b->arena[36] == 11.0f && b->arena[38] == 10.0f);
+    assert_true(b->arena[40] == 11.0f && b->arena[43] == 11.0f && b->arena[36] == 11.0f &&
+                b->arena[38] == 10.0f);
     /* Held messages of a ring that ends are freed. */
     assert_ok(give(b, make(5, 1, 0, 2, 0, 0)));
     bench_free(b);
@@ -483,12 +515,12 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     assert_ok(psr_ring_ready(b->ring, 0, 0));
     uint32_t sent_before = b->sent_count;
 
-#define refused(change, text)                               \
-    do {                                                    \
-        psr_message *m = make(0, 0, 0, 2, 0, 0);            \
-        change;                                             \
-        assert_fails(give(b, m), PSR_ERR_PROTOCOL, text);   \
-        assert_int_equal(b->sent_count, sent_before);       \
+#define refused(change, text)                                                                                \
+    do {                                                                                                     \
+        psr_message *m = make(0, 0, 0, 2, 0, 0);                                                             \
+        change;                                                                                              \
+        assert_fails(give(b, m), PSR_ERR_PROTOCOL, text);                                                    \
+        assert_int_equal(b->sent_count, sent_before);                                                        \
     } while (0)
 
     refused(m->from.rank = 2, "hears worker 0 alone");
@@ -500,9 +532,10 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     refused(m->head.aux = UINT64_MAX, "does not come from there");
     refused(m->head.aux = UINT64_C(2) << 32 | 1, "does not come from there");
     refused(m->head.aux = UINT64_C(2) << 32 | 3, "does not come from there");
-    refused(m->head.aux = 0, "does not come from there");            /* chunk 0 begins here */
-    refused(m->head.aux = 2, "does not come from there");            /* and needs no third hop */
-    refused((m->head.flags = 1, m->head.aux = UINT64_C(1) << 32 | 2), "does not come from there"); /* sums of chunk 1 begin here */
+    refused(m->head.aux = 0, "does not come from there"); /* chunk 0 begins here */
+    refused(m->head.aux = 2, "does not come from there"); /* and needs no third hop */
+    refused((m->head.flags = 1, m->head.aux = UINT64_C(1) << 32 | 2),
+            "does not come from there"); /* sums of chunk 1 begin here */
     refused(m->head.offset = 39, "no slice of chunk 2 begins there");
     refused(m->head.offset = 41, "no slice of chunk 2 begins there");
     refused(m->head.offset = 44, "no slice of chunk 2 begins there");
@@ -515,7 +548,8 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     refused(m->payload_bytes = 9, "payload has 9 bytes");
     refused(m->head.offset += 2, "0 floats of chunk 2 came before");
     refused((m->head.flags = 1, m->head.aux = UINT64_C(2) << 32 | 1), "not contributed");
-    refused((m->head.bucket = 1, m->head.offset = 8, m->head.flags = 1, m->head.aux = UINT64_C(2) << 32 | 1), "not contributed");
+    refused((m->head.bucket = 1, m->head.offset = 8, m->head.flags = 1, m->head.aux = UINT64_C(2) << 32 | 1),
+            "not contributed");
 #undef refused
     for (int i = 0; i < 64; i++)
         assert_true(b->arena[i] == 10.0f);
@@ -541,8 +575,15 @@ static void a_failure_to_send_is_the_callers(void **state)
 {
     (void)state;
     float arena[64] = {0};
-    psr_ring_options options = {.rank = 1, .ranks = 3, .buckets = bench_buckets, .bucket_count = 2, .slice_floats = 2,
-                                .window = 1, .arena = arena, .outbox = {NULL, refuse_to_send}, .reduced = count_reduced};
+    psr_ring_options options = {.rank = 1,
+                                .ranks = 3,
+                                .buckets = bench_buckets,
+                                .bucket_count = 2,
+                                .slice_floats = 2,
+                                .window = 1,
+                                .arena = arena,
+                                .outbox = {NULL, refuse_to_send},
+                                .reduced = count_reduced};
     psr_ring *ring;
     assert_ok(psr_ring_new(&options, &ring));
     assert_fails(psr_ring_ready(ring, 0, 0), PSR_ERR_NOMEM, "no memory for a message");

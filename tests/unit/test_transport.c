@@ -52,7 +52,8 @@ static void each_message_names_the_member_that_sent_it(void **state)
 {
     (void)state;
     run_keys keys = make_keys(false);
-    psr_transport *w0 = open_member(&keys, worker0), *w1 = open_member(&keys, worker1), *s = open_member(&keys, scheduler);
+    psr_transport *w0 = open_member(&keys, worker0), *w1 = open_member(&keys, worker1),
+                  *s = open_member(&keys, scheduler);
     join_to(w0, scheduler, s);
     join_to(w1, scheduler, s);
     join_to(w0, worker1, w1);
@@ -148,7 +149,8 @@ static void lent_bytes_are_given_back_once_when_they_have_left(void **state)
     join_to(a, worker1, b);
     psr_head head = {.type = PSR_MSG_RING};
     for (unsigned i = 0; i < COUNT; i++)
-        assert_ok(psr_transport_send(a, worker1, &head, &(psr_payload){bytes, BYTES, count_release, &released}));
+        assert_ok(
+            psr_transport_send(a, worker1, &head, &(psr_payload){bytes, BYTES, count_release, &released}));
     for (unsigned i = 0; i < COUNT; i++) {
         psr_message *message = receive(b);
         assert_ptr_not_equal(message->payload, bytes);
@@ -304,7 +306,8 @@ static void a_member_that_got_its_rank_speaks_under_its_new_name(void **state)
     static const psr_peer nameless = {PSR_ROLE_WORKER, PSR_RANK_ANY};
     run_keys keys = make_keys(false);
     psr_transport *s = open_member(&keys, scheduler);
-    psr_transport *a = open_as(keys_of(&keys, worker0), nameless), *b = open_as(keys_of(&keys, worker1), nameless);
+    psr_transport *a = open_as(keys_of(&keys, worker0), nameless),
+                  *b = open_as(keys_of(&keys, worker1), nameless);
     join_to(a, scheduler, s);
     join_to(b, scheduler, s);
     send_number(a, scheduler, 1);
@@ -337,7 +340,8 @@ static void a_member_that_has_a_rank_cannot_change_it(void **state)
     receive_number(s, worker0, 1);
     assert_ok(psr_transport_rename(a, worker1));
     psr_message *message = NULL;
-    assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_PROTOCOL, "worker 0: now says it is worker 1");
+    assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_PROTOCOL,
+                 "worker 0: now says it is worker 1");
     psr_transport_free(&a, 0);
     psr_transport_free(&s, 0);
     free_keys(&keys);
@@ -349,7 +353,8 @@ static void with_curve_members_with_keys_of_the_roster_talk(void **state)
     run_keys keys = make_keys(true);
     psr_transport *s = open_member(&keys, scheduler), *w = open_member(&keys, worker1);
     join_to(w, scheduler, s);
-    assert_ok(psr_transport_connect(s, worker1, psr_transport_endpoint(w), keys_of(&keys, worker1)->public_key));
+    assert_ok(
+        psr_transport_connect(s, worker1, psr_transport_endpoint(w), keys_of(&keys, worker1)->public_key));
     static uint8_t bytes[300000];
     memset(bytes, 7, sizeof bytes);
     psr_head head = {.type = PSR_MSG_CHECKPOINT};
@@ -383,9 +388,9 @@ static void with_curve_the_key_says_the_rank_of_one_that_asks_for_any(void **sta
 
 /* ---- a TCP connection that breaks ----
  *
- * A relay between sender and inbox, on a thread, told what to do through a pipe: 'c' cuts the connection, 's' swallows what
- * comes from then on instead of passing it on. It answers each order when it is done: 'c' after the sender has connected again,
- * 's' after something was swallowed. */
+ * A relay between sender and inbox, on a thread, told what to do through a pipe: 'c' cuts the connection, 's'
+ * swallows what comes from then on instead of passing it on. It answers each order when it is done: 'c' after
+ * the sender has connected again, 's' after something was swallowed. */
 
 typedef struct relay {
     int listener, orders[2], answers[2];
@@ -591,15 +596,19 @@ static void a_peer_that_cannot_be_connected_to_is_refused(void **state)
     (void)state;
     run_keys keys = make_keys(false), curve = make_keys(true);
     psr_transport *a = open_member(&keys, worker0), *b = open_member(&curve, worker0);
-    assert_fails(psr_transport_connect(a, worker1, "tcp://192.0.2.1:4242", NULL), PSR_ERR_USAGE, "needs CURVE keys");
+    assert_fails(psr_transport_connect(a, worker1, "tcp://192.0.2.1:4242", NULL), PSR_ERR_USAGE,
+                 "needs CURVE keys");
     assert_fails(psr_transport_connect(a, worker1, "ipc:///tmp/x", NULL), PSR_ERR_USAGE, "tcp://HOST:PORT");
-    assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:notaport", NULL), PSR_ERR_USAGE, "notaport");
-    assert_fails(psr_transport_connect(a, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "tcp://127.0.0.1:1", NULL),
-                 PSR_ERR_USAGE, "no member can be called");
-    assert_fails(psr_transport_connect(b, (psr_peer){PSR_ROLE_WORKER, 7}, "tcp://127.0.0.1:1", NULL), PSR_ERR_USAGE,
-                 "no CURVE key");
+    assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:notaport", NULL), PSR_ERR_USAGE,
+                 "notaport");
+    assert_fails(
+        psr_transport_connect(a, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "tcp://127.0.0.1:1", NULL),
+        PSR_ERR_USAGE, "no member can be called");
+    assert_fails(psr_transport_connect(b, (psr_peer){PSR_ROLE_WORKER, 7}, "tcp://127.0.0.1:1", NULL),
+                 PSR_ERR_USAGE, "no CURVE key");
     assert_ok(psr_transport_connect(a, worker1, "tcp://127.0.0.1:1", NULL));
-    assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:1", NULL), PSR_ERR_USAGE, "connected already");
+    assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:1", NULL), PSR_ERR_USAGE,
+                 "connected already");
     psr_transport_free(&a, 0);
     psr_transport_free(&b, 0);
     free_keys(&keys);

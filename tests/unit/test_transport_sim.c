@@ -100,7 +100,8 @@ static bool same(const trace *a, const trace *b)
 static void a_seed_decides_everything(void **state)
 {
     (void)state;
-    trace a = play(3, 40, 100, PSR_MSG_PUSH), b = play(3, 40, 100, PSR_MSG_PUSH), c = play(4, 40, 100, PSR_MSG_PUSH);
+    trace a = play(3, 40, 100, PSR_MSG_PUSH), b = play(3, 40, 100, PSR_MSG_PUSH),
+          c = play(4, 40, 100, PSR_MSG_PUSH);
     assert_true(same(&a, &b));
     assert_false(same(&a, &c));
 }
@@ -150,7 +151,8 @@ static void lent_bytes_are_read_and_given_back_at_delivery(void **state)
     unsigned released = 0;
     float values[4] = {1, 2, 3, 4};
     psr_head head = {.type = PSR_MSG_RING};
-    assert_ok(psr_transport_send(a, s0, &head, &(psr_payload){values, sizeof values, count_release, &released}));
+    assert_ok(
+        psr_transport_send(a, s0, &head, &(psr_payload){values, sizeof values, count_release, &released}));
     assert_int_equal(released, 0);
     values[0] = 9; /* who writes into what is lent is found out */
     psr_peer to;
@@ -165,7 +167,8 @@ static void lent_bytes_are_read_and_given_back_at_delivery(void **state)
 
     /* Twice delivered, once released. */
     head.type = PSR_MSG_PUSH;
-    assert_ok(psr_transport_send(a, s0, &head, &(psr_payload){values, sizeof values, count_release, &released}));
+    assert_ok(
+        psr_transport_send(a, s0, &head, &(psr_payload){values, sizeof values, count_release, &released}));
     while (psr_sim_step(sim, &to))
         ;
     assert_int_equal(released, 2);
@@ -198,7 +201,8 @@ static void one_that_is_cut_off_hears_and_says_nothing_more(void **state)
         say(a, s0, PSR_MSG_RING, i);
         say(b, s0, PSR_MSG_RING, i);
         say(c, w1, PSR_MSG_RING, i);
-        assert_ok(psr_transport_send(b, s0, &head, &(psr_payload){&bytes, sizeof bytes, count_release, &released}));
+        assert_ok(
+            psr_transport_send(b, s0, &head, &(psr_payload){&bytes, sizeof bytes, count_release, &released}));
     }
     psr_sim_cut(sim, w1);
     psr_sim_cut(sim, w1);
