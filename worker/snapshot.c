@@ -169,7 +169,7 @@ static psr_err load_init(snapshot *s, const char *path)
     for (uint32_t rank = 0; rank < s->workers && err == PSR_OK; rank++)
         err = psr_checkpoint_load(checkpoint, "", s->buffers, rank_statistics(s, rank));
     psr_checkpoint_close(checkpoint);
-    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--init %s", path);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--init");
 }
 
 static psr_err fresh(const psr_trainer *t, snapshot *s)
