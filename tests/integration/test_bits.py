@@ -7,7 +7,7 @@ import sys
 
 from psring_run import Run, Tap, Workspace
 
-# Every case: options of all its runs, and the numbers of shards. 97 samples over 3 workers leave the last step of an
+# Every case: options of all its runs, and the numbers of shards. 97 samples (or 49) over 3 workers leave the last step of an
 # epoch with batches of 1, 0 and 0; bucket and slice sizes divide neither a tensor nor each other.
 TINY = "synthetic:count=%d,test=40,channels=1,size=28"
 COLOUR = "synthetic:count=%d,test=40,channels=3,size=32"
@@ -19,8 +19,8 @@ CASES = {
                         **{"batch-size": 8, "bucket-size": 300032, "slice-size": 20032}), (1, 2, 3, 5)),
     "mlp-8": (dict(model="mlp", workers=8, data=TINY % 203, steps=8, lr=0.05,
                    **{"batch-size": 8, "bucket-size": 70016}), (1, 3)),
-    "convnet-3-lars": (dict(model="convnet", workers=3, data=TINY % 97, steps=9, lr=0.5, optimizer="lars",
-                            **{"batch-size": 16, "bucket-size": 4160, "lars-trust": 0.02}), (1, 2, 3)),
+    "convnet-3-lars": (dict(model="convnet", workers=3, data=TINY % 49, steps=5, lr=0.5, optimizer="lars",
+                            **{"batch-size": 8, "bucket-size": 4160, "lars-trust": 0.02}), (1, 2, 3)),
     "resnet20-3": (dict(model="resnet20", workers=3, data=COLOUR % 97, steps=7, augment="crop-flip",
                         **{"batch-size": 16, "bucket-size": 65600, "slice-size": 16448, "eval-every": 3}), (1, 2, 3)),
     "resnet20-5-adam": (dict(model="resnet20", workers=5, data=COLOUR % 103, steps=6, lr=0.001, optimizer="adam",
@@ -34,8 +34,8 @@ CASES = {
 LATE = {
     "late-first": (dict(model="mlp", workers=3, data=TINY % 97, steps=6, lr=0.05, slow="0:4",
                         **{"batch-size": 16, "bucket-size": 99968, "slice-size": 4160}), (2,)),
-    "late-last": (dict(model="convnet", workers=5, data=TINY % 97, steps=6, lr=0.05, slow="4:4", window=1,
-                       **{"batch-size": 8, "bucket-size": 4160}), (2,)),
+    "late-last": (dict(model="resnet20", workers=5, data=COLOUR % 97, steps=5, slow="4:4", window=1,
+                       **{"batch-size": 8, "bucket-size": 65600, "slice-size": 4160}), (2,)),
 }
 CASES.update(LATE)
 

@@ -15,7 +15,7 @@ CASES = {
     "sgd": dict(model="resnet20", workers=3, augment="crop-flip", **{"batch-size": 16, "bucket-size": 65600,
                                                                     "lr-schedule": "cosine"}),
     "adam": dict(model="convnet", workers=3, optimizer="adam", lr=0.001,
-                 data="synthetic:count=97,test=40,channels=1,size=28", **{"batch-size": 16, "bucket-size": 20032}),
+                 data="synthetic:count=49,test=20,channels=1,size=28", **{"batch-size": 8, "bucket-size": 20032}),
 }
 MODES = {"ps": dict(mode="ps", shards=2), "ring": dict(mode="ring"), "local": dict(mode="local")}
 
