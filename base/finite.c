@@ -5,21 +5,21 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The largest exponent field among count floats: 255 belongs to infinities and NaNs alone. On integers, since
- * the compiler may reorder a maximum of those and so keep it in lanes. */
-PSR_MULTIVERSION static uint32_t largest_exponent(const float *x, size_t count)
+/* Bit 31 of the result is set when an exponent field among count floats is 255, which belongs to infinities and NaNs
+ * alone: adding 1 to the field carries into it. On integers, since the compiler may reorder an OR of those and so
+ * keep it in lanes. Not inlined: the versions are chosen where it is called. */
+PSR_MULTIVERSION __attribute__((noinline)) static uint32_t carries(const float *x, size_t count)
 {
-    uint32_t largest = 0;
+    uint32_t all = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
-        bits &= 0x7f800000u;
-        largest = bits > largest ? bits : largest;
+        all |= (bits & 0x7f800000u) + 0x00800000u;
     }
-    return largest;
+    return all;
 }
 
 bool psr_finite(const float *x, size_t count)
 {
-    return largest_exponent(x, count) != 0x7f800000u;
+    return carries(x, count) >> 31 == 0;
 }
