@@ -1,0 +1,207 @@
+"""What the fault tests share: the small run that they disturb, what is true of it undisturbed, and what must hold after whatever
+was done to it."""
+
+import json
+import os
+import re
+import struct
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+
+from psring_live import Live, LiveRun
+from psring_run import Tap, Workspace
+
+DEADLINE_S = 1.0
+ENDS_WITHIN_S = 5.0  # of a kill, or of a deadline that has passed
+PATIENCE_S = 60      # for what should take a second or two, before a test is given up
+
+STEPS = 8
+
+OPTIONS = {"model": "mlp", "data": "synthetic:count=600,test=90,channels=1,size=28", "batch-size": 16, "steps": STEPS,
+           "lr": 0.05, "seed": 7, "threads": 1, "deadline": DEADLINE_S, "eval-every": 3, "checkpoint-every": 2,
+           "bucket-size": 262144, "slice-size": 65536}
+
+
+# The same with more and longer steps, for what must still be going on when a deadline has passed.
+LONG = {"batch-size": 2048, "data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 24}
+
+
+def options_of(mode, n, long=False, **more):
+    options = dict(OPTIONS, mode=mode, workers=n)
+    options.update(LONG if long else {})
+    if mode == "ps":
+        options["shards"] = n // 2
+    return dict(options, **{name.replace("_", "-"): value for name, value in more.items()})
+
+
+def steps_resumed(long):
+    """A resumed run's, so that it has something to do wherever it begins."""
+    return (LONG if long else OPTIONS)["steps"] + 2
+
+
+# ---- what a run leaves behind ----
+
+def safetensors_faults(path):
+    """Reads the file without psring's code: what is wrong with it, as a list of lines."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if len(data) < 8:
+        return ["%s has %d bytes" % (path, len(data))]
+    size = struct.unpack("<Q", data[:8])[0]
+    try:
+        header = json.loads(data[8:8 + size])
+    except ValueError as wrong:
+        return ["%s: header: %s" % (path, wrong)]
+    metadata = header.pop("__metadata__", {})
+    faults, at = [], 0
+    for name, tensor in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, end = tensor["data_offsets"]
+        count = 1
+        for side in tensor["shape"]:
+            count *= side
+        if begin != at or end - begin != 4 * count or tensor["dtype"] != "F32":
+            faults.append("%s: tensor %s is torn" % (path, name))
+        if "xxh3/" + name not in metadata:
+            faults.append("%s: tensor %s has no checksum" % (path, name))
+        at = end
+    if 8 + size + at != len(data):
+        faults.append("%s: has %d bytes, its header asks for %d" % (path, len(data), 8 + size + at))
+    return faults if header else faults + ["%s holds no tensor" % path]
+
+
+def checkpoints(out):
+    """(steps of the checkpoints, what is wrong with them)"""
+    steps, faults = [], []
+    top = os.path.join(out, "checkpoints")
+    for name in sorted(os.listdir(top)) if os.path.isdir(top) else []:
+        if not re.fullmatch(r"step-\d+", name):
+            faults.append("%s/%s is no checkpoint" % (top, name))
+            continue
+        steps.append(int(name[5:]))
+        files = sorted(os.listdir(os.path.join(top, name)))
+        if files != ["model.safetensors", "state.safetensors"]:
+            faults.append("%s/%s holds %s" % (top, name, files))
+        for file in files:
+            faults += safetensors_faults(os.path.join(top, name, file))
+    return sorted(steps), faults
+
+
+def unprefixed(run):
+    """The lines that are psring train's own: those of others bear [ROLE RANK on HOST] or the like."""
+    return [line for line in run.text("err") if not line.startswith("[")]
+
+
+# ---- a case ----
+
+class Played:
+    """What was done to whom and when, and what came of it."""
+
+    def __init__(self, what, whom, when):
+        self.what, self.whom, self.when = what, whom, when
+        self.seconds, self.status, self.line = None, None, ""
+        self.faults, self.why = [], []
+
+    def expect(self, good, fault):
+        if not good:
+            self.faults.append(fault)
+        return good
+
+    def name(self):
+        return "%s %s %s" % (self.what, self.whom, self.when)
+
+    def row(self):
+        return "%-8s %-10s %-46s %6s %4s  %s" % (self.what, self.whom, self.when, "" if self.seconds is None else
+                                                 "%.2f" % self.seconds, self.status, self.line)
+
+
+class Suite:
+    def __init__(self, psring, directory):
+        self.psring = psring
+        self.directory = directory
+        self.hashes = {}  # of undisturbed runs: (mode, n, long) -> {step: hash}
+
+    def run(self, name, options, psring=None):
+        return LiveRun(psring or self.psring, self.directory, name, options)
+
+    def undisturbed(self, mode, n, long):
+        run = self.run("undisturbed-%s-%d-%d" % (mode, n, long), options_of(mode, n, long, steps=steps_resumed(long), hash=True, deadline=20))
+        try:
+            if run.wait(PATIENCE_S) != 0:
+                raise AssertionError("\n".join(["an undisturbed run fails:"] + run.why()))
+            by_step = {}
+            for line in run.metrics():
+                by_step.setdefault(line["step"], set()).add(line["hash"])
+            self.hashes[mode, n, long] = {step: min(hashes) for step, hashes in by_step.items()}
+            if any(len(hashes) != 1 for hashes in by_step.values()) or len(by_step) != steps_resumed(long):
+                raise AssertionError("an undisturbed run's hashes: %s" % by_step)
+        finally:
+            run.kill()
+
+    # What holds after every case, whatever was done.
+
+    def check_nothing_left(self, played, run):
+        left = run.kill()
+        played.expect(not left, "still there: %s" % left)
+        files = run.leftovers()
+        played.expect(not files, "left behind: %s" % files)
+
+    def check_complete(self, played, run, key):
+        right = self.hashes[key][run.options["steps"]]
+        played.expect(played.status == 0, "exit status %s" % played.status)
+        try:
+            got = run.json()["outcome"]["hash"]
+        except (OSError, KeyError, ValueError) as wrong:
+            got = repr(wrong)
+        played.expect(got == right, "hash %s, undisturbed %s" % (got, right))
+
+    def check_resumes(self, played, run, key, must_have=False):
+        """Its checkpoints are whole, and a run that goes on from the last comes to the weights of an undisturbed one."""
+        steps, faults = checkpoints(run.out)
+        played.faults += faults
+        played.expect(steps or not must_have, "no checkpoint")
+        if not steps:
+            return
+        name = run.name + "-resumed"
+        resumed = Live([self.psring, "train", "--config", os.path.join(run.out, "run.json"), "--resume", run.out, "--out",
+                        os.path.join(self.directory, name), "--steps", str(steps_resumed(key[2])), "--deadline", "20"],
+                       self.directory, name)
+        try:
+            status = resumed.wait(PATIENCE_S)
+            if played.expect(status == 0, "resuming: exit status %s" % status):
+                with open(os.path.join(self.directory, name, "run.json")) as text:
+                    got = json.load(text)["outcome"]["hash"]
+                right = self.hashes[key][steps_resumed(key[2])]
+                played.expect(got == right, "resumed from step %d: hash %s, undisturbed %s" % (steps[-1], got, right))
+            else:
+                played.why += resumed.why()
+        finally:
+            played.expect(not resumed.kill(), "processes of the resumed run are still there")
+
+    def guarded(self, played, run, play):
+        """Plays; whatever happens is the case's, and nothing of the run outlives it."""
+        try:
+            play()
+        except (AssertionError, OSError, ValueError, KeyError) as wrong:
+            played.faults.append(repr(wrong))
+        played.why = run.why() + played.why
+        self.check_nothing_left(played, run)
+        return played
+
+
+def report(suite_class, psring, undisturbed, cases, jobs):
+    """Plays every case by suite.play(case), some at a time; prints TAP and the table; ends the program."""
+    tap, rows = Tap(), []
+    with Workspace() as directory, ThreadPoolExecutor(jobs) as pool:
+        suite = suite_class(os.path.abspath(psring), directory)
+        list(pool.map(lambda key: suite.undisturbed(*key), sorted(undisturbed)))
+        for key in sorted(key for key in suite.hashes if key[0] == "ps" and ("ring",) + key[1:] in suite.hashes):
+            tap.ok(suite.hashes[key] == suite.hashes[("ring",) + key[1:]],
+                   "undisturbed runs of %d workers end every step with the same bits in both modes" % key[1])
+        for played in pool.map(suite.play, cases):
+            tap.ok(not played.faults, played.name(), played.faults + played.why)
+            rows.append(played.row())
+    for line in ["%-8s %-10s %-46s %6s %4s  %s" % ("done", "to whom", "when", "gone s", "exit", "line")] + rows:
+        print("# " + line)
+    tap.end()

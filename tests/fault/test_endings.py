@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Nothing hangs, nothing is lost, in the cases that are no product of factors: a role that never comes up, a worker that is slow,
+Ctrl-C once and twice, an agent that is killed.
+
+usage: test_endings.py PSRING [--jobs N] [--only TEXT]"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from fault_runs import ENDS_WITHIN_S, LONG, PATIENCE_S, Played, Suite, options_of, report, unprefixed
+
+COMES_UP_WITHIN_S = 5.0  # a run whose deadline is shorter gives a process so long to be loaded and to find its data
+AT_ONCE_S = 1.5
+
+# A step of some 0.1 s of computing on one thread, and ten times that of a worker that is slow; a quarter of the deadline is what others
+# wait before they say so.
+HEAVY = {"batch-size": 4096, "data": "synthetic:count=8192,test=64,channels=1,size=28", "steps": 6, "eval-every": 0,
+         "checkpoint-every": 0, "deadline": 2}
+SLOW = "1:10"
+
+
+# Reads its provision byte by byte; as rank 1 it does nothing from then on, as any other it becomes the program that it stands for, which
+# gets the line again from a pipe that stays open.
+SLEEPS_AS_RANK_1 = """#!%s
+import json, os, signal, sys
+line = b""
+while not line.endswith(b"\\n"):
+    line += os.read(0, 1)
+if json.loads(line)["rank"] == 1:
+    signal.pause()
+ends = os.pipe()
+os.write(ends[1], line)
+os.set_inheritable(ends[1], True)
+os.dup2(ends[0], 0)
+os.execv("@ORIGINAL@", sys.argv)
+"""
+
+
+class Endings(Suite):
+    def play(self, case):
+        what, *arguments = case
+        return getattr(self, what)(*arguments)
+
+    # ---- a role that never comes up ----
+
+    def programs_with(self, name, replaced, text):
+        """The front door in a directory where one of the programs is another one. Returns the path of psring."""
+        folder = os.path.join(self.directory, name + ".bin")
+        os.mkdir(folder)
+        build = os.path.dirname(self.psring)
+        for program, places in (("psring", ("",)), ("psring-scheduler", ("", "../ps")), ("psring-ps", ("", "../ps")),
+                                ("psring-worker", ("", "../worker"))):
+            original = next(path for path in (os.path.join(build, place, program) for place in places) if os.path.exists(path))
+            copy = os.path.join(folder, program)
+            if program != replaced:
+                shutil.copy2(original, copy)
+            elif text is not None:
+                with open(copy, "w") as file:
+                    file.write(text.replace("@ORIGINAL@", os.path.realpath(original)))
+                os.chmod(copy, 0o755)
+        return os.path.join(folder, "psring")
+
+    def never_comes(self, role, program, mode):
+        """One of the role is a process that reads what it is given and then does nothing."""
+        name = "never-comes-%s-%s" % (role, mode)
+        played = Played("absent", "%s 1" % role, "n=4 %s, from the start" % mode)
+        text = SLEEPS_AS_RANK_1 % sys.executable
+        run = self.run(name, options_of(mode, 4), self.programs_with(name, program, text))
+
+        def act():
+            run.wait_line("mode ", PATIENCE_S)  # the configuration is printed: now it starts
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.status = run.wait(PATIENCE_S)
+            said = unprefixed(run)
+            played.line = said[-1] if said else ""
+            there = ["worker %d" % r for r in range(4)] + (["shard 0", "shard 1"] if mode == "ps" else [])
+            there.remove("%s 1" % role)
+            played.expect(played.status == 1 and len(said) == 1, "exit status %s, %d lines" % (played.status, len(said)))
+            played.expect(played.seconds is not None and played.seconds < COMES_UP_WITHIN_S + ENDS_WITHIN_S,
+                          "ended after %s s" % played.seconds)
+            missing, _, here = played.line.partition("never came up")
+            played.expect(re.search(r"\b%s 1\b" % role, missing), "who did not come is not named: %s" % played.line)
+            for other in there:
+                played.expect(re.search(r"\b%s on \S+" % other, here) and other not in missing,
+                              "%s came and is not named so: %s" % (other, played.line))
+            played.expect(not os.path.exists(run.out), "a run directory")
+
+        return self.guarded(played, run, act)
+
+    def not_there(self, role, program):
+        """The program of a role is not on this host."""
+        name = "not-there-" + role
+        played = Played("absent", role, "its program is not there")
+        run = self.run(name, options_of("ps", 2), self.programs_with(name, program, None))
+
+        def act():
+            played.status = run.wait(PATIENCE_S)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            said = unprefixed(run)
+            played.line = said[-1] if said else ""
+            played.expect(played.status in (1, 2) and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
+            played.expect(program in played.line, "the line does not name %s: %s" % (program, played.line))
+            played.expect(not os.path.exists(run.out), "a run directory")
+
+        return self.guarded(played, run, act)
+
+    # ---- a worker that is slow ----
+
+    def slow(self, mode, sync):
+        played = Played("slow", "worker 1", "n=2 %s %s, ten times slower" % (mode, sync))
+        options = dict(options_of(mode, 2, sync=sync), **HEAVY)
+        quick = self.run("quick-%s-%s" % (mode, sync.replace(":", "")), options) if sync == "bsp" else None
+        run = None
+
+        def act():
+            played.status = run.wait(PATIENCE_S)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.expect(played.status == 0, "exit status %s" % played.status)
+            metrics = run.metrics()
+            of_rank = {rank: [line for line in metrics if line["rank"] == rank] for rank in (0, 1)}
+            if not played.expect(all(len(lines) == HEAVY["steps"] for lines in of_rank.values()), "steps are missing in the metrics"):
+                return
+            staleness = max(line["staleness"] for line in metrics)
+            played.expect(max(of_rank[1][i]["compute_s"] for i in range(2, 6)) >
+                          4 * max(of_rank[0][i]["compute_s"] for i in range(2, 6)), "it is not slow")
+            if sync == "bsp":
+                slow_lines = [line for line in run.text("out") + run.text("err")
+                              if re.search(r"worker 1 on \S+ is slow: others have waited \d+\.\d s for it", line)]
+                played.line = slow_lines[0] if slow_lines else ""
+                played.expect(slow_lines, "nobody says who is slow")
+                played.expect(staleness == 0, "staleness %s" % staleness)
+                played.expect(quick.wait(PATIENCE_S) == 0, "the run without a slow worker fails")
+                played.expect(run.json()["outcome"]["hash"] == quick.json()["outcome"]["hash"],
+                              "another hash than without a slow worker")
+                return
+            bound = int(sync[4:]) if sync.startswith("ssp:") else HEAVY["steps"]
+            played.line = "staleness at most %d; bound %s" % (staleness, bound if sync != "async" else "none")
+            played.expect(staleness <= bound, "staleness %d" % staleness)
+            played.expect(staleness >= min(bound, 2), "worker 0 did not go on: staleness %d" % staleness)
+
+        if quick is not None:
+            quick.wait(PATIENCE_S)
+        run = self.run("slow-%s-%s" % (mode, sync.replace(":", "")), dict(options, slow=SLOW))
+        self.guarded(played, run, act)
+        if quick is not None:
+            quick.kill()
+        return played
+
+    # ---- told to end ----
+
+    def interrupt(self, mode, number, phase, step, times):
+        """Ctrl-C while worker 1 is held in a phase; after the last one it goes on, or is left as it is when all ends at once."""
+        played = Played("Ctrl-C" + (" twice" if times == 2 else "") if number == signal.SIGINT else number.name,
+                        "launcher", "n=2 %s, worker 1 in %s of step %d" % (mode, phase, step))
+        run = self.run("interrupt-%s-%s-%d-%d" % (mode, phase, number, times),
+                       options_of(mode, 2, True, fault_point="worker:1:%s:%d" % (phase, step), deadline=10))
+
+        def act():
+            run.wait_line(r"fault-point %s:%d reached" % (phase, step), PATIENCE_S)
+            held = run.member("worker", 1)
+            held.wait_stopped()
+            launcher = run.of_role("launcher")
+            launcher.signal(number)
+            run.wait_line("once more to end at once", PATIENCE_S)
+            if times == 2:
+                launcher.signal(number)
+            else:
+                held.signal(signal.SIGCONT)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.status = run.wait(PATIENCE_S)
+            played.expect(played.status == 130, "exit status %s" % played.status)
+            said = unprefixed(run)
+            played.line = said[-1] if said else ""
+            if times == 2:
+                played.expect(played.seconds is not None and played.seconds < AT_ONCE_S, "ended after %s s" % played.seconds)
+            else:
+                played.expect(played.seconds is not None and played.seconds < ENDS_WITHIN_S, "ended after %s s" % played.seconds)
+                told = re.search(r"--resume (\S+)", " ".join(run.text("out") + said))
+                played.expect(told and os.path.exists(told.group(1)), "it does not say how to resume: %s" % said)
+                outcome = run.json()["outcome"]
+                played.expect(outcome["status"] == "cancelled" and step < outcome["steps"] < LONG["steps"],
+                              "the outcome: %s" % outcome)
+                played.expect(outcome["hash"] == self.hashes[mode, 2, True][outcome["steps"]],
+                              "after %d steps it has another hash than an undisturbed run" % outcome["steps"])
+                self.expect_checkpoint_of(played, run, outcome["steps"])
+            self.check_resumes(played, run, (mode, 2, True), must_have=True)
+
+        return self.guarded(played, run, act)
+
+    @staticmethod
+    def expect_checkpoint_of(played, run, steps):
+        folder = os.path.join(run.out, "checkpoints", "step-%d" % steps)
+        played.expect(os.path.isdir(folder), "there is no %s" % folder)
+
+    # ---- an agent ----
+
+    def agent_killed(self):
+        played = Played("kill", "agent", "n=2 ps, worker 1 in push of step 4")
+        run = self.run("agent-killed", options_of("ps", 2, fault_point="worker:1:push:4"))
+
+        def act():
+            run.wait_line("fault-point push:4 reached", PATIENCE_S)
+            run.of_role("agent").signal(signal.SIGKILL)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.status = run.wait(PATIENCE_S)
+            said = unprefixed(run)
+            played.line = said[-1] if said else ""
+            played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
+            played.expect(played.seconds is not None and played.seconds <= ENDS_WITHIN_S, "ended after %s s" % played.seconds)
+            played.expect(re.search(r"(worker|shard) \d on \S+ was lost: with host \S+, whose agent ended \(killed by signal 9",
+                                    played.line), played.line)
+            self.check_resumes(played, run, ("ps", 2, False), must_have=True)
+
+        return self.guarded(played, run, act)
+
+
+CASES = [("never_comes", "worker", "psring-worker", "ps"), ("never_comes", "shard", "psring-ps", "ps"),
+         ("never_comes", "worker", "psring-worker", "ring"),
+         ("not_there", "shard", "psring-ps"), ("not_there", "worker", "psring-worker"),
+         ("not_there", "scheduler", "psring-scheduler"),
+         ("slow", "ps", "bsp"), ("slow", "ring", "bsp"), ("slow", "ps", "ssp:3"), ("slow", "ps", "async"),
+         ("interrupt", "ps", signal.SIGINT, "push", 4, 1), ("interrupt", "ring", signal.SIGINT, "forward", 4, 1),
+         ("interrupt", "ps", signal.SIGTERM, "evaluation", 5, 1), ("interrupt", "ring", signal.SIGHUP, "checkpoint", 5, 1),
+         ("interrupt", "ps", signal.SIGINT, "backward", 4, 2), ("interrupt", "ring", signal.SIGINT, "ring", 4, 2),
+         ("agent_killed",)]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("psring")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--only", default="", help="cases whose words match this expression")
+    arguments = parser.parse_args()
+    cases = [case for case in CASES if re.search(arguments.only, " ".join(map(str, case)))]
+    report(Endings, arguments.psring, {("ps", 2, False), ("ps", 2, True), ("ring", 2, True)}, cases, arguments.jobs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Nothing hangs, nothing is lost: a process of a run is killed, stopped, or stopped and let go on, in a known phase.
+
+usage: test_fault.py PSRING [--full] [--jobs N] [--only TEXT]
+
+The cases are the product of five factors (EVERY below); without --full a set of them in which every two factors meet in every
+pair of values. A worker stops itself at a fault point, so that the phase is known and nothing depends on a guessed time; then the
+victim is dealt with, and the worker goes on if it is not the victim. Prints TAP, and a table of what happened."""
+
+import argparse
+import os
+import re
+import signal
+import sys
+from itertools import product
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from fault_runs import DEADLINE_S, ENDS_WITHIN_S, PATIENCE_S, STEPS, Played, Suite, options_of, report, unprefixed
+from pairs import covering
+
+PAUSE_S = 0.4  # of a process that goes on before the deadline
+
+EVERY = dict(mode=("ps", "ring"), n=(2, 4), victim=("worker", "shard", "scheduler", "launcher"),
+             phase=("start", "forward", "backward", "push", "pull", "ring", "barrier", "evaluation", "checkpoint", "shutdown"),
+             action=("kill", "stop", "pause"))
+
+# The 0-based step in which the phase is reached. Evaluations come after 3 and 6 steps, checkpoints after 2, 4 and 6.
+STEP_OF = dict(start=0, forward=4, backward=4, push=4, pull=4, ring=4, barrier=5, evaluation=5, checkpoint=5, shutdown=STEPS - 1)
+
+
+def is_possible(case):
+    mode, _, victim, phase, _ = case
+    only_of = {"push": "ps", "pull": "ps", "ring": "ring"}
+    return only_of.get(phase, mode) == mode and (victim != "shard" or mode == "ps")
+
+
+def key_of(case):
+    """Which undisturbed run it is compared with. While the launcher is stopped a short run would just come to its end."""
+    mode, n, victim, phase, action = case
+    return mode, n, victim == "launcher" and action == "stop" and phase != "shutdown"
+
+
+def cases_of(full):
+    possible = [case for case in product(*EVERY.values()) if is_possible(case)]
+    return possible if full else covering(possible)
+
+
+# ---- one case ----
+
+class Table(Suite):
+    def play(self, case):
+        mode, n, victim, phase, action = case
+        step = STEP_OF[phase]
+        played = Played(action, victim, "n=%d %s, worker 1 in %s of step %d" % (n, mode, phase, step))
+        run = self.run("case-%s" % "-".join(map(str, case)), options_of(*key_of(case), fault_point="worker:1:%s:%d" % (phase, step)))
+
+        def act():
+            run.wait_line(r"fault-point %s:%d reached" % (phase, step), PATIENCE_S)
+            held = run.member("worker", 1)
+            held.wait_stopped()
+            played.expect(not [f for p in run.processes() for f in p.socket_files()], "a socket file")
+            target = dict(worker=lambda: held, shard=lambda: run.member("shard", n // 2 - 1),
+                          scheduler=lambda: run.of_role("scheduler"), launcher=lambda: run.of_role("launcher"))[victim]()
+            getattr(self, action)(played, run, target, held)
+            self.judge(played, run, case)
+
+        return self.guarded(played, run, act)
+
+    def kill(self, played, run, target, held):
+        target.signal(signal.SIGKILL)
+        held.signal(signal.SIGCONT)
+        played.seconds = run.wait_ended(PATIENCE_S)
+        played.status = run.wait(PATIENCE_S)
+        played.expect(played.seconds is not None and played.seconds <= ENDS_WITHIN_S, "ended after %s s" % played.seconds)
+
+    def stop(self, played, run, target, held):
+        target.signal(signal.SIGSTOP)
+        if held is not target:
+            held.signal(signal.SIGCONT)
+        launcher = run.of_role("launcher")
+        if target is launcher:  # it cannot end before it goes on
+            played.seconds = run.wait_ended(PATIENCE_S, but=launcher)
+            launcher.signal(signal.SIGCONT)
+        else:
+            played.seconds = run.wait_ended(PATIENCE_S)
+        played.status = run.wait(PATIENCE_S)
+        played.expect(played.seconds is not None and played.seconds <= DEADLINE_S + ENDS_WITHIN_S,
+                      "ended after %s s" % played.seconds)
+
+    def pause(self, played, run, target, held):
+        target.signal(signal.SIGSTOP)
+        if held is not target:
+            held.signal(signal.SIGCONT)
+        played.expect(not run.of_role("launcher").ended(PAUSE_S), "it did not wait for the deadline")
+        target.signal(signal.SIGCONT)
+        played.status = run.wait(PATIENCE_S)
+        played.seconds = run.wait_ended(PATIENCE_S)
+
+    def judge(self, played, run, case):
+        victim, phase, action = case[2:]
+        said = unprefixed(run)
+        played.line = said[-1] if said else ""
+        if action == "pause":
+            self.check_complete(played, run, key_of(case))
+            played.expect(not said, "it says: %s" % said)
+            return
+        if played.status == 0 and phase == "shutdown" and victim in ("shard", "launcher") and action == "stop":
+            # All had been done that it had to do: the others could end well without it.
+            self.check_complete(played, run, key_of(case))
+            return
+        played.expect(played.status not in (0, None), "exit status %s" % played.status)
+        if victim == "launcher" and action == "kill":
+            # Nobody is left to print; what happened stands in the run directory.
+            played.line = run.json().get("outcome", {}).get("line", "")
+        else:
+            played.expect(len(said) == 1, "%d lines: %s" % (len(said), said))
+        self.judge_line(played, case)
+        self.check_resumes(played, run, key_of(case), must_have=phase != "start")
+
+    @staticmethod
+    def judge_line(played, case):
+        _, n, victim, phase, action = case
+        whom = {"worker": r"worker 1 on \S+", "shard": r"shard %d on \S+" % (n // 2 - 1), "scheduler": r"scheduler 0 on \S+",
+                "launcher": r"launcher on \S+"}[victim]
+        how = r"killed by signal 9" if action == "kill" else r"no sign of life for \d+\.\d s"
+        if victim == "launcher" and action == "kill":
+            how = r"gone without a word"
+        at = r"start" if phase == "start" else r"step \d+, \w+|done" if phase == "shutdown" else r"step \d+, \w+"
+        others = r"the run was at (step|its start)" if victim == "scheduler" else r"(workers?|shards?) \d.*(%s)" % at
+        if action == "stop" and victim in ("worker", "shard") and phase not in ("start", "barrier", "evaluation", "shutdown"):
+            others = r"step \d+, (data|forward|backward|pull|push|ring), bucket \d+|step \d+, (barrier|checkpoint)"
+        for what, pattern in (("whom", whom), ("how", how), ("what others were doing", others)):
+            played.expect(re.search(pattern, played.line), "the line does not tell %s (%s): %s" % (what, pattern, played.line))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("psring")
+    parser.add_argument("--full", action="store_true", help="the whole product, not a set that covers all pairs")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--only", default="", help="cases whose values match this expression")
+    arguments = parser.parse_args()
+    cases = [case for case in cases_of(arguments.full) if re.search(arguments.only, " ".join(map(str, case)))]
+    report(Table, arguments.psring, {key_of(case) for case in cases}, cases, arguments.jobs)
+
+
+if __name__ == "__main__":
+    main()

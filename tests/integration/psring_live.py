@@ -1,0 +1,259 @@
+"""A run of psring as it goes on: its output line by line, its processes, and what is left when it has ended.
+
+Processes are found by a word that the test puts into the launcher's environment and that all it starts inherit: so an orphan is
+found too, whoever its parent is by then, and two runs on one machine never see each other. None is ever found by name."""
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import threading
+import time
+import uuid
+
+MARK = "PSRING_TEST_RUN"
+
+
+class Process:
+    """One process, for as long as it lives: its pidfd stays that process's when the number is given to another."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.fd = os.pidfd_open(pid)
+        words = read_bytes("/proc/%d/cmdline" % pid).split(b"\0")
+        self.program = os.path.basename(words[0].decode(errors="replace"))
+        self.command = [word.decode(errors="replace") for word in words if word]
+        self.role = {"psring-worker": "worker", "psring-ps": "shard", "psring-scheduler": "scheduler"}.get(self.program)
+        if self.program == "psring":
+            self.role = "agent" if "agent" in self.command[1:2] else "launcher"
+
+    def __repr__(self):
+        return "%s (process %d)" % (" ".join(self.command), self.pid)
+
+    def signal(self, number):
+        try:
+            signal.pidfd_send_signal(self.fd, number)
+        except ProcessLookupError:
+            pass
+
+    def ended(self, timeout_s=0.0):
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(max(0, timeout_s) * 1000))
+
+    def state(self):
+        text = read_bytes("/proc/%d/stat" % self.pid)
+        return text[text.rindex(b")") + 2:text.rindex(b")") + 3].decode() if b")" in text else "X"
+
+    def wait_stopped(self, timeout_s=10):
+        """The kernel tells nobody but a parent when a process stops, so its state is asked for again and again."""
+        end = time.monotonic() + timeout_s
+        while self.state() not in "Tt":
+            if time.monotonic() > end or self.ended():
+                raise AssertionError("%r does not stop" % self)
+            time.sleep(0.002)
+
+    def sockets(self):
+        found = set()
+        try:
+            for fd in os.listdir("/proc/%d/fd" % self.pid):
+                match = re.match(r"socket:\[(\d+)\]", os.readlink("/proc/%d/fd/%s" % (self.pid, fd)))
+                found |= {match.group(1)} if match else set()
+        except OSError:
+            pass
+        return found
+
+    def ports(self):
+        """TCP ports that it listens on."""
+        sockets, ports = self.sockets(), []
+        for line in read_bytes("/proc/net/tcp").decode().splitlines()[1:]:
+            field = line.split()
+            if field[3] == "0A" and field[9] in sockets:
+                ports.append(int(field[1].split(":")[1], 16))
+        return ports
+
+    def socket_files(self):
+        sockets, files = self.sockets(), []
+        for line in read_bytes("/proc/net/unix").decode(errors="replace").splitlines()[1:]:
+            field = line.split()
+            if len(field) > 7 and field[6] in sockets and not field[7].startswith("@"):
+                files.append(field[7])
+        return files
+
+    def memory_peak_bytes(self):
+        match = re.search(rb"VmHWM:\s+(\d+) kB", read_bytes("/proc/%d/status" % self.pid))
+        return int(match.group(1)) * 1024 if match else 0
+
+    def close(self):
+        os.close(self.fd)
+
+
+def read_bytes(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def marked(mark):
+    """Numbers of the processes that have the mark in their environment."""
+    wanted = ("%s=%s" % (MARK, mark)).encode()
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid() and
+            wanted in read_bytes("/proc/%s/environ" % name).split(b"\0")]
+
+
+class Live:
+    """One command that may start a whole run. It gets a directory of its own to be in and to put temporary files into."""
+
+    def __init__(self, command, directory, name, stdin=subprocess.DEVNULL):
+        self.name = name
+        self.command = command
+        self.here = os.path.join(directory, name + ".here")
+        self.temporary = os.path.join(directory, name + ".tmp")
+        os.mkdir(self.here)
+        os.mkdir(self.temporary)
+        self.mark = uuid.uuid4().hex
+        self.changed = threading.Condition()
+        self.lines = []  # (stream, line)
+        self.open_streams = 2
+        self.process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        errors="replace", start_new_session=True, cwd=self.here,
+                                        env=dict(os.environ, TMPDIR=self.temporary, **{MARK: self.mark}))
+        self.readers = [threading.Thread(target=self._read, args=pair, daemon=True)
+                        for pair in (("out", self.process.stdout), ("err", self.process.stderr))]
+        for reader in self.readers:
+            reader.start()
+        self.seen = {}
+
+    def _read(self, stream, file):
+        for line in file:
+            with self.changed:
+                self.lines.append((stream, line.rstrip("\n")))
+                self.changed.notify_all()
+        with self.changed:
+            self.open_streams -= 1
+            self.changed.notify_all()
+
+    def text(self, stream):
+        with self.changed:
+            return [line for of, line in self.lines if of == stream]
+
+    def why(self):
+        with self.changed:
+            return ["$ " + " ".join(self.command), "exit status %s" % self.process.poll()] + \
+                   ["%s: %s" % line for line in self.lines[-40:]]
+
+    def wait_line(self, pattern, timeout_s=60):
+        """The first line, of either stream, in which pattern is found."""
+        end = time.monotonic() + timeout_s
+        at = 0
+        with self.changed:
+            while True:
+                for _, line in self.lines[at:]:
+                    if re.search(pattern, line):
+                        return line
+                at = len(self.lines)
+                left = end - time.monotonic()
+                if left <= 0 or self.open_streams == 0:
+                    raise AssertionError("no line with '%s' %s" % (pattern, "came in %d s" % timeout_s if left <= 0
+                                                                     else "came: it ended"))
+                self.changed.wait(left)
+
+    def processes(self):
+        """All that are alive."""
+        alive = []
+        for pid in marked(self.mark):
+            known = self.seen.get(pid)
+            try:
+                process = known if known and not known.ended() else Process(pid)
+            except OSError:
+                continue  # it ended meanwhile
+            self.seen[pid] = process
+            if not process.ended():
+                alive.append(process)
+        return sorted(alive, key=lambda process: process.pid)
+
+    def wait_ended(self, timeout_s, but=None):
+        """Seconds until all of its processes were gone (but one); None when some are not by then."""
+        begin = time.monotonic()
+        while True:
+            alive = [process for process in self.processes() if process is not but]
+            if not alive:
+                return time.monotonic() - begin
+            for process in alive:
+                if not process.ended(begin + timeout_s - time.monotonic()):
+                    return None
+
+    def wait(self, timeout_s):
+        """The exit status, and all output read; None: it has not ended."""
+        try:
+            status = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        for reader in self.readers:
+            reader.join(5)
+        return status
+
+    def kill(self):
+        """Whatever happened: nothing of it lives on. Returns what did."""
+        alive = self.processes()
+        for process in alive:
+            process.signal(signal.SIGKILL)
+        self.process.wait()
+        for process in alive:
+            process.ended(10)
+        for process in self.seen.values():
+            process.close()
+        self.seen = {}
+        return alive
+
+    def leftovers(self):
+        """Files that should not be there, when it has ended."""
+        return sorted(os.path.join(folder, name) for top in (self.here, self.temporary)
+                      for folder, _, names in os.walk(top) for name in names)
+
+
+class LiveRun(Live):
+    """`psring train` with options: a dict of long names (True: a flag)."""
+
+    def __init__(self, psring, directory, name, options):
+        self.out = os.path.join(directory, name)
+        self.options = dict(options)
+        words = ["--" + key if value is True else "--%s=%s" % (key, value) for key, value in options.items()]
+        super().__init__([psring, "train", "--out", self.out] + words, directory, name)
+
+    def json(self):
+        with open(os.path.join(self.out, "run.json")) as text:
+            return json.load(text)
+
+    def metrics(self):
+        with open(os.path.join(self.out, "metrics.jsonl")) as lines:
+            return [json.loads(line) for line in lines]
+
+    def log(self, name):
+        return read_bytes(os.path.join(self.out, "log", name + ".log")).decode(errors="replace").splitlines()
+
+    def member(self, role, rank):
+        """The process of that rank, by the port that the roster gives it."""
+        for entry in self.json()["roster"]:
+            if entry["role"] == role and entry["rank"] == rank:
+                port = int(entry["endpoint"].rsplit(":", 1)[1])
+                for process in self.processes():
+                    if process.role == role and port in process.ports():
+                        return process
+        raise AssertionError("no process of %s %d" % (role, rank))
+
+    def of_role(self, role):
+        found = [process for process in self.processes() if process.role == role]
+        if len(found) != 1:
+            raise AssertionError("%d processes of role %s" % (len(found), role))
+        return found[0]
+
+    def leftovers(self):
+        """Besides those of any command: what is half-written in the run directory."""
+        torn = [os.path.join(folder, name) for folder, folders, names in os.walk(self.out) for name in folders + names
+                if re.search(r"^\.|\.part$|\.tmp$|~$|\.new-", name)]
+        return super().leftovers() + sorted(torn)
