@@ -1,0 +1,110 @@
+"""What the scripts that measure psring beside its peers share: parties called in turn, runs of `psring train` read from
+their metrics, tables. Python's standard library alone."""
+import json
+import os
+import pathlib
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+PEERS = pathlib.Path(__file__).resolve().parent / "peers"
+CONGESTION = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
+CALL_TIMEOUT_S = 900
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def print_machine():
+    print("machine: %d x %s, Linux %s" % (os.cpu_count(), processor(), platform.release()))
+    print("TCP congestion control: %s; load before: %.1f" % (CONGESTION.read_text().strip(), os.getloadavg()[0]))
+
+
+def json_of(command, env=None):
+    """Runs command, which prints one JSON object; ends this program with the command's own words when it fails."""
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, env=env, timeout=CALL_TIMEOUT_S)
+    if done.returncode != 0:
+        sys.exit("%s\nended with status %d:\n%s" % (" ".join(map(str, command)), done.returncode, done.stderr))
+    return json.loads(done.stdout)
+
+
+def alternate(parties, rounds):
+    """Calls each of parties {name: function} once a round; {name: [what it returned]}. A round begins with another party
+    than the one before it, so that none always follows the same."""
+    results = {name: [] for name in parties}
+    order = list(parties)
+    for number in range(rounds):
+        for name in order:
+            print("round %d of %d: %-40s" % (number + 1, rounds, name), end="\r", file=sys.stderr, flush=True)
+            results[name].append(parties[name]())
+        order.append(order.pop(0))
+    print(" " * 70, end="\r", file=sys.stderr, flush=True)
+    return results
+
+
+def median_of(results, key):
+    return statistics.median(result[key] for result in results)
+
+
+def train_command(psring, out, options):
+    return [psring, "train", "--out", out] + ["--" + key if value is True else "--%s=%s" % (key, value)
+                                               for key, value in options.items()]
+
+
+def train(psring, options, skip):
+    """One `psring train`; {step_s, images_per_s, wait_share, load_wait_share} of its steps after the first `skip` and before
+    the last, which an evaluation follows: medians over steps, the shares by sums; mean or sum over ranks."""
+    directory = tempfile.mkdtemp(prefix="psring-bench-")
+    try:
+        out = os.path.join(directory, "run")
+        command = train_command(psring, out, options)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              timeout=CALL_TIMEOUT_S)
+        if done.returncode != 0:
+            sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stderr))
+        with open(os.path.join(out, "metrics.jsonl")) as lines:
+            metrics = [json.loads(line) for line in lines]
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    last = max(line["step"] for line in metrics)
+    ranks = {}
+    for line in metrics:
+        if skip < line["step"] < last:
+            line["step_s"] = options["batch-size"] / line["images_per_s"]
+            ranks.setdefault(line["rank"], []).append(line)
+    step_s = [statistics.median(line["step_s"] for line in lines) for lines in ranks.values()]
+    total_s = sum(line["step_s"] for lines in ranks.values() for line in lines)
+    return {
+        "step_s": statistics.mean(step_s),
+        "images_per_s": sum(options["batch-size"] / s for s in step_s),
+        "wait_share": sum(line["wait_s"] for lines in ranks.values() for line in lines) / total_s,
+        "load_wait_share": sum(line["load_wait_s"] for lines in ranks.values() for line in lines) / total_s,
+    }
+
+
+class Targets:
+    """Lines that say what was reached of what was asked. end: exit status 1 when one was missed."""
+
+    def __init__(self):
+        self.missed = 0
+
+    def at_least(self, what, value, bound):
+        self._line(what, value >= bound, "%.2f" % value, "at least %.2f" % bound)
+
+    def at_most(self, what, value, bound):
+        self._line(what, value <= bound, "%.2f" % value, "at most %.2f" % bound)
+
+    def _line(self, what, reached, value, bound):
+        self.missed += not reached
+        print("%-7s %-60s %6s  (%s)" % ("reached" if reached else "MISSED", what, value, bound))
+
+    def end(self):
+        sys.exit(1 if self.missed else 0)
