@@ -8,6 +8,8 @@
 #ifndef PSR_BASE_MULTIVERSION_H
 #define PSR_BASE_MULTIVERSION_H
 
+#include <features.h> /* __GLIBC__, whichever header came first */
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PSR_SANITIZED 1
 #elif defined(__has_feature)
