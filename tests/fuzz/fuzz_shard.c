@@ -1,0 +1,255 @@
+/* Members that may send a shard and a scheduler anything in well-formed heads. Each record of the input is one message; its fields are
+ * near what would be right, so that the fuzzer gets past the first checks. A shard refuses with PROTOCOL or NUMERIC; a scheduler
+ * ends the run, once. */
+#include "ps/scheduler.h"
+#include "ps/shard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { RECORD = 8, WORKERS = 3 };
+
+static void release(psr_message *message)
+{
+    free(message);
+}
+
+/* A message whose payload is of its exact size, so that a read beyond it is seen. */
+static psr_message *make(const uint8_t *record, psr_message_type type)
+{
+    size_t payload_bytes = (size_t)(record[6] & 63) * 4;
+    struct {
+        psr_message base;
+        double payload[];
+    } *m = malloc(sizeof *m + payload_bytes);
+    if (m == NULL)
+        abort();
+    memset(m->payload, record[7], payload_bytes);
+    m->base = (psr_message){
+        .from = {record[0] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[0] >> 5 & 3},
+        .head = {.type = type, .step = record[1] >> 4, .bucket = record[1] & 15, .flags = record[2], .offset = (uint64_t)record[3] * 4,
+                 .count = record[4], .aux = record[5]},
+        .payload = m->payload,
+        .payload_bytes = payload_bytes,
+        .release = release,
+    };
+    return &m->base;
+}
+
+/* ---- the shard ---- */
+
+static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context, (void)head;
+    if (to.role != PSR_ROLE_WORKER || to.rank >= WORKERS)
+        abort();
+    if (payload && payload->bytes > 0) { /* what is sent can be read */
+        volatile uint8_t last = ((const uint8_t *)payload->data)[payload->bytes - 1];
+        (void)last;
+    }
+    if (payload && payload->release)
+        payload->release(payload->context);
+    return PSR_OK;
+}
+
+static psr_config make_config(uint8_t choice)
+{
+    psr_config config;
+    psr_config_defaults(&config);
+    config.mode = PSR_MODE_PS;
+    config.workers = WORKERS;
+    config.shards = 1;
+    config.slice_bytes = 64;
+    config.momentum = 0.5;
+    config.optimizer = choice & 1 ? PSR_OPTIMIZER_LARS : PSR_OPTIMIZER_SGD;
+    config.sync = choice & 2 && !(choice & 1) ? PSR_SYNC_SSP : PSR_SYNC_BSP;
+    config.fold = choice & 4 ? PSR_FOLD_ARRIVAL : PSR_FOLD_RANK;
+    config.ssp_bound = 1;
+    config.checkpoint_every = 1;
+    return config;
+}
+
+static void play_shard(const uint8_t *data, size_t size, const psr_config *config)
+{
+    psr_layout layout = {0};
+    psr_buckets buckets = {0};
+    uint32_t owner[8] = {0};
+    psr_shard *shard = NULL;
+    if (psr_layout_add(&layout, "a", 2, (uint32_t[]){5, 6}) || psr_layout_add(&layout, "b", 1, (uint32_t[]){20}) ||
+        psr_buckets_plan(&layout, 128, &buckets) || buckets.count > 8)
+        abort();
+    owner[buckets.count - 1] = config->optimizer != PSR_OPTIMIZER_LARS; /* one is another's, where tensors may be apart */
+    psr_shard_options options = {.config = config, .layout = &layout, .buckets = &buckets, .owner = owner, .total_steps = 8,
+                                 .outbox = {NULL, give_back}};
+    if (psr_shard_new(&options, &shard) != PSR_OK)
+        abort();
+    static const psr_message_type types[] = {PSR_MSG_INIT, PSR_MSG_PUSH, PSR_MSG_PUSH, PSR_MSG_PUSH, PSR_MSG_PULL, PSR_MSG_PULL,
+                                             PSR_MSG_ACK,  PSR_MSG_INIT};
+    for (; size >= RECORD; data += RECORD, size -= RECORD) {
+        psr_message *message = make(data, types[data[0] & 7]);
+        psr_err err = psr_shard_message(shard, &message);
+        if (message || (err != PSR_OK && err != PSR_ERR_PROTOCOL && err != PSR_ERR_NUMERIC))
+            abort();
+        uint64_t step;
+        uint32_t bucket, rank;
+        if (psr_shard_waits(shard, &step, &bucket, &rank) && (rank >= WORKERS || bucket >= buckets.count))
+            abort();
+        if (err == PSR_ERR_NUMERIC)
+            break; /* the run is over */
+    }
+    psr_shard_free(shard);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+/* ---- the scheduler ---- */
+
+typedef struct ending {
+    unsigned times;
+} ending;
+
+static psr_err on_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context, (void)to, (void)head, (void)payload;
+    return PSR_OK;
+}
+
+static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
+{
+    (void)context, (void)peer, (void)endpoint;
+    return PSR_OK;
+}
+
+static void on_joined(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total)
+{
+    (void)context, (void)entry;
+    if (count > total)
+        abort();
+}
+
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts, const char *roster_json, uint64_t *ret_first_step)
+{
+    (void)context, (void)config, (void)facts, (void)roster_json;
+    *ret_first_step = 0;
+    return PSR_OK;
+}
+
+static psr_err on_restore(void *context)
+{
+    (void)context;
+    return PSR_OK;
+}
+
+static psr_err on_started(void *context, const char *algorithms)
+{
+    (void)context, (void)algorithms;
+    return PSR_OK;
+}
+
+static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t size)
+{
+    (void)context, (void)from, (void)json, (void)size;
+    return PSR_OK;
+}
+
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset, size_t count)
+{
+    (void)context, (void)step, (void)section, (void)offset;
+    volatile float last = count > 0 ? data[count - 1] : 0;
+    (void)last;
+    return PSR_OK;
+}
+
+static psr_err on_last_checkpoint(void *context, uint64_t step)
+{
+    (void)context, (void)step;
+    return PSR_OK;
+}
+
+static void on_say(void *context, const char *line)
+{
+    (void)context, (void)line;
+}
+
+static void on_ended(void *context, psr_err status, const char *line, const char *outcome_json)
+{
+    (void)status, (void)line, (void)outcome_json;
+    if (((ending *)context)->times++ > 0)
+        abort();
+}
+
+static void say(psr_scheduler *scheduler, psr_peer from, psr_message_type type, const char *text)
+{
+    psr_message message = {.from = from, .head = {.type = type}, .payload = text, .payload_bytes = text ? strlen(text) : 0};
+    psr_scheduler_message(scheduler, &message, 0);
+}
+
+/* All have joined; the first byte says how far they are. */
+static void bring_up(psr_scheduler *scheduler, uint8_t stage)
+{
+    static const char join[] = "{\"version\": \"" PSR_VERSION "\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}";
+    static const char facts[] = "{\"identity\": \"\", \"data_name\": \"\", \"train_count\": 0, \"test_count\": 0, \"channels\": 0, \"height\": 0, "
+                                "\"width\": 0, \"classes\": 0, \"steps_per_epoch\": 1, \"total_steps\": 8, \"parameter_count\": 0}";
+    for (uint32_t i = 0; i <= WORKERS; i++) {
+        psr_peer peer = i < WORKERS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, 0};
+        say(scheduler, peer, PSR_MSG_JOIN, join);
+        if (stage & 1)
+            say(scheduler, peer, PSR_MSG_FACTS, i < WORKERS ? facts : NULL);
+    }
+    for (uint32_t i = 0; i <= WORKERS && (stage & 3) == 3; i++)
+        say(scheduler, i < WORKERS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, 0}, PSR_MSG_READY, NULL);
+}
+
+static void play_scheduler(const uint8_t *data, size_t size, const psr_config *config, uint8_t stage)
+{
+    ending end = {0};
+    psr_scheduler *scheduler = NULL;
+    psr_scheduler_events events = {&end,       on_send,    on_connect,    on_joined,          on_begin, on_restore,
+                                   on_started, on_metrics, on_checkpoint, on_last_checkpoint, on_say,   on_ended};
+    if (psr_scheduler_new(config, &events, "h", 0, &scheduler) != PSR_OK)
+        abort();
+    bring_up(scheduler, stage);
+    static const psr_message_type types[] = {PSR_MSG_JOIN, PSR_MSG_READY,      PSR_MSG_PROGRESS, PSR_MSG_METRICS, PSR_MSG_HELD,
+                                             PSR_MSG_DONE, PSR_MSG_CHECKPOINT, PSR_MSG_FAILED,   PSR_MSG_FACTS,   PSR_MSG_PUSH};
+    int64_t now_ms = 0;
+    for (; size >= RECORD; data += RECORD, size -= RECORD) {
+        switch (data[0] & 15) {
+        case 10:
+            now_ms += data[1] * 16;
+            psr_scheduler_tick(scheduler, now_ms);
+            break;
+        case 11:
+            psr_scheduler_stop(scheduler, now_ms);
+            break;
+        case 12:
+            psr_scheduler_lost(scheduler, (psr_peer){data[1] & 1 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, data[2] & 3}, NULL, "exit status 1", now_ms);
+            break;
+        case 13:
+            psr_scheduler_checkpointed(scheduler, data[1], now_ms);
+            break;
+        default: {
+            psr_message *message = make(data, types[(data[0] & 15) % 10]);
+            psr_scheduler_message(scheduler, message, now_ms);
+            psr_message_free(&message);
+            break;
+        }
+        }
+        if (psr_scheduler_ended(scheduler) != (end.times > 0))
+            abort();
+    }
+    psr_scheduler_free(scheduler);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    psr_config config = make_config(data[0]);
+    if (data[0] & 128)
+        play_scheduler(data + 1, size - 1, &config, data[0] >> 3);
+    else
+        play_shard(data + 1, size - 1, &config);
+    return 0;
+}
