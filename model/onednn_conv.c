@@ -128,9 +128,32 @@ psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_onednn_group *gr
     return err;
 }
 
-/* Layouts that our own kernels read; batch norm wants whole vectors of channels. */
-static bool serves(const psr_onednn_exec *exec, const psr_onednn_tensor *tensor, uint32_t match)
+/* Batch norm, additions and option A shortcuts are kernels of our own, for blocks of channels. */
+static bool needs_blocks(const psr_net *net)
 {
+    for (uint32_t i = 0; i < net->node_count; i++) {
+        psr_op op = net->nodes[i].op;
+        if (op == PSR_OP_BATCHNORM || op == PSR_OP_ADD || op == PSR_OP_SHORTCUT_A)
+            return true;
+    }
+    return false;
+}
+
+/* oneDNN convolves fewer than 16 channels well from a plain source alone, and back to a plain one from a plain
+ * gradient alone; anything else it does by loops, a hundred times slower. */
+static bool wants_plain(const psr_onednn_exec *exec, const conv *self, const psr_onednn_tensor *destination)
+{
+    bool few = destination->c < 16 || (exec->values[self->input].layout == PSR_ONEDNN_PLAIN &&
+                                       psr_onednn_wants_gradient(exec, self->input));
+    return few && !needs_blocks(exec->net);
+}
+
+/* Layouts that our own kernels read; batch norm wants whole vectors of channels. */
+static bool serves(const psr_onednn_exec *exec, const conv *self, const psr_onednn_tensor *tensor,
+                   uint32_t match)
+{
+    if (match == PSR_NONE && wants_plain(exec, self, tensor))
+        return tensor->layout == PSR_ONEDNN_PLAIN;
     if (match != PSR_NONE && exec->values[match].layout != tensor->layout)
         return false;
     return tensor->layout == PSR_ONEDNN_BLOCKED_16 ||
@@ -153,9 +176,11 @@ static psr_err choose_destination(psr_onednn_exec *exec, conv *self, uint32_t ma
     PSR_TRY(psr_onednn_tensor_as(exec, self->node,
                                  dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_dst_md, 0),
                                  exec->context->type, ret_tensor));
-    if (serves(exec, ret_tensor, match))
+    if (serves(exec, self, ret_tensor, match))
         return PSR_OK;
-    psr_onednn_layout layout = match != PSR_NONE ? exec->values[match].layout : PSR_ONEDNN_BLOCKED_16;
+    psr_onednn_layout layout = match != PSR_NONE                       ? exec->values[match].layout
+                               : wants_plain(exec, self, ret_tensor) ? PSR_ONEDNN_PLAIN
+                                                                     : PSR_ONEDNN_BLOCKED_16;
     PSR_TRY(psr_onednn_tensor_in(exec, self->node, layout, exec->context->type, ret_tensor));
     dnnl_primitive_desc_destroy(self->forward_pd);
     self->forward_pd = NULL;
