@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bit 31 of the result is set when an exponent field among count floats is 255, which belongs to infinities and NaNs
- * alone: adding 1 to the field carries into it. On integers, since the compiler may reorder an OR of those and so
- * keep it in lanes. */
+/* Bit 31 of the result is set when an exponent field among count floats is 255, which belongs to infinities
+ * and NaNs alone: adding 1 to the field carries into it. On integers, since the compiler may reorder an OR of
+ * those and so keep it in lanes. */
 PSR_MULTIVERSION static uint32_t carries(const float *x, size_t count)
 {
     uint32_t all = 0;

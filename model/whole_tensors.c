@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-/* Parts and tensors overlap in runs of both: first and count on either side, and what is still missing in this step. */
+/* Parts and tensors overlap in runs of both: first and count on either side, and what is still missing in
+ * this step. */
 typedef struct overlap {
     uint32_t first, count, missing;
 } overlap;
@@ -39,7 +40,8 @@ psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_part *parts, u
         whole->tensors = calloc(layout->tensor_count + 1, sizeof *whole->tensors);
     }
     if (!whole || !covered || !whole->parts || !whole->tensors) {
-        err = psr_fail(PSR_ERR_NOMEM, "no memory to follow %zu tensors in %u parts", layout->tensor_count, count);
+        err = psr_fail(PSR_ERR_NOMEM, "no memory to follow %zu tensors in %u parts", layout->tensor_count,
+                       count);
         goto out;
     }
 
@@ -60,7 +62,8 @@ psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_part *parts, u
         const psr_tensor *tensor = &layout->tensors[u];
         whole->tensors[u].missing = whole->tensors[u].count;
         if (covered[u] > 0 && covered[u] != tensor_end(tensor) - tensor->offset) {
-            err = psr_fail(PSR_ERR_USAGE, "tensor %s lies only in part in these buckets: its update needs all of it",
+            err = psr_fail(PSR_ERR_USAGE,
+                           "tensor %s lies only in part in these buckets: its update needs all of it",
                            tensor->name);
             goto out;
         }

@@ -4,7 +4,8 @@
 
 #include "net/message.h"
 
-/* Records "worker 1 sent PUSH (step 7, bucket 3, offset 128, count 64): <what is wrong>" and returns PROTOCOL. */
+/* Records "worker 1 sent PUSH (step 7, bucket 3, offset 128, count 64): <what is wrong>" and returns
+ * PROTOCOL. */
 psr_err psr_breach(const psr_message *message, const char *format, ...) PSR_PRINTF(2, 3);
 
 /* "PUSH", "WEIGHTS", ..; "message of type 77" has no name and gives "unknown". */

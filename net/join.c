@@ -170,7 +170,8 @@ psr_err psr_welcome_config_to_json(uint32_t rank, const psr_config *config, char
     return finish(&w, ret_json);
 }
 
-psr_err psr_welcome_config_from_json(const void *json, size_t size, uint32_t *ret_rank, psr_config *ret_config)
+psr_err psr_welcome_config_from_json(const void *json, size_t size, uint32_t *ret_rank,
+                                     psr_config *ret_config)
 {
     cJSON *object = NULL;
     uint32_t rank = 0;
@@ -248,10 +249,12 @@ psr_err psr_facts_from_json(const void *json, size_t size, psr_facts *ret_facts)
 psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b, const char *who_b)
 {
     if (strcmp(a->identity, b->identity) != 0)
-        return psr_fail(PSR_ERR_USAGE, "%s computes with %s, %s with %s: their bits could differ; use the same on all hosts",
+        return psr_fail(PSR_ERR_USAGE,
+                        "%s computes with %s, %s with %s: their bits could differ; use the same on all hosts",
                         who_a, a->identity, who_b, b->identity);
     if (strcmp(a->data_name, b->data_name) != 0)
-        return psr_fail(PSR_ERR_USAGE, "%s found data set %s, %s found %s: --data must be the same on all hosts", who_a,
+        return psr_fail(PSR_ERR_USAGE,
+                        "%s found data set %s, %s found %s: --data must be the same on all hosts", who_a,
                         a->data_name, who_b, b->data_name);
     const struct {
         const char *what;
@@ -270,8 +273,9 @@ psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (counts[i].a != counts[i].b)
             return psr_fail(PSR_ERR_USAGE,
-                            "%s has %" PRIu64 " %s in %s, %s has %" PRIu64 ": --data must be the same on all hosts", who_a,
-                            counts[i].a, counts[i].what, a->data_name, who_b, counts[i].b);
+                            "%s has %" PRIu64 " %s in %s, %s has %" PRIu64
+                            ": --data must be the same on all hosts",
+                            who_a, counts[i].a, counts[i].what, a->data_name, who_b, counts[i].b);
     return PSR_OK;
 }
 
@@ -337,8 +341,7 @@ static psr_err read_welcome(const cJSON *object, psr_welcome *welcome)
     if (!welcome->roster)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a roster of %d", count);
     const cJSON *item;
-    cJSON_ArrayForEach(item, roster)
-        PSR_TRY(read_entry(item, &welcome->roster[welcome->roster_count++]));
+    cJSON_ArrayForEach(item, roster) PSR_TRY(read_entry(item, &welcome->roster[welcome->roster_count++]));
     return PSR_OK;
 }
 

@@ -1,5 +1,5 @@
-/* What is said while a run comes together, as JSON: one codec for both sides, the scheduler and its members. The bytes may be
- * hostile; every read gives FORMAT, naming the field. No state; any thread. */
+/* What is said while a run comes together, as JSON: one codec for both sides, the scheduler and its members.
+ * The bytes may be hostile; every read gives FORMAT, naming the field. No state; any thread. */
 #ifndef PSR_NET_JOIN_H
 #define PSR_NET_JOIN_H
 
@@ -20,19 +20,22 @@ typedef struct psr_join {
     int64_t pid;
 } psr_join;
 
-PSR_MUST_CHECK psr_err psr_join_to_json(const psr_join *join, char **ret_json); /* ret owns: free(), as all here */
+PSR_MUST_CHECK psr_err psr_join_to_json(const psr_join *join,
+                                        char **ret_json); /* ret owns: free(), as all here */
 PSR_MUST_CHECK psr_err psr_join_from_json(const void *json, size_t size, psr_join *ret_join);
 
 /* ---- CONFIG ---- */
 
 PSR_MUST_CHECK psr_err psr_welcome_config_to_json(uint32_t rank, const psr_config *config, char **ret_json);
-PSR_MUST_CHECK psr_err psr_welcome_config_from_json(const void *json, size_t size, uint32_t *ret_rank, psr_config *ret_config);
+PSR_MUST_CHECK psr_err psr_welcome_config_from_json(const void *json, size_t size, uint32_t *ret_rank,
+                                                    psr_config *ret_config);
 
 /* ---- FACTS: what the workers must agree on ---- */
 
 /* Filled by a worker from its own host; a shard sends none, and gets the agreed ones in WELCOME. */
 typedef struct psr_facts {
-    char identity[PSR_IDENTITY_MAX]; /* what decides bits: back end, library's version, instruction set, threads */
+    char identity[PSR_IDENTITY_MAX]; /* what decides bits: back end, library's version, instruction set,
+                                        threads */
     char data_name[64];
     uint32_t train_count, test_count, channels, height, width, classes;
     uint64_t steps_per_epoch, total_steps; /* by the sampler: ps links no data sets */
@@ -43,7 +46,8 @@ PSR_MUST_CHECK psr_err psr_facts_to_json(const psr_facts *facts, char **ret_json
 PSR_MUST_CHECK psr_err psr_facts_from_json(const void *json, size_t size, psr_facts *ret_facts);
 
 /* OK, or USAGE in words: "worker 1 on b: oneDNN 3.7, worker 0 on a: oneDNN 2.6: ...". */
-PSR_MUST_CHECK psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b, const char *who_b);
+PSR_MUST_CHECK psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b,
+                                       const char *who_b);
 
 /* ---- WELCOME ---- */
 

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How old what is said of a stopped process may be. Two small messages that often cost nothing that can be measured. */
+/* How old what is said of a stopped process may be. Two small messages that often cost nothing that can be
+ * measured. */
 #define REPORT_EVERY_MS 100
 
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
@@ -39,7 +40,8 @@ struct psr_member {
 static void set_deadline(psr_member *member, double deadline_s)
 {
     member->deadline_ms = (int64_t)(deadline_s * 1000);
-    member->report_every_ms = member->deadline_ms / 4 < REPORT_EVERY_MS ? member->deadline_ms / 4 : REPORT_EVERY_MS;
+    member->report_every_ms =
+        member->deadline_ms / 4 < REPORT_EVERY_MS ? member->deadline_ms / 4 : REPORT_EVERY_MS;
     if (member->report_every_ms < 1)
         member->report_every_ms = 1;
 }
@@ -56,8 +58,8 @@ psr_err psr_member_report(psr_member *member)
     return psr_transport_send(member->options.transport, scheduler, &head, NULL);
 }
 
-/* Time in which this process was stopped, or its thread was elsewhere, is no silence of the scheduler's: what it said then is still
- * in the inbox. */
+/* Time in which this process was stopped, or its thread was elsewhere, is no silence of the scheduler's: what
+ * it said then is still in the inbox. */
 static void look(psr_member *member, int64_t now_ms)
 {
     int64_t away_ms = now_ms - member->seen_ms;
@@ -71,8 +73,8 @@ static psr_err check_scheduler(psr_member *member, int64_t now_ms)
     int64_t silent_ms = now_ms - member->heard_ms;
     if (silent_ms <= member->deadline_ms)
         return PSR_OK;
-    return psr_fail(PSR_ERR_PEER, "the scheduler at %s: no sign of life for %.1f s", member->options.provision->scheduler,
-                    (double)silent_ms / 1000);
+    return psr_fail(PSR_ERR_PEER, "the scheduler at %s: no sign of life for %.1f s",
+                    member->options.provision->scheduler, (double)silent_ms / 1000);
 }
 
 /* ---- receiving ---- */
@@ -87,7 +89,8 @@ static psr_err take_own(psr_member *member, psr_message **message)
     if ((*message)->head.type == PSR_MSG_ALIVE && (*message)->head.flags == 1)
         err = psr_member_report(member); /* it asks */
     else if ((*message)->head.type == PSR_MSG_ABORT)
-        err = psr_fail(PSR_ERR_PEER, "the run ends: %.*s", (int)(*message)->payload_bytes, (const char *)(*message)->payload);
+        err = psr_fail(PSR_ERR_PEER, "the run ends: %.*s", (int)(*message)->payload_bytes,
+                       (const char *)(*message)->payload);
     else if ((*message)->head.type != PSR_MSG_ALIVE)
         return PSR_OK;
     psr_message_free(message);
@@ -220,7 +223,8 @@ static psr_err take_config(psr_member *member)
     psr_message *message = NULL;
     PSR_TRY(await(member, PSR_MSG_CONFIG, &message));
     uint32_t rank = 0;
-    psr_err err = psr_welcome_config_from_json(message->payload, message->payload_bytes, &rank, &member->config);
+    psr_err err =
+        psr_welcome_config_from_json(message->payload, message->payload_bytes, &rank, &member->config);
     psr_message_free(&message);
     if (err != PSR_OK)
         return psr_fail_context(err, "the scheduler's CONFIG");
@@ -356,7 +360,8 @@ psr_err psr_member_connect(psr_member *member, psr_peer peer)
 {
     const psr_roster_entry *entry = find_entry(member, peer);
     if (!entry)
-        return psr_fail(PSR_ERR_NOT_FOUND, "%s %" PRIu32 " is not on the roster", psr_role_name(peer.role), peer.rank);
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s %" PRIu32 " is not on the roster", psr_role_name(peer.role),
+                        peer.rank);
     return psr_transport_connect(member->options.transport, peer, entry->endpoint,
                                  psr_keys_of(&member->options.provision->keys, peer));
 }

@@ -1,5 +1,5 @@
-/* A member of a run (shard or worker) as its scheduler sees it: joins, gets rank, configuration and roster, reports
- * progress, hears that it is alive, and leaves. psring-ps and psring-worker are both built on it.
+/* A member of a run (shard or worker) as its scheduler sees it: joins, gets rank, configuration and roster,
+ * reports progress, hears that it is alive, and leaves. psring-ps and psring-worker are both built on it.
  *
  * Joining, with the messages of net/message.h:
  *     JOIN    ->  who I am, which version, where I listen
@@ -8,8 +8,8 @@
  *             <-  WELCOME  the roster and what they agreed on
  *     READY   ->  connected to everybody that I send to, weights in place
  *             <-  START
- * From CONFIG on PROGRESS goes out by itself (in psr_member_recv) four times per deadline and at least ten times a second,
- * and a scheduler that has been silent for the deadline is an error.
+ * From CONFIG on PROGRESS goes out by itself (in psr_member_recv) four times per deadline and at least ten
+ * times a second, and a scheduler that has been silent for the deadline is an error.
  *
  * All of it on the one thread that made the transport. */
 #ifndef PSR_NET_MEMBER_H
@@ -33,13 +33,13 @@ typedef struct psr_provision {
 
 /* ret owns: free(). */
 PSR_MUST_CHECK psr_err psr_provision_to_json(const psr_provision *provision, char **ret_json);
-/* Bytes may be hostile: FORMAT, naming the field. With CURVE and no rank, the rank is the one whose key this is. ret owns:
- * psr_provision_done. */
+/* Bytes may be hostile: FORMAT, naming the field. With CURVE and no rank, the rank is the one whose key this
+ * is. ret owns: psr_provision_done. */
 PSR_MUST_CHECK psr_err psr_provision_from_json(const char *json, size_t size, psr_provision *ret_provision);
-/* A start by hand: scheduler as HOST:PORT or an endpoint (NULL for the scheduler itself), a key file, an interface or NULL. USAGE
- * or what reading the key file gives. ret owns. */
-PSR_MUST_CHECK psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file, const char *interface,
-                                             psr_provision *ret_provision);
+/* A start by hand: scheduler as HOST:PORT or an endpoint (NULL for the scheduler itself), a key file, an
+ * interface or NULL. USAGE or what reading the key file gives. ret owns. */
+PSR_MUST_CHECK psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file,
+                                             const char *interface, psr_provision *ret_provision);
 /* The first line of a stream, as psr_provision_from_json. Reads not one byte more than that line. */
 PSR_MUST_CHECK psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision);
 void psr_provision_done(psr_provision *provision);
@@ -49,21 +49,22 @@ void psr_provision_done(psr_provision *provision);
 typedef struct psr_member psr_member;
 
 typedef struct psr_member_options {
-    psr_transport *transport;       /* borrowed for the member's life, as all here */
+    psr_transport *transport; /* borrowed for the member's life, as all here */
     const psr_provision *provision;
     void *context;
-    /* The facts of this host under this configuration: called once, when CONFIG came. NULL: none (a shard). Its failure is
-     * told to the scheduler (FAILED) and becomes psr_member_join's. */
+    /* The facts of this host under this configuration: called once, when CONFIG came. NULL: none (a shard).
+     * Its failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
     psr_err (*facts)(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts);
-    /* Fills a PROGRESS head: step, bucket, flags (psr_phase), aux (counter), offset (peer waited for, psr_peer_pack, or
-     * UINT64_MAX). Also called while joining. NULL: phase start. */
+    /* Fills a PROGRESS head: step, bucket, flags (psr_phase), aux (counter), offset (peer waited for,
+     * psr_peer_pack, or UINT64_MAX). Also called while joining. NULL: phase start. */
     void (*report)(void *context, psr_head *head);
-    /* Asked whenever the transport was woken while joining: something other than PSR_OK ends it. May be NULL. */
+    /* Asked whenever the transport was woken while joining: something other than PSR_OK ends it. May be NULL.
+     */
     psr_err (*interrupted)(void *context);
 } psr_member_options;
 
-/* Joins; returns after WELCOME. ret owns. TIMEOUT: the scheduler was not heard of for the deadline (before CONFIG: the
- * default one); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
+/* Joins; returns after WELCOME. ret owns. TIMEOUT: the scheduler was not heard of for the deadline (before
+ * CONFIG: the default one); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
 PSR_MUST_CHECK psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member);
 void psr_member_free(psr_member *member);
 
@@ -72,7 +73,8 @@ psr_peer psr_member_self(const psr_member *member);
 const psr_config *psr_member_config(const psr_member *member);
 const psr_facts *psr_member_facts(const psr_member *member); /* those agreed on */
 const psr_roster_entry *psr_member_roster(const psr_member *member, size_t *ret_count);
-/* Steps completed before this run began: 0, or the resumed checkpoint's. When above 0, RESTORE messages follow. */
+/* Steps completed before this run began: 0, or the resumed checkpoint's. When above 0, RESTORE messages
+ * follow. */
 uint64_t psr_member_first_step(const psr_member *member);
 /* "worker 2 on host7", or "worker 2" when it is not on the roster. Borrowed until the next call. */
 const char *psr_member_name(psr_member *member, psr_peer peer);
@@ -83,19 +85,23 @@ PSR_MUST_CHECK psr_err psr_member_connect(psr_member *member, psr_peer peer);
 /* READY; json may be NULL. */
 PSR_MUST_CHECK psr_err psr_member_ready(psr_member *member, const char *json);
 
-/* The next message within timeout_ms (-1: without end), as psr_transport_recv, with the member's own business done inside:
- * PROGRESS goes out when due; ALIVE is taken. TIMEOUT: none within timeout_ms. CANCELLED: psr_transport_wake. PEER, and what
- * ABORT says: the run ends. PEER too when the scheduler was silent for the deadline. Everything else is the caller's: START, HOLD, STOP_AT,
- * RESTORE, BYE and all that comes from shards and workers. ret owns. */
+/* The next message within timeout_ms (-1: without end), as psr_transport_recv, with the member's own business
+ * done inside: PROGRESS goes out when due; ALIVE is taken. TIMEOUT: none within timeout_ms. CANCELLED:
+ * psr_transport_wake. PEER, and what ABORT says: the run ends. PEER too when the scheduler was silent for the
+ * deadline. Everything else is the caller's: START, HOLD, STOP_AT, RESTORE, BYE and all that comes from
+ * shards and workers. ret owns. */
 PSR_MUST_CHECK psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_message);
 
 /* To the scheduler: HELD, METRICS, CHECKPOINT, DONE. Copied. */
-PSR_MUST_CHECK psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *payload, size_t bytes);
+PSR_MUST_CHECK psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *payload,
+                                       size_t bytes);
 
-/* PROGRESS now, for instance when the phase that is about to begin may be the last thing that others hear of. */
+/* PROGRESS now, for instance when the phase that is about to begin may be the last thing that others hear of.
+ */
 PSR_MUST_CHECK psr_err psr_member_report(psr_member *member);
 
-/* FAILED, with the line and the status that the process will exit with: the last thing that a member says. Never fails. */
+/* FAILED, with the line and the status that the process will exit with: the last thing that a member says.
+ * Never fails. */
 void psr_member_failed(psr_member *member, psr_err status, const char *line);
 
 #endif

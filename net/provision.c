@@ -16,12 +16,15 @@ static cJSON *provision_object(const psr_provision *provision, const char *keys)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON *key_object = cJSON_Parse(keys);
-    if (object && key_object && cJSON_AddStringToObject(object, "role", psr_role_name(provision->self.role)) &&
-        (provision->self.rank == PSR_RANK_ANY || cJSON_AddNumberToObject(object, "rank", provision->self.rank)) &&
+    if (object && key_object &&
+        cJSON_AddStringToObject(object, "role", psr_role_name(provision->self.role)) &&
+        (provision->self.rank == PSR_RANK_ANY ||
+         cJSON_AddNumberToObject(object, "rank", provision->self.rank)) &&
         cJSON_AddStringToObject(object, "host", provision->host) &&
         cJSON_AddStringToObject(object, "scheduler", provision->scheduler) &&
         cJSON_AddStringToObject(object, "interface", provision->interface) &&
-        cJSON_AddNumberToObject(object, "port", provision->port) && cJSON_AddItemToObject(object, "keys", key_object))
+        cJSON_AddNumberToObject(object, "port", provision->port) &&
+        cJSON_AddItemToObject(object, "keys", key_object))
         return object;
     cJSON_Delete(object);
     cJSON_Delete(key_object);
@@ -108,7 +111,8 @@ psr_err psr_provision_from_json(const char *json, size_t size, psr_provision *re
 {
     psr_provision provision = {0};
     cJSON *object = cJSON_ParseWithLength(json, size);
-    psr_err err = cJSON_IsObject(object) ? read_object(object, &provision) : psr_fail(PSR_ERR_FORMAT, "not a JSON object");
+    psr_err err = cJSON_IsObject(object) ? read_object(object, &provision)
+                                         : psr_fail(PSR_ERR_FORMAT, "not a JSON object");
     cJSON_Delete(object);
     if (err != PSR_OK)
         return psr_fail_context(err, "provision");
@@ -152,8 +156,8 @@ out:
     return err;
 }
 
-psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file, const char *interface,
-                              psr_provision *ret_provision)
+psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file,
+                              const char *interface, psr_provision *ret_provision)
 {
     psr_provision provision = {.self = self};
     if (scheduler) {
@@ -163,11 +167,13 @@ psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *
             return psr_fail(PSR_ERR_USAGE, "--scheduler: \"%s\" is not HOST:PORT", scheduler);
         int length = snprintf(provision.scheduler, sizeof provision.scheduler, "%s%s", scheme, scheduler);
         if (length < 0 || (size_t)length >= sizeof provision.scheduler)
-            return psr_fail(PSR_ERR_USAGE, "--scheduler: longer than %zu bytes", sizeof provision.scheduler - 1);
+            return psr_fail(PSR_ERR_USAGE, "--scheduler: longer than %zu bytes",
+                            sizeof provision.scheduler - 1);
     }
     if (interface) {
         if (strlen(interface) >= sizeof provision.interface)
-            return psr_fail(PSR_ERR_USAGE, "--interface: longer than %zu bytes", sizeof provision.interface - 1);
+            return psr_fail(PSR_ERR_USAGE, "--interface: longer than %zu bytes",
+                            sizeof provision.interface - 1);
         strcpy(provision.interface, interface);
     }
     PSR_TRY(psr_keys_load(key_file, &provision.keys));

@@ -1,5 +1,5 @@
-/* How buckets are cut into slices, the unit of one data message: the one place that workers and shards both ask.
- * Slice k of a bucket begins k * psr_slice_floats after it. Any thread. */
+/* How buckets are cut into slices, the unit of one data message: the one place that workers and shards both
+ * ask. Slice k of a bucket begins k * psr_slice_floats after it. Any thread. */
 #ifndef PSR_NET_SLICES_H
 #define PSR_NET_SLICES_H
 

@@ -23,7 +23,7 @@ typedef struct part {
     part_state state; /* after PART_GATHERING under the mutex */
     char path[PATH_BYTES], final_path[PATH_BYTES];
     psr_checkpoint_writer *model, *run_state;
-    uint64_t missing; /* elements of all sections */
+    uint64_t missing;     /* elements of all sections */
     uint64_t *missing_of; /* [sections] */
     psr_err err;
     char failure[512];
@@ -51,7 +51,8 @@ struct psr_checkpoints {
 /* ---- what the files hold ---- */
 
 /* Sections of one file, as tensors under their names. */
-static psr_err list_tensors(const psr_sections *sections, bool in_state, psr_tensor **ret_tensors, size_t *ret_count)
+static psr_err list_tensors(const psr_sections *sections, bool in_state, psr_tensor **ret_tensors,
+                            size_t *ret_count)
 {
     size_t count = 0;
     uint32_t section;
@@ -70,10 +71,12 @@ static psr_err list_tensors(const psr_sections *sections, bool in_state, psr_ten
         for (size_t t = 0; t < place.layout->tensor_count; t++) {
             psr_tensor *tensor = &tensors[count++];
             *tensor = place.layout->tensors[t];
-            int length = snprintf(tensor->name, sizeof tensor->name, "%s%s", place.prefix, place.layout->tensors[t].name);
+            int length = snprintf(tensor->name, sizeof tensor->name, "%s%s", place.prefix,
+                                  place.layout->tensors[t].name);
             if (length >= (int)sizeof tensor->name) {
                 free(tensors);
-                return psr_fail(PSR_ERR_UNSUPPORTED, "tensor name %s%s is too long", place.prefix, place.layout->tensors[t].name);
+                return psr_fail(PSR_ERR_UNSUPPORTED, "tensor name %s%s is too long", place.prefix,
+                                place.layout->tensors[t].name);
             }
         }
     }
@@ -191,7 +194,8 @@ static psr_err flush(part *p, const char *directory)
     PSR_TRY(psr_checkpoint_commit(&p->run_state));
     PSR_TRY(psr_dir_sync(p->path));
     if (rename(p->path, p->final_path) != 0)
-        return psr_fail(PSR_ERR_IO, "%s: cannot be renamed to %s: %s", p->path, p->final_path, strerror(errno));
+        return psr_fail(PSR_ERR_IO, "%s: cannot be renamed to %s: %s", p->path, p->final_path,
+                        strerror(errno));
     return psr_dir_sync(directory);
 }
 
@@ -250,8 +254,8 @@ static bool index_of(const psr_sections *sections, uint32_t section, uint32_t *r
 }
 
 /* Stores the elements of the piece that lie in tensors (the rest is padding) and counts them. */
-static psr_err put_tensors(part *p, const psr_section_place *place, const float *data, size_t offset, size_t count,
-                           uint64_t *ret_stored)
+static psr_err put_tensors(part *p, const psr_section_place *place, const float *data, size_t offset,
+                           size_t count, uint64_t *ret_stored)
 {
     psr_checkpoint_writer *writer = place->in_state ? p->run_state : p->model;
     uint64_t stored = 0;
@@ -264,15 +268,16 @@ static psr_err put_tensors(part *p, const psr_section_place *place, const float 
             continue;
         char name[PSR_TENSOR_NAME_MAX + 40];
         snprintf(name, sizeof name, "%s%s", place->prefix, tensor->name);
-        PSR_TRY(psr_checkpoint_put(writer, name, begin - tensor->offset, end - begin, data + (begin - offset)));
+        PSR_TRY(
+            psr_checkpoint_put(writer, name, begin - tensor->offset, end - begin, data + (begin - offset)));
         stored += end - begin;
     }
     *ret_stored = stored;
     return PSR_OK;
 }
 
-psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t section, const float *data, size_t offset,
-                            size_t count)
+psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t section, const float *data,
+                            size_t offset, size_t count)
 {
     psr_section_place place;
     uint32_t index = 0;
@@ -280,11 +285,13 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
     if (!psr_sections_place(set->sections, section, &place) || !index_of(set->sections, section, &index))
         return psr_fail(PSR_ERR_PROTOCOL, "a checkpoint of this run has no section %" PRIu32, section);
     if (offset > place.layout->length || count > place.layout->length - offset)
-        return psr_fail(PSR_ERR_PROTOCOL, "%zu floats at %zu are not within section %" PRIu32 ", which has %zu", count, offset,
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "%zu floats at %zu are not within section %" PRIu32 ", which has %zu", count, offset,
                         section, place.layout->length);
     PSR_TRY(find_part(set, step, &p));
     if (p->missing == 0)
-        return psr_fail(PSR_ERR_PROTOCOL, "a piece of the checkpoint of step %" PRIu64 ", which is whole", step);
+        return psr_fail(PSR_ERR_PROTOCOL, "a piece of the checkpoint of step %" PRIu64 ", which is whole",
+                        step);
     uint64_t stored = 0;
     PSR_TRY(put_tensors(p, &place, data, offset, count, &stored));
     p->missing_of[index] -= stored;
@@ -305,8 +312,9 @@ psr_err psr_checkpoints_whole(const psr_checkpoints *set, uint64_t step)
         psr_section_place place;
         for (uint32_t i = 0; psr_sections_at(set->sections, i, &section); i++)
             if (p->missing_of[i] > 0 && psr_sections_place(set->sections, section, &place))
-                return psr_fail(PSR_ERR_PROTOCOL, "the checkpoint of step %" PRIu64 " lacks %" PRIu64 " numbers of %s (%s)", step,
-                                p->missing_of[i], place.prefix[0] ? place.prefix : "the model",
+                return psr_fail(PSR_ERR_PROTOCOL,
+                                "the checkpoint of step %" PRIu64 " lacks %" PRIu64 " numbers of %s (%s)",
+                                step, p->missing_of[i], place.prefix[0] ? place.prefix : "the model",
                                 place.in_state ? "state.safetensors" : "model.safetensors");
     }
     for (const part *p = set->parts; p; p = p->next)
@@ -346,7 +354,8 @@ psr_err psr_checkpoints_new(const psr_checkpoints_options *options, psr_checkpoi
     psr_checkpoints *set = calloc(1, sizeof *set);
     if (!set)
         return psr_fail(PSR_ERR_NOMEM, "no memory for checkpoints");
-    if (snprintf(set->directory, sizeof set->directory, "%s", options->directory) >= (int)sizeof set->directory) {
+    if (snprintf(set->directory, sizeof set->directory, "%s", options->directory) >=
+        (int)sizeof set->directory) {
         free(set);
         return psr_fail(PSR_ERR_USAGE, "--out: the path is too long");
     }

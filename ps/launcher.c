@@ -129,11 +129,12 @@ void psr_launcher_listening(psr_launcher *launcher, const char *endpoint)
     put(launcher, object);
 }
 
-void psr_launcher_joined(psr_launcher *launcher, const psr_roster_entry *entry, uint32_t count, uint32_t total)
+void psr_launcher_joined(psr_launcher *launcher, const psr_roster_entry *entry, uint32_t count,
+                         uint32_t total)
 {
     if (launcher->by_hand) {
-        psr_log(PSR_LOG_INFO, "%s %" PRIu32 " on %s has joined: %" PRIu32 " of %" PRIu32, psr_role_name(entry->peer.role),
-                entry->peer.rank, entry->host, count, total);
+        psr_log(PSR_LOG_INFO, "%s %" PRIu32 " on %s has joined: %" PRIu32 " of %" PRIu32,
+                psr_role_name(entry->peer.role), entry->peer.rank, entry->host, count, total);
         return;
     }
     cJSON *object = event("joined");
@@ -153,10 +154,12 @@ void psr_launcher_running(psr_launcher *launcher)
         put(launcher, event("running"));
 }
 
-void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss, double images_per_s)
+void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss,
+                           double images_per_s)
 {
     if (launcher->by_hand) {
-        psr_log(PSR_LOG_INFO, "step %" PRIu64 " of %" PRIu64 ": loss=%.4f images_per_s=%.1f", step, total, loss, images_per_s);
+        psr_log(PSR_LOG_INFO, "step %" PRIu64 " of %" PRIu64 ": loss=%.4f images_per_s=%.1f", step, total,
+                loss, images_per_s);
         return;
     }
     if (much_waits(launcher))
@@ -213,7 +216,8 @@ static bool read_peer(const cJSON *object, psr_peer *ret_peer)
 {
     const char *role = text_of(object, "role");
     const cJSON *rank = cJSON_GetObjectItemCaseSensitive(object, "rank");
-    if (!role || !psr_role_parse(role, &ret_peer->role) || !cJSON_IsNumber(rank) || !(rank->valuedouble >= 0 && rank->valuedouble < UINT32_MAX))
+    if (!role || !psr_role_parse(role, &ret_peer->role) || !cJSON_IsNumber(rank) ||
+        !(rank->valuedouble >= 0 && rank->valuedouble < UINT32_MAX))
         return false;
     ret_peer->rank = (uint32_t)rank->valuedouble;
     return true;

@@ -1,16 +1,25 @@
 /* The scheduler's two pipes with the launcher, as JSON lines (one object each).
  *
- * From the launcher (standard input; its end means that the launcher died):
- *     {"lost": {"role": "worker", "rank": 1, "host": "b", "how": "killed by signal 9"}}   a member's process ended; host may be absent
- *     {"log": {"role": "worker", "rank": 1, "stream": "err", "line": ".."}}               it printed a line
- *     {"stop": true}                                                                     Ctrl-C
- *     {"alive": true}                                                                    at least four times per deadline
- * To the launcher (standard output), each with "event":
- *     listening (endpoint), joined (role, rank, host, count, total), running, progress (step, total, loss, images_per_s), say (line),
- *     alive, ended (status: exit status, line, outcome)
+ * From the launcher, on standard input, whose end means that the launcher died:
+ *     {"lost": {"role": "worker", "rank": 1, "host": "b", "how": "killed by signal 9"}}
+ *         a member's process ended; host may be absent
+ *     {"log": {"role": "worker", "rank": 1, "stream": "err", "line": ".."}}
+ *         it printed a line
+ *     {"stop": true}
+ *         Ctrl-C
+ *     {"alive": true}
+ *         at least four times per deadline
+ * To the launcher, on standard output, each with its name as "event":
+ *     listening   endpoint
+ *     joined      role, rank, host, count, total
+ *     running
+ *     progress    step, total, loss, images_per_s
+ *     say         line
+ *     alive
+ *     ended       status (exit status), line, outcome
  *
- * Writing never blocks: what the pipe does not take waits here; while much waits, progress and alive are left out. Without a
- * launcher (a start by hand) events go to the log and there are no orders. One thread. */
+ * Writing never blocks: what the pipe does not take waits here; while much waits, progress and alive are left
+ * out. Without a launcher (a start by hand) events go to the log and there are no orders. One thread. */
 #ifndef PSR_PS_LAUNCHER_H
 #define PSR_PS_LAUNCHER_H
 
@@ -36,7 +45,8 @@ typedef struct psr_order {
 } psr_order;
 
 /* wake: called on another thread when an order may be there. ret owns. */
-PSR_MUST_CHECK psr_err psr_launcher_new(bool by_hand, void (*wake)(void *context), void *context, psr_launcher **ret_launcher);
+PSR_MUST_CHECK psr_err psr_launcher_new(bool by_hand, void (*wake)(void *context), void *context,
+                                        psr_launcher **ret_launcher);
 /* Writes what still waits, for at most a second. NULL allowed. */
 void psr_launcher_free(psr_launcher *launcher);
 
@@ -46,9 +56,11 @@ void psr_launcher_take(psr_launcher *launcher, psr_order *ret_order);
 void psr_launcher_flush(psr_launcher *launcher);
 
 void psr_launcher_listening(psr_launcher *launcher, const char *endpoint);
-void psr_launcher_joined(psr_launcher *launcher, const psr_roster_entry *entry, uint32_t count, uint32_t total);
+void psr_launcher_joined(psr_launcher *launcher, const psr_roster_entry *entry, uint32_t count,
+                         uint32_t total);
 void psr_launcher_running(psr_launcher *launcher);
-void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss, double images_per_s);
+void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss,
+                           double images_per_s);
 void psr_launcher_say(psr_launcher *launcher, const char *line);
 void psr_launcher_alive(psr_launcher *launcher);
 void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line, const char *outcome_json);

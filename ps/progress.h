@@ -17,10 +17,12 @@ typedef struct psr_progress_now {
 } psr_progress_now;
 
 /* in_turn: one process does the ranks' shares one after the other, so that rates do not add up. ret owns. */
-PSR_MUST_CHECK psr_err psr_progress_new(uint32_t ranks, bool in_turn, uint64_t total, psr_progress **ret_progress);
+PSR_MUST_CHECK psr_err psr_progress_new(uint32_t ranks, bool in_turn, uint64_t total,
+                                        psr_progress **ret_progress);
 void psr_progress_free(psr_progress *progress);
 
-/* A line of metrics (JSON object with step, rank, loss, images_per_s); what it lacks is not shown. Returns its step. */
+/* A line of metrics (JSON object with step, rank, loss, images_per_s); what it lacks is not shown. Returns
+ * its step. */
 uint64_t psr_progress_take(psr_progress *progress, const char *json, size_t size);
 
 /* True when there is something new to show, at most ten times a second, and always for the last step. */

@@ -27,7 +27,8 @@ static psr_err read_count(const psr_resume *resume, const char *key, uint64_t *r
     errno = 0;
     unsigned long long value = text && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
     if (!end || *end != '\0' || errno != 0 || value > INT64_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "%s/state.safetensors: its metadata has no \"%s\"", resume->path, key);
+        return psr_fail(PSR_ERR_FORMAT, "%s/state.safetensors: its metadata has no \"%s\"", resume->path,
+                        key);
     *ret_value = value;
     return PSR_OK;
 }
@@ -39,11 +40,13 @@ static psr_err check_run(psr_resume *resume, const psr_config *config)
     PSR_TRY(read_count(resume, "workers", &workers));
     const char *model = psr_checkpoint_metadata(resume->run_state, "model");
     if (!model || strcmp(model, config->model) != 0)
-        return psr_fail(PSR_ERR_USAGE, "--resume %s is of model %s, and --model is %s", resume->path, model ? model : "(none)",
-                        config->model);
+        return psr_fail(PSR_ERR_USAGE, "--resume %s is of model %s, and --model is %s", resume->path,
+                        model ? model : "(none)", config->model);
     if (workers != config->workers)
-        return psr_fail(PSR_ERR_USAGE, "--resume %s is of %" PRIu64 " workers, and --workers is %" PRIu32
-                        "; give --workers %" PRIu64 ", or --init for its weights alone", resume->path, workers, config->workers, workers);
+        return psr_fail(PSR_ERR_USAGE,
+                        "--resume %s is of %" PRIu64 " workers, and --workers is %" PRIu32
+                        "; give --workers %" PRIu64 ", or --init for its weights alone",
+                        resume->path, workers, config->workers, workers);
     return PSR_OK;
 }
 
@@ -99,14 +102,17 @@ static bool newest_below(const char *directory, uint64_t below, uint64_t *ret_st
     return found;
 }
 
-static psr_err open_newest(const char *run, const psr_config *config, void (*skipped)(void *, const char *), void *context,
-                           psr_resume **ret_resume)
+static psr_err open_newest(const char *run, const psr_config *config, void (*skipped)(void *, const char *),
+                           void *context, psr_resume **ret_resume)
 {
     char directory[PATH_BYTES], path[PATH_BYTES + 32], line[1024];
     snprintf(directory, sizeof directory, "%s/checkpoints", run);
     uint64_t step = UINT64_MAX;
-    psr_err err = psr_fail(PSR_ERR_NOT_FOUND, "--resume %s: neither a checkpoint (model.safetensors and state.safetensors) nor a run "
-                           "directory with one in checkpoints/", run);
+    psr_err err =
+        psr_fail(PSR_ERR_NOT_FOUND,
+                 "--resume %s: neither a checkpoint (model.safetensors and state.safetensors) nor a run "
+                 "directory with one in checkpoints/",
+                 run);
     while (newest_below(directory, step, &step)) {
         snprintf(path, sizeof path, "%s/step-%" PRIu64, directory, step);
         err = open_one(path, config, ret_resume);
@@ -119,8 +125,8 @@ static psr_err open_newest(const char *run, const psr_config *config, void (*ski
     return err;
 }
 
-psr_err psr_resume_open(const char *path, const psr_config *config, void (*skipped)(void *, const char *), void *context,
-                        psr_resume **ret_resume)
+psr_err psr_resume_open(const char *path, const psr_config *config, void (*skipped)(void *, const char *),
+                        void *context, psr_resume **ret_resume)
 {
     char file[PATH_BYTES];
     struct stat status;
@@ -152,12 +158,13 @@ const char *psr_resume_path(const psr_resume *resume)
 
 /* ---- its tensors ---- */
 
-static psr_err find_tensor(const psr_resume *resume, const psr_section_place *place, const psr_tensor *tensor, const float **ret_data)
+static psr_err find_tensor(const psr_resume *resume, const psr_section_place *place, const psr_tensor *tensor,
+                           const float **ret_data)
 {
     char name[PSR_TENSOR_NAME_MAX + 40];
     snprintf(name, sizeof name, "%s%s", place->prefix, tensor->name);
-    psr_err err = psr_checkpoint_tensor(place->in_state ? resume->run_state : resume->model, name, tensor->rank, tensor->shape,
-                                        ret_data);
+    psr_err err = psr_checkpoint_tensor(place->in_state ? resume->run_state : resume->model, name,
+                                        tensor->rank, tensor->shape, ret_data);
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--resume");
 }
 
@@ -166,12 +173,17 @@ static void lent_for_good(void *context)
     (void)context;
 }
 
-static psr_err send_tensor(psr_transport *transport, uint64_t step, uint32_t section, const psr_tensor *tensor, const float *data)
+static psr_err send_tensor(psr_transport *transport, uint64_t step, uint32_t section,
+                           const psr_tensor *tensor, const float *data)
 {
     const size_t most = PSR_PAYLOAD_BYTES_MAX / 4 / sizeof(float);
     for (size_t at = 0; at < tensor->count; at += most) {
         size_t count = tensor->count - at < most ? tensor->count - at : most;
-        psr_head head = {.type = PSR_MSG_RESTORE, .step = step, .bucket = section, .offset = tensor->offset + at, .count = count};
+        psr_head head = {.type = PSR_MSG_RESTORE,
+                         .step = step,
+                         .bucket = section,
+                         .offset = tensor->offset + at,
+                         .count = count};
         psr_payload payload = {.data = data + at, .bytes = count * sizeof(float), .release = lent_for_good};
         PSR_TRY(psr_transport_send(transport, (psr_peer){PSR_ROLE_WORKER, 0}, &head, &payload));
     }

@@ -7,12 +7,13 @@
 
 typedef struct psr_resume psr_resume;
 
-/* path: a checkpoint (a directory with model.safetensors and state.safetensors in it), or a run directory, of which the newest
- * checkpoint that is whole is taken; skipped (may be NULL) is told of each that is not, in words. Everything is verified. ret owns.
- * NOT_FOUND: no checkpoint there; FORMAT: damaged, or not of this program's making; USAGE: of a run with another model or number
- * of workers. */
-PSR_MUST_CHECK psr_err psr_resume_open(const char *path, const psr_config *config, void (*skipped)(void *context, const char *line),
-                                       void *context, psr_resume **ret_resume);
+/* path: a checkpoint (a directory with model.safetensors and state.safetensors in it), or a run directory, of
+ * which the newest checkpoint that is whole is taken; skipped (may be NULL) is told of each that is not, in
+ * words. Everything is verified. ret owns. NOT_FOUND: no checkpoint there; FORMAT: damaged, or not of this
+ * program's making; USAGE: of a run with another model or number of workers. */
+PSR_MUST_CHECK psr_err psr_resume_open(const char *path, const psr_config *config,
+                                       void (*skipped)(void *context, const char *line), void *context,
+                                       psr_resume **ret_resume);
 /* After the transport that pieces were sent through. NULL allowed. */
 void psr_resume_free(psr_resume *resume);
 
@@ -25,6 +26,7 @@ const char *psr_resume_path(const psr_resume *resume);
 PSR_MUST_CHECK psr_err psr_resume_check(const psr_resume *resume, const psr_sections *sections);
 
 /* Every section to worker 0, tensor by tensor, as RESTORE messages that borrow the file's bytes. */
-PSR_MUST_CHECK psr_err psr_resume_send(const psr_resume *resume, const psr_sections *sections, psr_transport *transport);
+PSR_MUST_CHECK psr_err psr_resume_send(const psr_resume *resume, const psr_sections *sections,
+                                       psr_transport *transport);
 
 #endif

@@ -136,8 +136,7 @@ static cJSON *hosts_of(const cJSON *roster)
     {
         const char *host = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(entry, "host"));
         bool listed = host == NULL;
-        cJSON_ArrayForEach(known, hosts)
-            listed = listed || strcmp(known->valuestring, host) == 0;
+        cJSON_ArrayForEach(known, hosts) listed = listed || strcmp(known->valuestring, host) == 0;
         if (!listed)
             cJSON_AddItemToArray(hosts, cJSON_CreateString(host));
     }
@@ -147,11 +146,12 @@ static cJSON *hosts_of(const cJSON *roster)
 static bool fill_run(const psr_rundir *rundir, cJSON *run)
 {
     char *config = NULL, *facts = NULL;
-    bool whole = psr_config_to_json(&rundir->config, &config) == PSR_OK && psr_facts_to_json(&rundir->facts, &facts) == PSR_OK;
+    bool whole = psr_config_to_json(&rundir->config, &config) == PSR_OK &&
+                 psr_facts_to_json(&rundir->facts, &facts) == PSR_OK;
     cJSON *roster = cJSON_Parse(rundir->roster_json);
-    whole = whole && cJSON_AddStringToObject(run, "version", PSR_VERSION) && add(run, "config", cJSON_Parse(config)) &&
-            add(run, "facts", cJSON_Parse(facts)) && add(run, "hosts", hosts_of(roster)) &&
-            cJSON_AddStringToObject(run, "started", rundir->started);
+    whole = whole && cJSON_AddStringToObject(run, "version", PSR_VERSION) &&
+            add(run, "config", cJSON_Parse(config)) && add(run, "facts", cJSON_Parse(facts)) &&
+            add(run, "hosts", hosts_of(roster)) && cJSON_AddStringToObject(run, "started", rundir->started);
     if (!add(run, "roster", roster))
         whole = false;
     if (rundir->resumed_from)
@@ -262,7 +262,8 @@ static psr_err make_directories(const char *out)
     return make_directory(path);
 }
 
-psr_err psr_rundir_begin(psr_rundir *rundir, const psr_facts *facts, const char *roster_json, const char *resumed_from)
+psr_err psr_rundir_begin(psr_rundir *rundir, const psr_facts *facts, const char *roster_json,
+                         const char *resumed_from)
 {
     rundir->facts = *facts;
     rundir->roster_json = strdup(roster_json);
@@ -331,7 +332,8 @@ psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line, con
     if (!outcome || !cJSON_AddStringToObject(outcome, "status", psr_err_name(status)) ||
         !cJSON_AddNumberToObject(outcome, "exit_status", psr_err_exit_status(status)) ||
         !cJSON_AddStringToObject(outcome, "line", line) ||
-        (rundir->lines_lost > 0 && !cJSON_AddNumberToObject(outcome, "log_lines_lost", (double)rundir->lines_lost)))
+        (rundir->lines_lost > 0 &&
+         !cJSON_AddNumberToObject(outcome, "log_lines_lost", (double)rundir->lines_lost)))
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run's outcome");
     psr_err flushed = psr_rundir_flush(rundir);
     psr_err written = write_run(rundir);
@@ -357,7 +359,8 @@ void psr_rundir_discard(psr_rundir *rundir)
     if (rundir->metrics)
         fclose(rundir->metrics);
     rundir->metrics = NULL;
-    static const char *const files[] = {"run.json", "metrics.jsonl"}, *const directories[] = {"/log", "/checkpoints", ""};
+    static const char *const files[] = {"run.json", "metrics.jsonl"}, *const directories[] = {
+                                                                          "/log", "/checkpoints", ""};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", out, files[i]);
         (void)unlink(path);

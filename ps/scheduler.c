@@ -24,11 +24,13 @@ psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *
     scheduler->shard_count = config->mode == PSR_MODE_PS ? config->shards : 0;
     scheduler->member_count = scheduler->shard_count + scheduler->worker_count;
     scheduler->deadline_ms = (int64_t)(config->deadline_s * 1000);
-    scheduler->come_up_by_ms = now_ms + (scheduler->deadline_ms > PSR_COME_UP_MS ? scheduler->deadline_ms : PSR_COME_UP_MS);
+    scheduler->come_up_by_ms =
+        now_ms + (scheduler->deadline_ms > PSR_COME_UP_MS ? scheduler->deadline_ms : PSR_COME_UP_MS);
     scheduler->slow_check_ms = now_ms + scheduler->deadline_ms / 4;
     scheduler->members = calloc(scheduler->member_count, sizeof *scheduler->members);
-    psr_err err = scheduler->members ? psr_liveness_new(scheduler->deadline_ms, &scheduler->liveness)
-                                     : psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members", scheduler->member_count);
+    psr_err err = scheduler->members
+                      ? psr_liveness_new(scheduler->deadline_ms, &scheduler->liveness)
+                      : psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members", scheduler->member_count);
     if (err != PSR_OK) {
         psr_scheduler_free(scheduler);
         return err;
@@ -77,8 +79,8 @@ bool psr_scheduler_all(const psr_scheduler *scheduler, bool (*is)(const psr_sche
 
 void psr_scheduler_name(const psr_scheduler_member *member, char *text, size_t size)
 {
-    snprintf(text, size, "%s %" PRIu32 "%s%s", psr_role_name(member->entry.peer.role), member->entry.peer.rank,
-             member->entry.host[0] ? " on " : "", member->entry.host);
+    snprintf(text, size, "%s %" PRIu32 "%s%s", psr_role_name(member->entry.peer.role),
+             member->entry.peer.rank, member->entry.host[0] ? " on " : "", member->entry.host);
 }
 
 void psr_scheduler_say(psr_scheduler *scheduler, const char *format, ...)
@@ -91,14 +93,16 @@ void psr_scheduler_say(psr_scheduler *scheduler, const char *format, ...)
     scheduler->events.say(scheduler->events.context, line);
 }
 
-psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_message_type type, uint64_t step, const char *text)
+psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_message_type type, uint64_t step,
+                           const char *text)
 {
     psr_head head = {.type = type, .step = step};
     psr_payload payload = {.data = text, .bytes = text ? strlen(text) : 0};
     return scheduler->events.send(scheduler->events.context, to, &head, payload.bytes ? &payload : NULL);
 }
 
-psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_message_type type, uint64_t step, const char *text)
+psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_message_type type, uint64_t step,
+                               const char *text)
 {
     for (uint32_t i = 0; i < scheduler->member_count; i++)
         if (scheduler->members[i].joined)
@@ -108,8 +112,8 @@ psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_message_type type, 
 
 /* ---- messages while the run is on ---- */
 
-static psr_err take_progress(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message,
-                             int64_t now_ms)
+static psr_err take_progress(psr_scheduler *scheduler, psr_scheduler_member *member,
+                             const psr_message *message, int64_t now_ms)
 {
     psr_peer waited;
     if (message->head.flags > PSR_PHASE_SHUTDOWN)
@@ -140,17 +144,20 @@ static psr_err take_checkpoint(psr_scheduler *scheduler, const psr_message *mess
     const psr_head *head = &message->head;
     if (!may_send_section(scheduler, message->from, head->bucket))
         return psr_breach(message, "section %" PRIu32 " of a checkpoint is not its to send", head->bucket);
-    if (head->count > PSR_PAYLOAD_BYTES_MAX / sizeof(float) || message->payload_bytes != head->count * sizeof(float))
+    if (head->count > PSR_PAYLOAD_BYTES_MAX / sizeof(float) ||
+        message->payload_bytes != head->count * sizeof(float))
         return psr_breach(message, "its payload has %zu bytes", message->payload_bytes);
     return scheduler->events.checkpoint(scheduler->events.context, head->step, head->bucket, message->payload,
                                         head->offset, head->count);
 }
 
-static psr_err take_running(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message)
+static psr_err take_running(psr_scheduler *scheduler, psr_scheduler_member *member,
+                            const psr_message *message)
 {
     switch (message->head.type) {
     case PSR_MSG_METRICS:
-        return scheduler->events.metrics(scheduler->events.context, message->from, message->payload, message->payload_bytes);
+        return scheduler->events.metrics(scheduler->events.context, message->from, message->payload,
+                                         message->payload_bytes);
     case PSR_MSG_CHECKPOINT:
         return take_checkpoint(scheduler, message);
     case PSR_MSG_HELD:
@@ -162,7 +169,8 @@ static psr_err take_running(psr_scheduler *scheduler, psr_scheduler_member *memb
     }
 }
 
-static psr_err take(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message, int64_t now_ms)
+static psr_err take(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message,
+                    int64_t now_ms)
 {
     psr_liveness_heard(scheduler->liveness, member->entry.peer, now_ms);
     if (message->head.type == PSR_MSG_PROGRESS)
@@ -187,8 +195,9 @@ void psr_scheduler_message(psr_scheduler *scheduler, const psr_message *message,
     if (message->head.type == PSR_MSG_JOIN) {
         err = psr_scheduler_take_join(scheduler, message, now_ms);
     } else if (!member || !member->joined) {
-        psr_scheduler_say(scheduler, "%s %" PRIu32 " sent %s and has not joined: dropped", psr_role_name(message->from.role),
-                          message->from.rank, psr_message_name(message->head.type));
+        psr_scheduler_say(scheduler, "%s %" PRIu32 " sent %s and has not joined: dropped",
+                          psr_role_name(message->from.role), message->from.rank,
+                          psr_message_name(message->head.type));
         return;
     } else if (message->head.type == PSR_MSG_FAILED) {
         err = psr_scheduler_take_failed(member, message);
@@ -225,7 +234,8 @@ static void check_slow(psr_scheduler *scheduler, int64_t now_ms)
         return;
     char name[PSR_HOST_MAX + 32];
     psr_scheduler_name(member, name, sizeof name);
-    psr_scheduler_say(scheduler, "%s is slow: others have waited %.1f s for it", name, (double)waited_ms / 1000);
+    psr_scheduler_say(scheduler, "%s is slow: others have waited %.1f s for it", name,
+                      (double)waited_ms / 1000);
     scheduler->slow_check_ms = now_ms + scheduler->deadline_ms; /* say so once a while */
 }
 

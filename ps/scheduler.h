@@ -1,9 +1,10 @@
-/* The scheduler: the process that all join. Gives ranks, hands out the roster, watches liveness, decides how a run ends,
- * and alone writes the run directory. Free of I/O: messages, ticks and orders of the launcher in; messages and run
- * events out. ps/rundir.h turns run events into files; ps/scheduler_main.c drives both.
+/* The scheduler: the process that all join. Gives ranks, hands out the roster, watches liveness, decides how
+ * a run ends, and alone writes the run directory. Free of I/O: messages, ticks and orders of the launcher in;
+ * messages and run events out. ps/rundir.h turns run events into files; ps/scheduler_main.c drives both.
  *
- * States: JOINING -> WELCOMED -> RUNNING -> (HOLDING -> RUNNING) -> ENDED. Joining is net/member.h's, seen from the other side.
- * Split over scheduler_join.c (until START), scheduler.c (while it runs) and scheduler_end.c (how it ends). */
+ * States: JOINING -> WELCOMED -> RUNNING -> (HOLDING -> RUNNING) -> ENDED. Joining is net/member.h's, seen
+ * from the other side. Split over scheduler_join.c (until START), scheduler.c (while it runs) and
+ * scheduler_end.c (how it ends). */
 #ifndef PSR_PS_SCHEDULER_H
 #define PSR_PS_SCHEDULER_H
 
@@ -22,8 +23,8 @@ typedef struct psr_scheduler_events {
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
     /* It has its rank now. count of total are here. */
     void (*joined)(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total);
-    /* All have joined and agree: make the run directory. ret_first_step: steps completed before (0, or the resumed
-     * checkpoint's). */
+    /* All have joined and agree: make the run directory. ret_first_step: steps completed before (0, or the
+     * resumed checkpoint's). */
     psr_err (*begin)(void *context, const psr_config *config, const psr_facts *facts, const char *roster_json,
                      uint64_t *ret_first_step);
     /* After WELCOME of a resumed run: send the checkpoint's pieces to worker 0 (RESTORE). */
@@ -31,39 +32,44 @@ typedef struct psr_scheduler_events {
     /* Everybody has been told START; algorithms: rank 0's choices by timing, "" when it had none to make. */
     psr_err (*started)(void *context, const char *algorithms);
     psr_err (*metrics)(void *context, psr_peer from, const char *json, size_t size);
-    psr_err (*checkpoint)(void *context, uint64_t step, uint32_t section, const float *data, size_t offset, size_t count);
-    /* All have sent all they have of the checkpoint after `step` steps: fails when pieces are missing. psr_scheduler_checkpointed
-     * follows. */
+    psr_err (*checkpoint)(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
+                          size_t count);
+    /* All have sent all they have of the checkpoint after `step` steps: fails when pieces are missing.
+     * psr_scheduler_checkpointed follows. */
     psr_err (*last_checkpoint)(void *context, uint64_t step);
     /* Something a person should see: who is slow, who was turned away, stopping. */
     void (*say)(void *context, const char *line);
-    /* The run is over; status is PSR_OK or why; line is for the person. outcome_json: worker 0's final figures, or NULL. */
+    /* The run is over; status is PSR_OK or why; line is for the person. outcome_json: worker 0's final
+     * figures, or NULL. */
     void (*ended)(void *context, psr_err status, const char *line, const char *outcome_json);
 } psr_scheduler_events;
 
 /* ret owns. host: what this process's host is called in messages. */
-PSR_MUST_CHECK psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *events, const char *host,
-                                         int64_t now_ms, psr_scheduler **ret_scheduler);
+PSR_MUST_CHECK psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *events,
+                                         const char *host, int64_t now_ms, psr_scheduler **ret_scheduler);
 void psr_scheduler_free(psr_scheduler *scheduler);
 
-/* These never fail: what goes wrong, a driver's failure included, ends the run, and the event `ended` says how. */
+/* These never fail: what goes wrong, a driver's failure included, ends the run, and the event `ended` says
+ * how. */
 
 /* Any message of a member. Borrows it. A breach of protocol ends the run (status PROTOCOL or VERSION). */
 void psr_scheduler_message(psr_scheduler *scheduler, const psr_message *message, int64_t now_ms);
-/* Time passes: liveness, who never came up, who is slow. Call it when the inbox is empty, so that nobody is called silent whose words
- * lie there unread. */
+/* Time passes: liveness, who never came up, who is slow. Call it when the inbox is empty, so that nobody is
+ * called silent whose words lie there unread. */
 void psr_scheduler_tick(psr_scheduler *scheduler, int64_t now_ms);
 int64_t psr_scheduler_next_tick(const psr_scheduler *scheduler);
 /* Ctrl-C at the launcher: stop in order, with a checkpoint. */
 void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms);
-/* The launcher or an agent says that a member's process ended, how ("killed by signal 9", "exit status 1: ..."). host: where it was
- * started, for one that had not joined yet; NULL: not known. */
-void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how, int64_t now_ms);
+/* The launcher or an agent says that a member's process ended, how ("killed by signal 9", "exit status 1:
+ * ..."). host: where it was started, for one that had not joined yet; NULL: not known. */
+void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how,
+                        int64_t now_ms);
 /* A checkpoint directory was renamed into place (the driver tells): the run may end when the last one is. */
 void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step, int64_t now_ms);
 /* The launcher, on this host, is gone or silent: how. */
 void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how);
-/* Something outside went wrong: a member's bytes that the transport refused (PROTOCOL, VERSION), a full disk. */
+/* Something outside went wrong: a member's bytes that the transport refused (PROTOCOL, VERSION), a full disk.
+ */
 void psr_scheduler_fail(psr_scheduler *scheduler, psr_err status, const char *line);
 
 /* True once `ended` was called. */

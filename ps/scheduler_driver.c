@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BURST 256         /* messages between two looks at everything else */
+#define BURST 256 /* messages between two looks at everything else */
 #define FLUSH_EVERY_MS 500
-#define LINGER_MS 2000    /* for BYE and ABORT to leave */
+#define LINGER_MS 2000 /* for BYE and ABORT to leave */
 
 static const psr_peer self = {PSR_ROLE_SCHEDULER, 0};
 
@@ -31,8 +31,8 @@ typedef struct driver {
     psr_launcher *launcher;
     psr_scheduler *scheduler;
     psr_rundir *rundir;
-    psr_resume *resume;     /* NULL: from the start */
-    psr_sections sections;  /* once all have joined */
+    psr_resume *resume;    /* NULL: from the start */
+    psr_sections sections; /* once all have joined */
     psr_checkpoints *checkpoints;
     psr_progress *progress; /* what the launcher's bar shows */
 
@@ -81,14 +81,15 @@ static void wake(void *context)
     psr_transport_wake(d->transport);
 }
 
-static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts, const char *roster_json,
-                        uint64_t *ret_first_step)
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
+                        const char *roster_json, uint64_t *ret_first_step)
 {
     driver *d = context;
     PSR_TRY(psr_sections_init(config, facts, &d->sections));
     if (d->resume)
         PSR_TRY(psr_resume_check(d->resume, &d->sections));
-    PSR_TRY(psr_progress_new(config->workers, config->mode == PSR_MODE_LOCAL, facts->total_steps, &d->progress));
+    PSR_TRY(
+        psr_progress_new(config->workers, config->mode == PSR_MODE_LOCAL, facts->total_steps, &d->progress));
     PSR_TRY(psr_rundir_begin(d->rundir, facts, roster_json, d->resume ? psr_resume_path(d->resume) : NULL));
     char directory[PSR_PATH_MAX + 16];
     snprintf(directory, sizeof directory, "%s/checkpoints", config->out);
@@ -118,7 +119,8 @@ static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t
     driver *d = context;
     psr_err err = psr_rundir_metrics(d->rundir, json, size);
     if (err == PSR_ERR_FORMAT)
-        return psr_fail(PSR_ERR_PROTOCOL, "worker %" PRIu32 " sent a line of metrics that is no JSON object", from.rank);
+        return psr_fail(PSR_ERR_PROTOCOL, "worker %" PRIu32 " sent a line of metrics that is no JSON object",
+                        from.rank);
     if (err != PSR_OK)
         return err;
     uint64_t step = psr_progress_take(d->progress, json, size);
@@ -126,7 +128,8 @@ static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t
     psr_progress_evaluation e;
     if (psr_progress_evaluated(d->progress, &e)) {
         char line[128];
-        snprintf(line, sizeof line, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", e.step, 100 * e.accuracy, e.loss);
+        snprintf(line, sizeof line, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", e.step,
+                 100 * e.accuracy, e.loss);
         psr_launcher_say(d->launcher, line);
     }
     psr_progress_now now;
@@ -135,7 +138,8 @@ static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t
     return PSR_OK;
 }
 
-static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset, size_t count)
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
+                             size_t count)
 {
     driver *d = context;
     psr_fault_point("checkpoint", step);
@@ -184,7 +188,8 @@ static void take_order(driver *d, const psr_order *order, int64_t now_ms)
 {
     switch (order->kind) {
     case PSR_ORDER_LOST:
-        psr_scheduler_lost(d->scheduler, order->peer, order->host[0] ? order->host : NULL, order->text, now_ms);
+        psr_scheduler_lost(d->scheduler, order->peer, order->host[0] ? order->host : NULL, order->text,
+                           now_ms);
         return;
     case PSR_ORDER_LOG:
         psr_rundir_log(d->rundir, order->peer, order->text);
@@ -210,13 +215,15 @@ static void take_order(driver *d, const psr_order *order, int64_t now_ms)
 static void take_orders(driver *d, int64_t now_ms)
 {
     psr_order order;
-    for (psr_launcher_take(d->launcher, &order); order.kind != PSR_ORDER_NOTHING; psr_launcher_take(d->launcher, &order)) {
+    for (psr_launcher_take(d->launcher, &order); order.kind != PSR_ORDER_NOTHING;
+         psr_launcher_take(d->launcher, &order)) {
         d->launcher_heard_ms = now_ms;
         take_order(d, &order, now_ms);
     }
 }
 
-/* As net/member.c does with the scheduler: time in which this process was stopped is no silence of the launcher's. */
+/* As net/member.c does with the scheduler: time in which this process was stopped is no silence of the
+ * launcher's. */
 static void check_launcher(driver *d, int64_t now_ms)
 {
     int64_t away_ms = now_ms - d->seen_ms;

@@ -1,11 +1,13 @@
-/* What the scheduler's state machine is driven with: transport, run directory, checkpoints, the launcher's pipes, the clock. */
+/* What the scheduler's state machine is driven with: transport, run directory, checkpoints, the launcher's
+ * pipes, the clock. */
 #ifndef PSR_PS_SCHEDULER_DRIVER_H
 #define PSR_PS_SCHEDULER_DRIVER_H
 
 #include "net/member.h"
 
-/* Runs to the end and tells the launcher how it ended. config: checked, with threads and out resolved. Returns the run's status, its
- * line as detail. */
-PSR_MUST_CHECK psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision, bool by_hand);
+/* Runs to the end and tells the launcher how it ended. config: checked, with threads and out resolved.
+ * Returns the run's status, its line as detail. */
+PSR_MUST_CHECK psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision,
+                                           bool by_hand);
 
 #endif

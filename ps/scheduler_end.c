@@ -49,7 +49,9 @@ static void end_when_written(psr_scheduler *scheduler)
     uint64_t total = scheduler->members[scheduler->shard_count].facts.total_steps;
     char line[PSR_SCHEDULER_LINE_MAX];
     if (scheduler->stopping && steps < total) {
-        snprintf(line, sizeof line, "stopped after step %" PRIu64 " of %" PRIu64 ", as told; its checkpoint is written", steps, total);
+        snprintf(line, sizeof line,
+                 "stopped after step %" PRIu64 " of %" PRIu64 ", as told; its checkpoint is written", steps,
+                 total);
         end_run(scheduler, PSR_ERR_CANCELLED, line);
         return;
     }
@@ -57,9 +59,11 @@ static void end_when_written(psr_scheduler *scheduler)
     end_run(scheduler, PSR_OK, line);
 }
 
-psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message)
+psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                const psr_message *message)
 {
-    if (member->entry.peer.role == PSR_ROLE_WORKER && member->entry.peer.rank == 0 && message->payload_bytes > 0) {
+    if (member->entry.peer.role == PSR_ROLE_WORKER && member->entry.peer.rank == 0 &&
+        message->payload_bytes > 0) {
         free(scheduler->outcome_json);
         scheduler->outcome_json = strndup(message->payload, message->payload_bytes);
         if (!scheduler->outcome_json)
@@ -78,8 +82,8 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
         if (scheduler->members[i].steps != steps && !owns_nothing) {
             char name[PSR_HOST_MAX + 32];
             psr_scheduler_name(&scheduler->members[i], name, sizeof name);
-            return psr_fail(PSR_ERR_PROTOCOL, "%s is done after %" PRIu64 " steps, worker 0 after %" PRIu64, name,
-                            scheduler->members[i].steps, steps);
+            return psr_fail(PSR_ERR_PROTOCOL, "%s is done after %" PRIu64 " steps, worker 0 after %" PRIu64,
+                            name, scheduler->members[i].steps, steps);
         }
     }
     scheduler->last_asked = true;
@@ -119,8 +123,8 @@ void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms)
     }
 }
 
-/* All workers take the last step that any of them has begun: then all have the same number, and nobody waits for a push that never
- * comes. */
+/* All workers take the last step that any of them has begun: then all have the same number, and nobody waits
+ * for a push that never comes. */
 static psr_err stop_all(psr_scheduler *scheduler)
 {
     uint64_t last = 0;
@@ -136,9 +140,11 @@ static psr_err stop_all(psr_scheduler *scheduler)
     return psr_scheduler_send_all(scheduler, PSR_MSG_STOP_AT, last, NULL);
 }
 
-psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message)
+psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                const psr_message *message)
 {
-    if (scheduler->state != PSR_SCHEDULER_HOLDING || member->entry.peer.role != PSR_ROLE_WORKER || member->held)
+    if (scheduler->state != PSR_SCHEDULER_HOLDING || member->entry.peer.role != PSR_ROLE_WORKER ||
+        member->held)
         return psr_breach(message, "nobody told it to hold");
     if (message->head.step >= member->facts.total_steps)
         return psr_breach(message, "the run has %" PRIu64 " steps", member->facts.total_steps);
@@ -153,21 +159,24 @@ psr_err psr_scheduler_take_failed(const psr_scheduler_member *member, const psr_
 {
     char name[PSR_HOST_MAX + 32];
     psr_scheduler_name(member, name, sizeof name);
-    psr_err status = message->head.flags > 0 && message->head.flags <= PSR_ERR_UNSUPPORTED ? (psr_err)message->head.flags
-                                                                                          : PSR_ERR_PEER;
-    return psr_fail(status, "%s: %.*s", name, (int)(message->payload_bytes < 700 ? message->payload_bytes : 700),
+    psr_err status = message->head.flags > 0 && message->head.flags <= PSR_ERR_UNSUPPORTED
+                         ? (psr_err)message->head.flags
+                         : PSR_ERR_PEER;
+    return psr_fail(status, "%s: %.*s", name,
+                    (int)(message->payload_bytes < 700 ? message->payload_bytes : 700),
                     message->payload_bytes ? (const char *)message->payload : "");
 }
 
-/* ALIVE with a flag asks for PROGRESS at once: what a line says of the others should not be as old as their last report. */
+/* ALIVE with a flag asks for PROGRESS at once: what a line says of the others should not be as old as their
+ * last report. */
 static void ask_others(psr_scheduler *scheduler, psr_peer lost)
 {
     for (uint32_t i = 0; i < scheduler->member_count; i++) {
         psr_scheduler_member *member = &scheduler->members[i];
         psr_head head = {.type = PSR_MSG_ALIVE, .flags = 1};
         bool can_answer = member->joined && !member->done && !psr_peer_equal(member->entry.peer, lost);
-        member->asked = can_answer &&
-                        scheduler->events.send(scheduler->events.context, member->entry.peer, &head, NULL) == PSR_OK;
+        member->asked = can_answer && scheduler->events.send(scheduler->events.context, member->entry.peer,
+                                                             &head, NULL) == PSR_OK;
     }
 }
 
@@ -176,7 +185,8 @@ static bool has_answered(const psr_scheduler_member *member)
     return !member->asked;
 }
 
-void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how, int64_t now_ms)
+void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how,
+                        int64_t now_ms)
 {
     psr_scheduler_member *member = psr_scheduler_find(scheduler, peer);
     if (!member || scheduler->state == PSR_SCHEDULER_ENDED || scheduler->losing)
@@ -197,12 +207,14 @@ void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms)
 {
     if (!scheduler->losing)
         return;
-    if (now_ms < scheduler->lose_at_ms && (scheduler->awaits_words || !psr_scheduler_all(scheduler, has_answered)))
+    if (now_ms < scheduler->lose_at_ms &&
+        (scheduler->awaits_words || !psr_scheduler_all(scheduler, has_answered)))
         return;
     char name[PSR_HOST_MAX + 32], others[512], line[PSR_SCHEDULER_LINE_MAX];
     psr_scheduler_name(&scheduler->lost, name, sizeof name);
     psr_liveness_describe(scheduler->liveness, &scheduler->lost.entry.peer, others, sizeof others);
-    snprintf(line, sizeof line, "%s was lost: %s%s%s", name, scheduler->lost_how, others[0] ? "; " : "", others);
+    snprintf(line, sizeof line, "%s was lost: %s%s%s", name, scheduler->lost_how, others[0] ? "; " : "",
+             others);
     end_run(scheduler, PSR_ERR_PEER, line);
 }
 
@@ -210,6 +222,7 @@ void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const
 {
     char line[PSR_SCHEDULER_LINE_MAX], others[512];
     psr_liveness_describe(scheduler->liveness, NULL, others, sizeof others);
-    snprintf(line, sizeof line, "launcher on %s: %.200s; %s", scheduler->host, how, others[0] ? others : "the run was at its start");
+    snprintf(line, sizeof line, "launcher on %s: %.200s; %s", scheduler->host, how,
+             others[0] ? others : "the run was at its start");
     end_run(scheduler, status, line);
 }

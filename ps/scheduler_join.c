@@ -26,8 +26,11 @@ static psr_err check_version(const psr_scheduler *scheduler, const psr_peer peer
 {
     if (strcmp(join->version, PSR_VERSION) == 0)
         return PSR_OK;
-    return psr_fail(PSR_ERR_VERSION, "%s %" PRIu32 " on %s is psring %s, the scheduler on %s is psring %s: install one version on all hosts",
-                    psr_role_name(peer.role), peer.rank, join->host, join->version, scheduler->host, PSR_VERSION);
+    return psr_fail(PSR_ERR_VERSION,
+                    "%s %" PRIu32
+                    " on %s is psring %s, the scheduler on %s is psring %s: install one version on all hosts",
+                    psr_role_name(peer.role), peer.rank, join->host, join->version, scheduler->host,
+                    PSR_VERSION);
 }
 
 static psr_err send_config(psr_scheduler *scheduler, const psr_scheduler_member *member)
@@ -50,9 +53,12 @@ psr_err psr_scheduler_take_join(psr_scheduler *scheduler, const psr_message *mes
     }
     psr_scheduler_member *member = seat_for(scheduler, message->from);
     if (!member || member->joined || scheduler->state != PSR_SCHEDULER_JOINING) {
-        psr_scheduler_say(scheduler, "a %s on %s (process %" PRId64 ") wants to join and has no place: the run has %" PRIu32
-                                     " workers and %" PRIu32 " shards, each once",
-                          psr_role_name(message->from.role), join.host, join.pid, scheduler->worker_count, scheduler->shard_count);
+        psr_scheduler_say(scheduler,
+                          "a %s on %s (process %" PRId64
+                          ") wants to join and has no place: the run has %" PRIu32 " workers and %" PRIu32
+                          " shards, each once",
+                          psr_role_name(message->from.role), join.host, join.pid, scheduler->worker_count,
+                          scheduler->shard_count);
         return PSR_OK;
     }
     PSR_TRY(check_version(scheduler, member->entry.peer, &join));
@@ -64,7 +70,8 @@ psr_err psr_scheduler_take_join(psr_scheduler *scheduler, const psr_message *mes
     PSR_TRY(psr_liveness_add(scheduler->liveness, member->entry.peer, member->entry.host, now_ms));
     int64_t patience_ms = scheduler->deadline_ms > PSR_COME_UP_MS ? scheduler->deadline_ms : PSR_COME_UP_MS;
     scheduler->come_up_by_ms = now_ms + patience_ms;
-    scheduler->events.joined(scheduler->events.context, &member->entry, scheduler->joined_count, scheduler->member_count);
+    scheduler->events.joined(scheduler->events.context, &member->entry, scheduler->joined_count,
+                             scheduler->member_count);
     return send_config(scheduler, member);
 }
 
@@ -89,7 +96,8 @@ static psr_err check_agreement(psr_scheduler *scheduler)
 
 static psr_err welcome_all(psr_scheduler *scheduler)
 {
-    psr_welcome welcome = {.facts = scheduler->members[scheduler->shard_count].facts, .roster_count = scheduler->member_count};
+    psr_welcome welcome = {.facts = scheduler->members[scheduler->shard_count].facts,
+                           .roster_count = scheduler->member_count};
     char *roster_json = NULL, *json = NULL;
     psr_err err = PSR_OK;
     welcome.roster = calloc(scheduler->member_count, sizeof *welcome.roster);
@@ -99,8 +107,8 @@ static psr_err welcome_all(psr_scheduler *scheduler)
         welcome.roster[i] = scheduler->members[i].entry;
     err = psr_roster_to_json(welcome.roster, welcome.roster_count, &roster_json);
     if (err == PSR_OK)
-        err = scheduler->events.begin(scheduler->events.context, &scheduler->config, &welcome.facts, roster_json,
-                                      &scheduler->first_step);
+        err = scheduler->events.begin(scheduler->events.context, &scheduler->config, &welcome.facts,
+                                      roster_json, &scheduler->first_step);
     welcome.first_step = scheduler->first_step;
     if (err == PSR_OK)
         err = psr_welcome_to_json(&welcome, &json);
@@ -114,7 +122,8 @@ static psr_err welcome_all(psr_scheduler *scheduler)
     return err;
 }
 
-psr_err psr_scheduler_take_facts(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message)
+psr_err psr_scheduler_take_facts(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message)
 {
     if (scheduler->state != PSR_SCHEDULER_JOINING || member->told_facts)
         return psr_breach(message, "it has told its facts before");
@@ -148,14 +157,16 @@ static psr_err read_algorithms(psr_scheduler *scheduler, const psr_message *mess
     cJSON *object = cJSON_ParseWithLength(message->payload, message->payload_bytes);
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "algorithms"));
     if (!text || strlen(text) >= sizeof scheduler->algorithms)
-        err = psr_breach(message, "its algorithms are no text of at most %zu bytes", sizeof scheduler->algorithms - 1);
+        err = psr_breach(message, "its algorithms are no text of at most %zu bytes",
+                         sizeof scheduler->algorithms - 1);
     else
         strcpy(scheduler->algorithms, text);
     cJSON_Delete(object);
     return err;
 }
 
-psr_err psr_scheduler_take_ready(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message)
+psr_err psr_scheduler_take_ready(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message)
 {
     if (scheduler->state != PSR_SCHEDULER_WELCOMED || member->ready)
         return psr_breach(message, "that is due once, after WELCOME");
@@ -192,6 +203,7 @@ void psr_scheduler_check_joining(psr_scheduler *scheduler, int64_t now_ms)
     char missing[400], here[400], line[PSR_SCHEDULER_LINE_MAX];
     list(scheduler, false, missing, sizeof missing);
     list(scheduler, true, here, sizeof here);
-    snprintf(line, sizeof line, "%s never came up; %s%s", missing, here[0] ? "those that did: " : "nobody did", here);
+    snprintf(line, sizeof line, "%s never came up; %s%s", missing,
+             here[0] ? "those that did: " : "nobody did", here);
     psr_scheduler_fail(scheduler, PSR_ERR_TIMEOUT, line);
 }

@@ -1,4 +1,5 @@
-/* psring-scheduler: the process that all others join. Started by psring train (--provision -), or by hand (--key-file). */
+/* psring-scheduler: the process that all others join. Started by psring train (--provision -), or by hand
+ * (--key-file). */
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/options_argp.h"
@@ -20,7 +21,8 @@ typedef struct arguments {
 enum { OPTION_PROVISION = 0x100, OPTION_KEY_FILE, OPTION_INTERFACE, OPTION_PORT };
 
 static const struct argp_option options[] = {
-    {"provision", OPTION_PROVISION, "-", 0, "read keys and interface as one line of JSON from standard input, then orders", 0},
+    {"provision", OPTION_PROVISION, "-", 0,
+     "read keys and interface as one line of JSON from standard input, then orders", 0},
     {"key-file", OPTION_KEY_FILE, "FILE", 0, "the scheduler's keys, as psring keygen writes them", 0},
     {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
     {"port", OPTION_PORT, "N", 0, "port to listen on; default: one that is free", 0},
@@ -58,7 +60,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (a->provisioned && (a->key_file || a->interface || a->port))
-            psr_options_refuse(state, "--provision already tells keys, interface and port; leave the other options out");
+            psr_options_refuse(
+                state, "--provision already tells keys, interface and port; leave the other options out");
         if (!a->provisioned && !a->key_file)
             psr_options_refuse(state, "give --key-file FILE (psring train starts the scheduler by itself)");
         return 0;
@@ -83,7 +86,8 @@ static psr_err read_provision(const arguments *a, psr_provision *ret_provision)
 {
     if (a->provisioned)
         return psr_provision_from_fd(STDIN_FILENO, ret_provision);
-    PSR_TRY(psr_provision_by_hand((psr_peer){PSR_ROLE_SCHEDULER, 0}, NULL, a->key_file, a->interface, ret_provision));
+    PSR_TRY(psr_provision_by_hand((psr_peer){PSR_ROLE_SCHEDULER, 0}, NULL, a->key_file, a->interface,
+                                  ret_provision));
     ret_provision->port = a->port;
     return PSR_OK;
 }
@@ -101,7 +105,8 @@ int main(int argc, char **argv)
     struct argp parser = {
         .options = options,
         .parser = parse_option,
-        .doc = "The scheduler of a run: gives ranks, watches who is alive, writes the run directory. It takes the options of the whole "
+        .doc = "The scheduler of a run: gives ranks, watches who is alive, writes the run directory. It "
+               "takes the options of the whole "
                "run and tells them to all others.",
         .children = children,
     };

@@ -6,10 +6,12 @@
 
 #define PSR_SCHEDULER_LINE_MAX 1024
 
-/* A process that has until the deadline to come up has at least this long: it must be loaded, find its data and connect. */
+/* A process that has until the deadline to come up has at least this long: it must be loaded, find its data
+ * and connect. */
 #define PSR_COME_UP_MS 5000
 
-/* A process that exits has said why to the scheduler before; its words and its agent's come by different ways. */
+/* A process that exits has said why to the scheduler before; its words and its agent's come by different
+ * ways. */
 #define PSR_LAST_WORDS_MS 500
 
 /* When a member is lost the others are asked what they are doing, and have this long to answer. */
@@ -19,14 +21,15 @@ typedef enum psr_scheduler_state {
     PSR_SCHEDULER_JOINING,  /* until all are here and agree */
     PSR_SCHEDULER_WELCOMED, /* they connect, compile, share the initial weights */
     PSR_SCHEDULER_RUNNING,
-    PSR_SCHEDULER_HOLDING,  /* no worker begins a step; when all have said which was their last, STOP_AT follows */
+    PSR_SCHEDULER_HOLDING, /* no worker begins a step; when all have said which was their last, STOP_AT
+                              follows */
     PSR_SCHEDULER_ENDED,
 } psr_scheduler_state;
 
 typedef struct psr_scheduler_member {
     psr_roster_entry entry;
     bool joined, told_facts, ready, held, done;
-    bool asked;         /* what it is doing, and has not said */
+    bool asked; /* what it is doing, and has not said */
     psr_facts facts;
     uint64_t last_step; /* HELD: the last step that it has begun */
     uint64_t steps;     /* DONE: steps completed */
@@ -66,18 +69,24 @@ bool psr_scheduler_all(const psr_scheduler *scheduler, bool (*is)(const psr_sche
 /* "worker 1 on host7". */
 void psr_scheduler_name(const psr_scheduler_member *member, char *text, size_t size);
 void psr_scheduler_say(psr_scheduler *scheduler, const char *format, ...) PSR_PRINTF(2, 3);
-psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_message_type type, uint64_t step, const char *text);
-psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_message_type type, uint64_t step, const char *text);
+psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_message_type type, uint64_t step,
+                           const char *text);
+psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_message_type type, uint64_t step,
+                               const char *text);
 
 /* scheduler_join.c */
 psr_err psr_scheduler_take_join(psr_scheduler *scheduler, const psr_message *message, int64_t now_ms);
-psr_err psr_scheduler_take_facts(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message);
-psr_err psr_scheduler_take_ready(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message);
+psr_err psr_scheduler_take_facts(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message);
+psr_err psr_scheduler_take_ready(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message);
 void psr_scheduler_check_joining(psr_scheduler *scheduler, int64_t now_ms);
 
 /* scheduler_end.c */
-psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message);
-psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member, const psr_message *message);
+psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                const psr_message *message);
+psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                const psr_message *message);
 /* Always fails: with what the member failed of. */
 psr_err psr_scheduler_take_failed(const psr_scheduler_member *member, const psr_message *message);
 /* Ends the run when a member was lost and everybody has spoken or had the time to. */

@@ -11,7 +11,8 @@ static psr_err name_slots(const psr_config *config, psr_sections *sections)
     PSR_TRY(psr_optimizer_new(config, &sections->net->params, &optimizer));
     sections->slot_count = psr_optimizer_slot_count(optimizer);
     for (uint32_t i = 0; i < sections->slot_count; i++)
-        snprintf(sections->slot_names[i], sizeof sections->slot_names[i], "%s", psr_optimizer_slot_name(optimizer, i));
+        snprintf(sections->slot_names[i], sizeof sections->slot_names[i], "%s",
+                 psr_optimizer_slot_name(optimizer, i));
     psr_optimizer_free(optimizer);
     return PSR_OK;
 }
@@ -21,11 +22,12 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts, psr_
     psr_sections sections = {.workers = config->workers};
     uint32_t height = config->image_size ? config->image_size : facts->height;
     uint32_t width = config->image_size ? config->image_size : facts->width;
-    PSR_TRY(psr_net_new(config->model, facts->classes, facts->channels, height, width, config->shortcut, &sections.net));
+    PSR_TRY(psr_net_new(config->model, facts->classes, facts->channels, height, width, config->shortcut,
+                        &sections.net));
     psr_err err = PSR_OK;
     if (sections.net->params.count != facts->parameter_count)
-        err = psr_fail(PSR_ERR_FORMAT, "model %s has %zu parameters here and %" PRIu64 " at the workers", config->model,
-                       sections.net->params.count, facts->parameter_count);
+        err = psr_fail(PSR_ERR_FORMAT, "model %s has %zu parameters here and %" PRIu64 " at the workers",
+                       config->model, sections.net->params.count, facts->parameter_count);
     if (err == PSR_OK)
         err = name_slots(config, &sections);
     if (err != PSR_OK) {
@@ -53,7 +55,8 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section, psr_sect
         snprintf(place.prefix, sizeof place.prefix, "rank%" PRIu32 "/", section - PSR_SECTION_RANK(0));
     } else if (section >= PSR_SECTION_SLOT(0) && section - PSR_SECTION_SLOT(0) < sections->slot_count) {
         place.in_state = true;
-        snprintf(place.prefix, sizeof place.prefix, "%s/", sections->slot_names[section - PSR_SECTION_SLOT(0)]);
+        snprintf(place.prefix, sizeof place.prefix, "%s/",
+                 sections->slot_names[section - PSR_SECTION_SLOT(0)]);
     } else if (section != PSR_SECTION_WEIGHTS) {
         return false;
     }

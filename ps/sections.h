@@ -1,4 +1,5 @@
-/* Which file of a checkpoint holds which section of net/message.h, under which names. Immutable after building. */
+/* Which file of a checkpoint holds which section of net/message.h, under which names. Immutable after
+ * building. */
 #ifndef PSR_PS_SECTIONS_H
 #define PSR_PS_SECTIONS_H
 
@@ -20,9 +21,10 @@ typedef struct psr_section_place {
     const psr_layout *layout; /* of the section's array; borrowed from the sections */
 } psr_section_place;
 
-/* For the run's model and data. ret owns: psr_sections_done. Errors: psr_net_new's; FORMAT when the workers counted other
- * parameters than this program does. */
-PSR_MUST_CHECK psr_err psr_sections_init(const psr_config *config, const psr_facts *facts, psr_sections *ret_sections);
+/* For the run's model and data. ret owns: psr_sections_done. Errors: psr_net_new's; FORMAT when the workers
+ * counted other parameters than this program does. */
+PSR_MUST_CHECK psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
+                                         psr_sections *ret_sections);
 void psr_sections_done(psr_sections *sections);
 
 /* false: this run has no such section. */

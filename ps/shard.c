@@ -20,15 +20,15 @@ struct psr_shard {
     uint32_t n; /* workers */
     psr_optimizer *optimizer;
     float *weights;
-    float *sums;    /* arena of sums that outlive a call: fold arrival, whole tensors; else NULL */
-    float *scratch; /* [PSR_FOLD_BLOCK] */
+    float *sums;              /* arena of sums that outlive a call: fold arrival, whole tensors; else NULL */
+    float *scratch;           /* [PSR_FOLD_BLOCK] */
     psr_whole_tensors *whole; /* NULL: elements are updated one by one */
     psr_shard_slices slices;
 
-    psr_message **held;  /* [slice * n + rank] BSP: the push of the step that is being gathered */
+    psr_message **held;   /* [slice * n + rank] BSP: the push of the step that is being gathered */
     const float **inputs; /* [n] payloads of a slice's held pushes */
-    uint64_t *pushes;    /* [slice * n + rank] steps that rank has pushed, those before the run included */
-    uint64_t *pulls;     /* [slice * n + rank] SSP: the step of a pull that waits, or NO_PULL */
+    uint64_t *pushes;     /* [slice * n + rank] steps that rank has pushed, those before the run included */
+    uint64_t *pulls;      /* [slice * n + rank] SSP: the step of a pull that waits, or NO_PULL */
 
     uint64_t *received, *told; /* [rank] pushes that came, and how many of them the worker knows of */
     uint64_t ack_after;
@@ -93,9 +93,10 @@ static psr_err shard_init(psr_shard *shard)
     shard->received = calloc(shard->n, sizeof *shard->received);
     shard->told = calloc(shard->n, sizeof *shard->told);
     shard->scratch = aligned_alloc(64, PSR_FOLD_BLOCK * sizeof(float));
-    if (!shard->held || !shard->pushes || !shard->pulls || !shard->inputs || !shard->received || !shard->told ||
-        !shard->scratch)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %u slices of %u workers", shard->slices.count, shard->n);
+    if (!shard->held || !shard->pushes || !shard->pulls || !shard->inputs || !shard->received ||
+        !shard->told || !shard->scratch)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %u slices of %u workers", shard->slices.count,
+                        shard->n);
     for (size_t i = 0; i < cells; i++) {
         shard->pushes[i] = options->first_step;
         shard->pulls[i] = NO_PULL;
@@ -165,8 +166,8 @@ static psr_err checkpoint_bucket(psr_shard *shard, uint32_t b)
     const psr_bucket *bucket = &shard->options.buckets->items[b];
     for (uint32_t i = 0; i < psr_optimizer_slot_count(shard->optimizer); i++)
         PSR_TRY(shard->options.checkpoint(shard->options.context, shard->slices.buckets[b].version, i,
-                                          psr_optimizer_slot(shard->optimizer, i) + bucket->offset, bucket->offset,
-                                          bucket->length));
+                                          psr_optimizer_slot(shard->optimizer, i) + bucket->offset,
+                                          bucket->offset, bucket->length));
     return PSR_OK;
 }
 
@@ -176,7 +177,8 @@ static void bucket_left(psr_shard *shard, uint64_t version)
         return;
     shard->clock++;
     for (uint32_t b = 0; b < shard->slices.bucket_count; b++)
-        shard->buckets_at_clock += shard->slices.buckets[b].owned && shard->slices.buckets[b].version == shard->clock;
+        shard->buckets_at_clock +=
+            shard->slices.buckets[b].owned && shard->slices.buckets[b].version == shard->clock;
 }
 
 /* One more step of the slice is in the weights. */
@@ -206,8 +208,8 @@ psr_err psr_shard_stop_at(psr_shard *shard, uint64_t step)
 
 /* ---- answers ---- */
 
-/* The weights are lent for as long as they stand: the next update of the range needs every worker's next push, which it makes after
- * it has these. */
+/* The weights are lent for as long as they stand: the next update of the range needs every worker's next
+ * push, which it makes after it has these. */
 static void lent_for_good(void *context)
 {
     (void)context;
@@ -229,7 +231,8 @@ static psr_err send_weights(psr_shard *shard, const psr_shard_slice *slice, uint
     if (is_bsp(shard))
         payload.release = lent_for_good;
     shard->told[rank] = shard->received[rank];
-    return shard->options.outbox.send(shard->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head, &payload);
+    return shard->options.outbox.send(shard->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
+                                      &payload);
 }
 
 /* Credit that nothing else has told. */
@@ -239,7 +242,8 @@ static psr_err acknowledge(psr_shard *shard, uint32_t rank)
         return PSR_OK;
     psr_head head = {.type = PSR_MSG_ACK, .aux = shard->received[rank]};
     shard->told[rank] = shard->received[rank];
-    return shard->options.outbox.send(shard->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head, NULL);
+    return shard->options.outbox.send(shard->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
+                                      NULL);
 }
 
 static psr_err slice_updated(void *context, uint32_t s)
@@ -273,7 +277,8 @@ static psr_err check_finite(const updating *update, const float *gradient, size_
     if (psr_finite(gradient, count))
         return PSR_OK;
     return psr_fail(PSR_ERR_NUMERIC,
-                    "step %" PRIu64 ": the gradient of bucket %" PRIu32 " is not finite; a lower --lr may help",
+                    "step %" PRIu64 ": the gradient of bucket %" PRIu32
+                    " is not finite; a lower --lr may help",
                     update->step + 1, update->slice->bucket); /* people count steps from 1 */
 }
 
@@ -281,8 +286,8 @@ static psr_err update_block(void *context, const float *sum, size_t at, size_t c
 {
     const updating *update = context;
     PSR_TRY(check_finite(update, sum, count));
-    psr_optimizer_update_run(update->shard->optimizer, update->shard->weights, sum, update->slice->offset + at, count,
-                             update->lr, update->number);
+    psr_optimizer_update_run(update->shard->optimizer, update->shard->weights, sum,
+                             update->slice->offset + at, count, update->lr, update->number);
     return PSR_OK;
 }
 
@@ -298,7 +303,8 @@ static void update_tensor(void *context, size_t tensor)
 {
     psr_shard *shard = context;
     float lr = psr_schedule_lr(shard->options.config, shard->summed_step, shard->options.total_steps);
-    psr_optimizer_update_tensor(shard->optimizer, shard->weights, shard->sums, tensor, lr, shard->summed_step + 1);
+    psr_optimizer_update_tensor(shard->optimizer, shard->weights, shard->sums, tensor, lr,
+                                shard->summed_step + 1);
 }
 
 static psr_err slice_summed(psr_shard *shard, uint32_t s)
@@ -316,8 +322,9 @@ static psr_err fold_held(psr_shard *shard, uint32_t s)
         shard->inputs[r] = held[r]->payload;
     const psr_bucket *bucket = &shard->options.buckets->items[slice->bucket];
     updating update = update_of(shard, slice, slice->version);
-    PSR_TRY(psr_fold_blocks(shard->inputs, shard->n, bucket->length, slice->offset - bucket->offset, slice->length,
-                            shard->scratch, shard->whole ? keep_block : update_block, &update));
+    PSR_TRY(psr_fold_blocks(shard->inputs, shard->n, bucket->length, slice->offset - bucket->offset,
+                            slice->length, shard->scratch, shard->whole ? keep_block : update_block,
+                            &update));
     for (uint32_t r = 0; r < shard->n; r++)
         psr_message_free(&held[r]);
     slice->arrived = 0;
@@ -439,7 +446,8 @@ static psr_err take_push(psr_shard *shard, psr_message **message)
     if (head->step < pushed)
         return PSR_OK; /* a duplicate */
     if (head->step > pushed || head->step >= shard->end)
-        return psr_breach(*message, "%" PRIu64 " steps of it were pushed, and the run has %" PRIu64, pushed, shard->end);
+        return psr_breach(*message, "%" PRIu64 " steps of it were pushed, and the run has %" PRIu64, pushed,
+                          shard->end);
     return is_bsp(shard) ? take_push_bsp(shard, s, message) : take_push_alone(shard, s, *message);
 }
 
@@ -512,7 +520,8 @@ bool psr_shard_waits(const psr_shard *shard, uint64_t *ret_step, uint32_t *ret_b
         }
         if (lacking == UINT32_MAX || slice->version >= shard->end)
             continue;
-        if (found && (slice->version > oldest || (slice->version == oldest && (found_gathering || !gathering))))
+        if (found &&
+            (slice->version > oldest || (slice->version == oldest && (found_gathering || !gathering))))
             continue;
         found = true;
         found_gathering = gathering;

@@ -1,4 +1,5 @@
-/* psring-ps: one shard of a run. Started by psring's agent (--provision -), or by hand (--scheduler, --key-file). */
+/* psring-ps: one shard of a run. Started by psring's agent (--provision -), or by hand (--scheduler,
+ * --key-file). */
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -27,7 +28,8 @@ typedef struct arguments {
 enum { OPTION_PROVISION = 0x100, OPTION_SCHEDULER, OPTION_KEY_FILE, OPTION_RANK, OPTION_INTERFACE };
 
 static const struct argp_option options[] = {
-    {"provision", OPTION_PROVISION, "-", 0, "read keys, rank and the scheduler's endpoint as one line of JSON from standard input", 0},
+    {"provision", OPTION_PROVISION, "-", 0,
+     "read keys, rank and the scheduler's endpoint as one line of JSON from standard input", 0},
     {"scheduler", OPTION_SCHEDULER, "HOST:PORT", 0, "where the scheduler listens", 0},
     {"key-file", OPTION_KEY_FILE, "FILE", 0, "this shard's keys, as psring keygen writes them", 0},
     {"rank", OPTION_RANK, "N", 0, "the shard to be; default: any", 0},
@@ -66,9 +68,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (a->provisioned && (a->scheduler || a->key_file || a->interface || a->rank != PSR_RANK_ANY))
-            psr_options_refuse(state, "--provision already tells scheduler, keys and rank; leave the other options out");
+            psr_options_refuse(
+                state, "--provision already tells scheduler, keys and rank; leave the other options out");
         if (!a->provisioned && (!a->scheduler || !a->key_file))
-            psr_options_refuse(state, "give --scheduler HOST:PORT and --key-file FILE (psring train starts shards by itself)");
+            psr_options_refuse(
+                state,
+                "give --scheduler HOST:PORT and --key-file FILE (psring train starts shards by itself)");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -78,7 +83,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static const struct argp parser = {
     .options = options,
     .parser = parse_option,
-    .doc = "One shard of a run: holds a part of the parameters, sums what workers push, updates, answers. Its configuration comes from "
+    .doc = "One shard of a run: holds a part of the parameters, sums what workers push, updates, answers. "
+           "Its configuration comes from "
            "the scheduler.",
 };
 
@@ -160,14 +166,19 @@ static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head, 
     return psr_transport_send(p->transport, to, head, payload);
 }
 
-static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset, size_t count)
+static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
+                               size_t count)
 {
     program *p = context;
     const size_t most = PSR_PAYLOAD_BYTES_MAX / 4 / sizeof(float);
     psr_fault_point("checkpoint", step);
     for (size_t at = 0; at < count; at += most) {
         size_t piece = count - at < most ? count - at : most;
-        psr_head head = {.type = PSR_MSG_CHECKPOINT, .step = step, .bucket = PSR_SECTION_SLOT(slot), .offset = offset + at, .count = piece};
+        psr_head head = {.type = PSR_MSG_CHECKPOINT,
+                         .step = step,
+                         .bucket = PSR_SECTION_SLOT(slot),
+                         .offset = offset + at,
+                         .count = piece};
         PSR_TRY(psr_member_tell(p->member, &head, data + at, piece * sizeof *data));
     }
     return PSR_OK;
@@ -186,8 +197,11 @@ static psr_err join(program *p)
     };
     PSR_TRY(psr_transport_zmq_new(&zmq, &p->transport));
     PSR_TRY(psr_watch_new(p->by_hand ? -1 : STDIN_FILENO, wake, p, &p->watch));
-    psr_member_options member = {
-        .transport = p->transport, .provision = &p->provision, .context = p, .report = report, .interrupted = check_watch};
+    psr_member_options member = {.transport = p->transport,
+                                 .provision = &p->provision,
+                                 .context = p,
+                                 .report = report,
+                                 .interrupted = check_watch};
     return psr_member_join(&member, &p->member);
 }
 
@@ -201,7 +215,8 @@ static psr_err make_shard(program *p)
     p->owner = calloc((size_t)p->buckets.count + 1, sizeof *p->owner);
     if (!p->owner)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " buckets", p->buckets.count);
-    PSR_TRY(psr_buckets_assign(layout, &p->buckets, config->shards, config->optimizer == PSR_OPTIMIZER_LARS, p->owner));
+    PSR_TRY(psr_buckets_assign(layout, &p->buckets, config->shards, config->optimizer == PSR_OPTIMIZER_LARS,
+                               p->owner));
     psr_shard_options shard = {
         .config = config,
         .layout = layout,
@@ -234,7 +249,8 @@ static psr_err take_scheduler_message(program *p, const psr_message *message)
         p->bye = true;
         return PSR_OK;
     default:
-        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler sent a message of type %d, which no shard takes", (int)message->head.type);
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler sent a message of type %d, which no shard takes",
+                        (int)message->head.type);
     }
 }
 
@@ -249,7 +265,9 @@ static psr_err take_message(program *p, psr_message **message)
     if ((*message)->head.type == PSR_MSG_PUSH)
         psr_fault_point("push", (*message)->head.step);
     psr_err err = psr_shard_message(p->shard, message);
-    return err == PSR_ERR_PROTOCOL ? psr_fail_context(err, "%s broke the protocol", psr_member_name(p->member, from)) : err;
+    return err == PSR_ERR_PROTOCOL
+               ? psr_fail_context(err, "%s broke the protocol", psr_member_name(p->member, from))
+               : err;
 }
 
 /* What is due after a message. */
@@ -329,8 +347,9 @@ int main(int argc, char **argv)
 
     program p = {.by_hand = !a.provisioned};
     psr_peer self = {PSR_ROLE_SHARD, a.rank};
-    psr_err err = a.provisioned ? psr_provision_from_fd(STDIN_FILENO, &p.provision)
-                                : psr_provision_by_hand(self, a.scheduler, a.key_file, a.interface, &p.provision);
+    psr_err err = a.provisioned
+                      ? psr_provision_from_fd(STDIN_FILENO, &p.provision)
+                      : psr_provision_by_hand(self, a.scheduler, a.key_file, a.interface, &p.provision);
     if (err == PSR_OK)
         err = run(&p);
     if (err != PSR_OK)

@@ -48,8 +48,8 @@ void psr_shard_slices_done(psr_shard_slices *slices)
     *slices = (psr_shard_slices){0};
 }
 
-psr_err psr_shard_slices_find(const psr_shard_slices *slices, const psr_buckets *buckets, const psr_message *message,
-                              bool carries_floats, uint32_t *ret_slice)
+psr_err psr_shard_slices_find(const psr_shard_slices *slices, const psr_buckets *buckets,
+                              const psr_message *message, bool carries_floats, uint32_t *ret_slice)
 {
     const psr_head *head = &message->head;
     if (head->bucket >= slices->bucket_count)

@@ -31,12 +31,15 @@ typedef struct psr_shard_slices {
 } psr_shard_slices;
 
 /* ret owns: psr_shard_slices_done. */
-PSR_MUST_CHECK psr_err psr_shard_slices_init(const psr_config *config, const psr_buckets *buckets, const uint32_t *owner,
-                                             uint32_t shard, uint64_t first_step, psr_shard_slices *ret_slices);
+PSR_MUST_CHECK psr_err psr_shard_slices_init(const psr_config *config, const psr_buckets *buckets,
+                                             const uint32_t *owner, uint32_t shard, uint64_t first_step,
+                                             psr_shard_slices *ret_slices);
 void psr_shard_slices_done(psr_shard_slices *slices);
 
-/* The slice that a message speaks of; PROTOCOL when it is none of this shard's or the payload is not payload_floats long. */
+/* The slice that a message speaks of; PROTOCOL when it is none of this shard's or the payload is not
+ * payload_floats long. */
 PSR_MUST_CHECK psr_err psr_shard_slices_find(const psr_shard_slices *slices, const psr_buckets *buckets,
-                                             const psr_message *message, bool carries_floats, uint32_t *ret_slice);
+                                             const psr_message *message, bool carries_floats,
+                                             uint32_t *ret_slice);
 
 #endif

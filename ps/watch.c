@@ -44,7 +44,8 @@ void psr_watch_block_signals(void)
     sigset_t set;
     end_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN); /* who reads what we say may die before us: there is a run to put in order then */
+    signal(SIGPIPE,
+           SIG_IGN); /* who reads what we say may die before us: there is a run to put in order then */
 }
 
 /* ---- the thread ---- */
@@ -133,7 +134,9 @@ psr_err psr_watch_new(int fd, void (*wake)(void *), void *context, psr_watch **r
     watch->quit = eventfd(0, EFD_CLOEXEC);
     watch->end = &watch->first;
     pthread_mutex_init(&watch->mutex, NULL);
-    int failure = watch->signals < 0 || watch->quit < 0 ? errno : pthread_create(&watch->thread, NULL, watch_all, watch);
+    int failure = watch->signals < 0 || watch->quit < 0
+                      ? errno
+                      : pthread_create(&watch->thread, NULL, watch_all, watch);
     watch->thread_runs = failure == 0;
     if (failure != 0) {
         psr_watch_free(watch);

@@ -1,11 +1,11 @@
-/* The engine of --mode ps: cuts ready buckets into slices, pushes them to the shards that own them, and lands the weights
- * that come back.
+/* The engine of --mode ps: cuts ready buckets into slices, pushes them to the shards that own them, and lands
+ * the weights that come back.
  *
- * Of the slices that are ready for a shard, the one with the lowest arena offset goes first, since the next forward
- * pass needs it first (P3: Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", MLSys
- * 2019). At most `window` pushes to a shard are on their way to it: what is not sent yet can still be overtaken.
- * BSP: the shard answers a push with the new weights. SSP, async: a pull follows each push on the same channel, so the
- * answer holds this worker's own update too. */
+ * Of the slices that are ready for a shard, the one with the lowest arena offset goes first, since the next
+ * forward pass needs it first (P3: Jayarajan et al., "Priority-based parameter propagation for distributed
+ * DNN training", MLSys 2019). At most `window` pushes to a shard are on their way to it: what is not sent yet
+ * can still be overtaken. BSP: the shard answers a push with the new weights. SSP, async: a pull follows each
+ * push on the same channel, so the answer holds this worker's own update too. */
 #include "worker/engine.h"
 
 #include "net/breach.h"
@@ -25,13 +25,14 @@ typedef struct slice {
 
 /* Pushes to one shard. */
 typedef struct lane {
-    uint32_t *ready; /* heap of slices that are ready and not sent: lowest index, which is lowest offset, on top */
+    uint32_t
+        *ready; /* heap of slices that are ready and not sent: lowest index, which is lowest offset, on top */
     uint32_t ready_count;
     uint64_t sent, received; /* pushes */
 } lane;
 
-/* Slices of a bucket whose gradient must stay as it is: ready, or lent to the transport, which gives them back on a thread of its
- * own. */
+/* Slices of a bucket whose gradient must stay as it is: ready, or lent to the transport, which gives them
+ * back on a thread of its own. */
 typedef struct lent_count {
     atomic_uint slices;
 } lent_count;
@@ -47,7 +48,7 @@ struct psr_engine {
     uint32_t slice_count;
     bucket_state *buckets;
     lane *lanes;
-    uint32_t *heap; /* the lanes' */
+    uint32_t *heap;   /* the lanes' */
     lent_count *lent; /* [bucket] */
     uint64_t staleness;
 };
@@ -132,11 +133,13 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         engine->heap = calloc(total + 1, sizeof *engine->heap);
         engine->lent = calloc((size_t)env->buckets->count + 1, sizeof *engine->lent);
     }
-    if (!engine || !owner || !engine->slices || !engine->buckets || !engine->lanes || !engine->heap || !engine->lent) {
+    if (!engine || !owner || !engine->slices || !engine->buckets || !engine->lanes || !engine->heap ||
+        !engine->lent) {
         err = psr_fail(PSR_ERR_NOMEM, "no memory for %zu slices", total);
         goto out;
     }
-    err = psr_buckets_assign(env->layout, env->buckets, shards, env->config->optimizer == PSR_OPTIMIZER_LARS, owner);
+    err = psr_buckets_assign(env->layout, env->buckets, shards, env->config->optimizer == PSR_OPTIMIZER_LARS,
+                             owner);
     if (err != PSR_OK)
         goto out;
     cut_buckets(engine, owner);
@@ -237,7 +240,8 @@ static psr_err find_slice(const psr_engine *engine, const psr_message *message, 
     if (sl->shard != message->from.rank)
         return psr_breach(message, "the bucket is shard %" PRIu32 "'s", sl->shard);
     if (head->count != sl->length || message->payload_bytes != sl->length * sizeof(float))
-        return psr_breach(message, "the slice has %zu floats, its payload %zu bytes", sl->length, message->payload_bytes);
+        return psr_breach(message, "the slice has %zu floats, its payload %zu bytes", sl->length,
+                          message->payload_bytes);
     *ret_index = index;
     return PSR_OK;
 }
@@ -278,7 +282,8 @@ static psr_err take_credit(psr_engine *engine, const psr_message *message)
 {
     lane *l = &engine->lanes[message->from.rank];
     if (message->head.aux > l->sent)
-        return psr_breach(message, "it has received %" PRIu64 " pushes of %" PRIu64, message->head.aux, l->sent);
+        return psr_breach(message, "it has received %" PRIu64 " pushes of %" PRIu64, message->head.aux,
+                          l->sent);
     if (message->head.aux > l->received)
         l->received = message->head.aux;
     return send_ready(engine, l);
@@ -303,7 +308,8 @@ static psr_err engine_message(psr_engine *engine, psr_message **message)
 
 /* ---- what it tells ---- */
 
-static bool engine_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket)
+static bool engine_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step,
+                         uint32_t *ret_bucket)
 {
     const slice *oldest = NULL;
     for (uint32_t i = 0; i < engine->slice_count; i++) {

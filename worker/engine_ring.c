@@ -1,5 +1,5 @@
-/* The engine of --mode ring: net/ring.c sums a bucket over all workers, and this runs the optimizer on it as a shard would. Every
- * worker computes every update, from the same sums, and so ends with the same bits. */
+/* The engine of --mode ring: net/ring.c sums a bucket over all workers, and this runs the optimizer on it as
+ * a shard would. Every worker computes every update, from the same sums, and so ends with the same bits. */
 #include "worker/engine.h"
 
 #include "base/finite.h"
@@ -13,21 +13,25 @@
 struct psr_engine {
     psr_engine_env env;
     psr_ring *ring;
-    psr_range *ranges; /* the buckets, as the ring knows them */
+    psr_range *ranges;        /* the buckets, as the ring knows them */
     psr_whole_tensors *whole; /* NULL: elements are updated one by one */
-    uint64_t step;     /* of the bucket that was reduced last */
+    uint64_t step;            /* of the bucket that was reduced last */
 };
 
-/* 16 Ki floats of weights, gradients and momentum stay in a second-level cache between the check and the update. */
+/* 16 Ki floats of weights, gradients and momentum stay in a second-level cache between the check and the
+ * update. */
 enum { BLOCK = 16384 };
 
 /* ---- updates ---- */
 
-static psr_err check_finite(const psr_engine *engine, size_t offset, size_t count, uint64_t step, uint32_t bucket)
+static psr_err check_finite(const psr_engine *engine, size_t offset, size_t count, uint64_t step,
+                            uint32_t bucket)
 {
     if (psr_finite(engine->env.gradients + offset, count))
         return PSR_OK;
-    return psr_fail(PSR_ERR_NUMERIC, "step %" PRIu64 ": the gradient of bucket %" PRIu32 " is not finite; a lower --lr may help",
+    return psr_fail(PSR_ERR_NUMERIC,
+                    "step %" PRIu64 ": the gradient of bucket %" PRIu32
+                    " is not finite; a lower --lr may help",
                     step + 1, bucket); /* people count steps from 1 */
 }
 
@@ -39,7 +43,8 @@ static psr_err update_bucket(psr_engine *engine, uint64_t step, uint32_t b)
     for (size_t at = 0; at < bucket->length; at += BLOCK) {
         size_t count = bucket->length - at < BLOCK ? bucket->length - at : BLOCK;
         PSR_TRY(check_finite(engine, bucket->offset + at, count, step, b));
-        psr_optimizer_update(env->optimizer, env->weights, env->gradients, bucket->offset + at, count, lr, step + 1);
+        psr_optimizer_update(env->optimizer, env->weights, env->gradients, bucket->offset + at, count, lr,
+                             step + 1);
     }
     return env->landed(env->context, step, b);
 }
@@ -167,7 +172,8 @@ static psr_err engine_message(psr_engine *engine, psr_message **message)
     return err;
 }
 
-static bool engine_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket)
+static bool engine_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step,
+                         uint32_t *ret_bucket)
 {
     uint32_t rank;
     if (!psr_ring_waits(engine->ring, ret_step, ret_bucket, &rank))

@@ -1,5 +1,5 @@
-/* What is said while a run comes together, over hostile bytes: JOIN, FACTS, CONFIG, WELCOME, and a provision. The first byte chooses.
- * What is accepted goes to JSON and back: to the same JSON. */
+/* What is said while a run comes together, over hostile bytes: JOIN, FACTS, CONFIG, WELCOME, and a provision.
+ * The first byte chooses. What is accepted goes to JSON and back: to the same JSON. */
 #include "net/member.h"
 
 #include <stdlib.h>
@@ -8,16 +8,16 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Writes into *json, reads again, writes again. */
-#define THERE_AND_BACK(type, value, to_json, from_json, done)                                                                  \
-    do {                                                                                                                       \
-        char *json = NULL, *json_again = NULL;                                                                                 \
-        type again;                                                                                                            \
-        if (to_json(&(value), &json) != PSR_OK || from_json(json, strlen(json), &again) != PSR_OK ||                           \
-            to_json(&again, &json_again) != PSR_OK || strcmp(json, json_again) != 0)                                           \
-            abort();                                                                                                           \
-        free(json);                                                                                                            \
-        free(json_again);                                                                                                      \
-        done(&again);                                                                                                          \
+#define THERE_AND_BACK(type, value, to_json, from_json, done)                                                \
+    do {                                                                                                     \
+        char *json = NULL, *json_again = NULL;                                                               \
+        type again;                                                                                          \
+        if (to_json(&(value), &json) != PSR_OK || from_json(json, strlen(json), &again) != PSR_OK ||         \
+            to_json(&again, &json_again) != PSR_OK || strcmp(json, json_again) != 0)                         \
+            abort();                                                                                         \
+        free(json);                                                                                          \
+        free(json_again);                                                                                    \
+        done(&again);                                                                                        \
     } while (0)
 
 static void nothing(void *value)
@@ -63,7 +63,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 'p':
         if (psr_provision_from_json(text, size, &provision) == PSR_OK) {
-            THERE_AND_BACK(psr_provision, provision, psr_provision_to_json, psr_provision_from_json, psr_provision_done);
+            THERE_AND_BACK(psr_provision, provision, psr_provision_to_json, psr_provision_from_json,
+                           psr_provision_done);
             psr_provision_done(&provision);
         }
         break;

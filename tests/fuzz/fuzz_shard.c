@@ -1,6 +1,6 @@
-/* Members that may send a shard and a scheduler anything in well-formed heads. Each record of the input is one message; its fields are
- * near what would be right, so that the fuzzer gets past the first checks. A shard refuses with PROTOCOL or NUMERIC; a scheduler
- * ends the run, once. */
+/* Members that may send a shard and a scheduler anything in well-formed heads. Each record of the input is
+ * one message; its fields are near what would be right, so that the fuzzer gets past the first checks. A
+ * shard refuses with PROTOCOL or NUMERIC; a scheduler ends the run, once. */
 #include "ps/scheduler.h"
 #include "ps/shard.h"
 
@@ -29,8 +29,13 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
     memset(m->payload, record[7], payload_bytes);
     m->base = (psr_message){
         .from = {record[0] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[0] >> 5 & 3},
-        .head = {.type = type, .step = record[1] >> 4, .bucket = record[1] & 15, .flags = record[2], .offset = (uint64_t)record[3] * 4,
-                 .count = record[4], .aux = record[5]},
+        .head = {.type = type,
+                 .step = record[1] >> 4,
+                 .bucket = record[1] & 15,
+                 .flags = record[2],
+                 .offset = (uint64_t)record[3] * 4,
+                 .count = record[4],
+                 .aux = record[5]},
         .payload = m->payload,
         .payload_bytes = payload_bytes,
         .release = release,
@@ -77,16 +82,22 @@ static void play_shard(const uint8_t *data, size_t size, const psr_config *confi
     psr_buckets buckets = {0};
     uint32_t owner[8] = {0};
     psr_shard *shard = NULL;
-    if (psr_layout_add(&layout, "a", 2, (uint32_t[]){5, 6}) || psr_layout_add(&layout, "b", 1, (uint32_t[]){20}) ||
-        psr_buckets_plan(&layout, 128, &buckets) || buckets.count > 8)
+    if (psr_layout_add(&layout, "a", 2, (uint32_t[]){5, 6}) ||
+        psr_layout_add(&layout, "b", 1, (uint32_t[]){20}) || psr_buckets_plan(&layout, 128, &buckets) ||
+        buckets.count > 8)
         abort();
-    owner[buckets.count - 1] = config->optimizer != PSR_OPTIMIZER_LARS; /* one is another's, where tensors may be apart */
-    psr_shard_options options = {.config = config, .layout = &layout, .buckets = &buckets, .owner = owner, .total_steps = 8,
+    owner[buckets.count - 1] =
+        config->optimizer != PSR_OPTIMIZER_LARS; /* one is another's, where tensors may be apart */
+    psr_shard_options options = {.config = config,
+                                 .layout = &layout,
+                                 .buckets = &buckets,
+                                 .owner = owner,
+                                 .total_steps = 8,
                                  .outbox = {NULL, give_back}};
     if (psr_shard_new(&options, &shard) != PSR_OK)
         abort();
-    static const psr_message_type types[] = {PSR_MSG_INIT, PSR_MSG_PUSH, PSR_MSG_PUSH, PSR_MSG_PUSH, PSR_MSG_PULL, PSR_MSG_PULL,
-                                             PSR_MSG_ACK,  PSR_MSG_INIT};
+    static const psr_message_type types[] = {PSR_MSG_INIT, PSR_MSG_PUSH, PSR_MSG_PUSH, PSR_MSG_PUSH,
+                                             PSR_MSG_PULL, PSR_MSG_PULL, PSR_MSG_ACK,  PSR_MSG_INIT};
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
         psr_message *message = make(data, types[data[0] & 7]);
         psr_err err = psr_shard_message(shard, &message);
@@ -129,7 +140,8 @@ static void on_joined(void *context, const psr_roster_entry *entry, uint32_t cou
         abort();
 }
 
-static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts, const char *roster_json, uint64_t *ret_first_step)
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
+                        const char *roster_json, uint64_t *ret_first_step)
 {
     (void)context, (void)config, (void)facts, (void)roster_json;
     *ret_first_step = 0;
@@ -154,7 +166,8 @@ static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t
     return PSR_OK;
 }
 
-static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset, size_t count)
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
+                             size_t count)
 {
     (void)context, (void)step, (void)section, (void)offset;
     volatile float last = count > 0 ? data[count - 1] : 0;
@@ -182,16 +195,20 @@ static void on_ended(void *context, psr_err status, const char *line, const char
 
 static void say(psr_scheduler *scheduler, psr_peer from, psr_message_type type, const char *text)
 {
-    psr_message message = {.from = from, .head = {.type = type}, .payload = text, .payload_bytes = text ? strlen(text) : 0};
+    psr_message message = {
+        .from = from, .head = {.type = type}, .payload = text, .payload_bytes = text ? strlen(text) : 0};
     psr_scheduler_message(scheduler, &message, 0);
 }
 
 /* All have joined; the first byte says how far they are. */
 static void bring_up(psr_scheduler *scheduler, uint8_t stage)
 {
-    static const char join[] = "{\"version\": \"" PSR_VERSION "\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}";
-    static const char facts[] = "{\"identity\": \"\", \"data_name\": \"\", \"train_count\": 0, \"test_count\": 0, \"channels\": 0, \"height\": 0, "
-                                "\"width\": 0, \"classes\": 0, \"steps_per_epoch\": 1, \"total_steps\": 8, \"parameter_count\": 0}";
+    static const char join[] =
+        "{\"version\": \"" PSR_VERSION "\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}";
+    static const char facts[] =
+        "{\"identity\": \"\", \"data_name\": \"\", \"train_count\": 0, \"test_count\": 0, \"channels\": 0, "
+        "\"height\": 0, "
+        "\"width\": 0, \"classes\": 0, \"steps_per_epoch\": 1, \"total_steps\": 8, \"parameter_count\": 0}";
     for (uint32_t i = 0; i <= WORKERS; i++) {
         psr_peer peer = i < WORKERS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, 0};
         say(scheduler, peer, PSR_MSG_JOIN, join);
@@ -199,20 +216,23 @@ static void bring_up(psr_scheduler *scheduler, uint8_t stage)
             say(scheduler, peer, PSR_MSG_FACTS, i < WORKERS ? facts : NULL);
     }
     for (uint32_t i = 0; i <= WORKERS && (stage & 3) == 3; i++)
-        say(scheduler, i < WORKERS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, 0}, PSR_MSG_READY, NULL);
+        say(scheduler, i < WORKERS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, 0},
+            PSR_MSG_READY, NULL);
 }
 
 static void play_scheduler(const uint8_t *data, size_t size, const psr_config *config, uint8_t stage)
 {
     ending end = {0};
     psr_scheduler *scheduler = NULL;
-    psr_scheduler_events events = {&end,       on_send,    on_connect,    on_joined,          on_begin, on_restore,
-                                   on_started, on_metrics, on_checkpoint, on_last_checkpoint, on_say,   on_ended};
+    psr_scheduler_events events = {&end,       on_send,    on_connect, on_joined,     on_begin,
+                                   on_restore, on_started, on_metrics, on_checkpoint, on_last_checkpoint,
+                                   on_say,     on_ended};
     if (psr_scheduler_new(config, &events, "h", 0, &scheduler) != PSR_OK)
         abort();
     bring_up(scheduler, stage);
-    static const psr_message_type types[] = {PSR_MSG_JOIN, PSR_MSG_READY,      PSR_MSG_PROGRESS, PSR_MSG_METRICS, PSR_MSG_HELD,
-                                             PSR_MSG_DONE, PSR_MSG_CHECKPOINT, PSR_MSG_FAILED,   PSR_MSG_FACTS,   PSR_MSG_PUSH};
+    static const psr_message_type types[] = {
+        PSR_MSG_JOIN, PSR_MSG_READY,      PSR_MSG_PROGRESS, PSR_MSG_METRICS, PSR_MSG_HELD,
+        PSR_MSG_DONE, PSR_MSG_CHECKPOINT, PSR_MSG_FAILED,   PSR_MSG_FACTS,   PSR_MSG_PUSH};
     int64_t now_ms = 0;
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
         switch (data[0] & 15) {
@@ -224,7 +244,9 @@ static void play_scheduler(const uint8_t *data, size_t size, const psr_config *c
             psr_scheduler_stop(scheduler, now_ms);
             break;
         case 12:
-            psr_scheduler_lost(scheduler, (psr_peer){data[1] & 1 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, data[2] & 3}, NULL, "exit status 1", now_ms);
+            psr_scheduler_lost(scheduler,
+                               (psr_peer){data[1] & 1 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, data[2] & 3}, NULL,
+                               "exit status 1", now_ms);
             break;
         case 13:
             psr_scheduler_checkpointed(scheduler, data[1], now_ms);

@@ -16,7 +16,11 @@
 
 static uint32_t word_of(uint64_t purpose, uint64_t a, uint64_t b, uint64_t i)
 {
-    psr_rng_at at = {.seed = 7, .purpose = PSR_RNG_TEST, .epoch = (uint32_t)a, .sample = (uint32_t)b, .layer = (uint32_t)purpose};
+    psr_rng_at at = {.seed = 7,
+                     .purpose = PSR_RNG_TEST,
+                     .epoch = (uint32_t)a,
+                     .sample = (uint32_t)b,
+                     .layer = (uint32_t)purpose};
     return psr_rng_word(at, i);
 }
 
@@ -58,12 +62,12 @@ typedef struct worker {
     psr_engine *engine;
     psr_optimizer *optimizer;
     float *weights, *gradients;
-    uint64_t step;     /* the next to begin, or that is under way */
-    bool backward;     /* it is under way */
-    uint32_t next;     /* bucket whose gradient comes next: order[next] */
+    uint64_t step; /* the next to begin, or that is under way */
+    bool backward; /* it is under way */
+    uint32_t next; /* bucket whose gradient comes next: order[next] */
     uint32_t *order;
-    uint64_t *landed;  /* [bucket] steps */
-    float *history;    /* [step][arena] */
+    uint64_t *landed; /* [bucket] steps */
+    float *history;   /* [step][arena] */
 } worker;
 
 typedef struct shard {
@@ -81,8 +85,8 @@ struct cluster {
     uint64_t drawn, end;
     uint64_t staleness, gap;
     uint64_t messages[256], pushes_in_flight, *in_flight; /* [worker * s + shard] */
-    float *slots;         /* [step][slot][arena] as checkpointed */
-    size_t *slots_filled; /* [step][slot] floats */
+    float *slots;                                         /* [step][slot][arena] as checkpointed */
+    size_t *slots_filled;                                 /* [step][slot] floats */
     bool stopped;
 };
 
@@ -181,7 +185,8 @@ static void deliver(cluster *c, channel *ch)
     psr_peer to = p->to;
     if (type == PSR_MSG_PUSH)
         c->in_flight[p->message.from.rank * c->s + to.rank]--;
-    bool twice = (type == PSR_MSG_PUSH || type == PSR_MSG_WEIGHTS) && draw(c, 1000) < c->options.duplicate_permille;
+    bool twice =
+        (type == PSR_MSG_PUSH || type == PSR_MSG_WEIGHTS) && draw(c, 1000) < c->options.duplicate_permille;
     parcel *again = NULL;
     if (twice) {
         again = calloc(1, sizeof *again);
@@ -281,7 +286,8 @@ static void move(worker *w)
 
 /* ---- the run ---- */
 
-static psr_err keep_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset, size_t count)
+static psr_err keep_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
+                               size_t count)
 {
     shard *s = context;
     cluster *c = s->in;
@@ -295,7 +301,9 @@ static void start_shards(cluster *c)
 {
     const cluster_options *o = &c->options;
     uint32_t *owner = calloc(o->buckets->count + 1, sizeof *owner);
-    assert_int_equal(psr_buckets_assign(o->layout, o->buckets, c->s, o->config->optimizer == PSR_OPTIMIZER_LARS, owner), PSR_OK);
+    assert_int_equal(
+        psr_buckets_assign(o->layout, o->buckets, c->s, o->config->optimizer == PSR_OPTIMIZER_LARS, owner),
+        PSR_OK);
     float *values = calloc(o->layout->length + 1, sizeof *values);
     for (uint32_t s = 0; s < c->s; s++) {
         c->shards[s].in = c;
@@ -330,9 +338,14 @@ static void start_shards(cluster *c)
             size_t floats = psr_slice_floats(o->config);
             for (size_t at = 0; at < bucket->length; at += floats) {
                 size_t count = bucket->length - at < floats ? bucket->length - at : floats;
-                psr_head head = {.type = PSR_MSG_INIT, .bucket = b, .flags = section, .offset = bucket->offset + at, .count = count};
+                psr_head head = {.type = PSR_MSG_INIT,
+                                 .bucket = b,
+                                 .flags = section,
+                                 .offset = bucket->offset + at,
+                                 .count = count};
                 psr_payload payload = {.data = values + bucket->offset + at, .bytes = count * sizeof(float)};
-                post(c, (psr_peer){PSR_ROLE_WORKER, 0}, (psr_peer){PSR_ROLE_SHARD, owner[b]}, &head, &payload);
+                post(c, (psr_peer){PSR_ROLE_WORKER, 0}, (psr_peer){PSR_ROLE_SHARD, owner[b]}, &head,
+                     &payload);
             }
         }
     }

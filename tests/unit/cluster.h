@@ -1,9 +1,10 @@
-/* A whole cluster in one process, for tests: the engines of worker/ and the shards of ps/, driven from one seed. Messages wait in
- * first-in first-out channels; which channel delivers next, and which worker moves on, is drawn at random, so that every
- * interleaving that the real network could give can happen.
+/* A whole cluster in one process, for tests: the engines of worker/ and the shards of ps/, driven from one
+ * seed. Messages wait in first-in first-out channels; which channel delivers next, and which worker moves on,
+ * is drawn at random, so that every interleaving that the real network could give can happen.
  *
- * It checks as it goes: a lent payload is read only when it is delivered, as a zero-copy network would; the gradient of a bucket is
- * poisoned as soon as a worker may write it again; buckets land in order; nobody is left waiting. */
+ * It checks as it goes: a lent payload is read only when it is delivered, as a zero-copy network would; the
+ * gradient of a bucket is poisoned as soon as a worker may write it again; buckets land in order; nobody is
+ * left waiting. */
 #ifndef PSR_TESTS_CLUSTER_H
 #define PSR_TESTS_CLUSTER_H
 
@@ -32,8 +33,8 @@ void cluster_free(cluster *cluster);
 const float *cluster_weights(const cluster *cluster, uint32_t worker, uint64_t step);
 /* Slot of the optimizer after `steps` steps, as the shards' checkpoints gave it (NULL: not wholly). */
 const float *cluster_slot(const cluster *cluster, uint32_t slot, uint64_t steps);
-uint64_t cluster_staleness(const cluster *cluster);     /* largest that an engine told */
-uint64_t cluster_clock_gap(const cluster *cluster);     /* largest lead over the slowest when a step began */
+uint64_t cluster_staleness(const cluster *cluster); /* largest that an engine told */
+uint64_t cluster_clock_gap(const cluster *cluster); /* largest lead over the slowest when a step began */
 uint64_t cluster_messages(const cluster *cluster, psr_message_type type);
 /* Most pushes of a worker to a shard that were under way at once. */
 uint64_t cluster_pushes_in_flight(const cluster *cluster);
@@ -41,7 +42,8 @@ uint64_t cluster_pushes_in_flight(const cluster *cluster);
 /* What every cluster starts from. */
 void cluster_initial_weights(const psr_layout *layout, float *weights);
 void cluster_initial_slot(const psr_layout *layout, uint32_t slot, float *values);
-/* The gradient of a worker in a step, element by element: of many magnitudes, so that the order of a sum shows. */
+/* The gradient of a worker in a step, element by element: of many magnitudes, so that the order of a sum
+ * shows. */
 float cluster_gradient(uint32_t worker, uint64_t step, size_t i);
 
 #endif

@@ -13,8 +13,9 @@
 
 static void make_layout(psr_layout *layout)
 {
-    static const uint32_t shapes[][4] = {{5, 3, 3, 3}, {5, 1, 1, 1}, {7, 5, 1, 1}, {1, 1, 1, 1}, {40, 7, 1, 1},
-                                         {17, 1, 1, 1}, {23, 19, 1, 1}, {2, 2, 2, 2}, {33, 1, 1, 1}};
+    static const uint32_t shapes[][4] = {{5, 3, 3, 3},   {5, 1, 1, 1},  {7, 5, 1, 1},
+                                         {1, 1, 1, 1},   {40, 7, 1, 1}, {17, 1, 1, 1},
+                                         {23, 19, 1, 1}, {2, 2, 2, 2},  {33, 1, 1, 1}};
     static const uint32_t ranks[] = {4, 1, 2, 1, 2, 1, 2, 4, 1};
     *layout = (psr_layout){0};
     for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
@@ -45,7 +46,7 @@ typedef struct rule {
 } rule;
 
 static const rule rules[] = {
-    {"sgd", PSR_OPTIMIZER_SGD, 0, false},      {"momentum", PSR_OPTIMIZER_SGD, 0.9, false},
+    {"sgd", PSR_OPTIMIZER_SGD, 0, false},       {"momentum", PSR_OPTIMIZER_SGD, 0.9, false},
     {"nesterov", PSR_OPTIMIZER_SGD, 0.9, true}, {"adam", PSR_OPTIMIZER_ADAM, 0, false},
     {"lars", PSR_OPTIMIZER_LARS, 0.9, false},
 };
@@ -71,7 +72,8 @@ static psr_config make_config(const rule *r, uint32_t workers)
 
 typedef enum order { ORDER_OF_THE_FOLD, ORDER_ANOTHER } order;
 
-/* sum[i] over all workers, chunk c of a bucket in the order c+1, .., n-1, 0, .., c. (Another: c, c+1, .., as a control.) */
+/* sum[i] over all workers, chunk c of a bucket in the order c+1, .., n-1, 0, .., c. (Another: c, c+1, .., as
+ * a control.) */
 static void reference_sum(const psr_bucket *bucket, uint32_t n, uint64_t step, order which, float *sum)
 {
     for (uint32_t c = 0; c < n; c++) {
@@ -136,22 +138,30 @@ static void check_same(const cluster_options *options, const float *reference)
     cluster *c = cluster_run(options);
     for (uint64_t k = 0; k < options->steps; k++)
         for (uint32_t r = 0; r < options->config->workers; r++)
-            if (!same_tensors(options->layout, cluster_weights(c, r, options->first_step + k), reference + k * options->layout->length))
+            if (!same_tensors(options->layout, cluster_weights(c, r, options->first_step + k),
+                              reference + k * options->layout->length))
                 fail_msg("mode %s, %u workers, %u shards, optimizer %d: worker %u differs after step %llu",
                          options->config->mode == PSR_MODE_PS ? "ps" : "ring", options->config->workers,
-                         options->config->shards, (int)options->config->optimizer, r, (unsigned long long)(options->first_step + k));
+                         options->config->shards, (int)options->config->optimizer, r,
+                         (unsigned long long)(options->first_step + k));
     cluster_free(c);
 }
 
 static const uint32_t shard_counts[] = {1, 2, 3, 5};
 
-static void check_all(const psr_layout *layout, const psr_buckets *buckets, uint32_t n, const rule *r, uint64_t seed)
+static void check_all(const psr_layout *layout, const psr_buckets *buckets, uint32_t n, const rule *r,
+                      uint64_t seed)
 {
     enum { STEPS = 4 };
     psr_config config = make_config(r, n);
     float *reference = reference_run(&config, layout, buckets, 0, STEPS, ORDER_OF_THE_FOLD, NULL);
-    cluster_options options = {.config = &config, .layout = layout, .buckets = buckets, .steps = STEPS, .seed = seed,
-                               .slow_worker = CLUSTER_NOBODY, .stop_at = UINT64_MAX};
+    cluster_options options = {.config = &config,
+                               .layout = layout,
+                               .buckets = buckets,
+                               .steps = STEPS,
+                               .seed = seed,
+                               .slow_worker = CLUSTER_NOBODY,
+                               .stop_at = UINT64_MAX};
     for (size_t s = 0; s < sizeof shard_counts / sizeof shard_counts[0]; s++) {
         config.mode = PSR_MODE_PS;
         config.shards = shard_counts[s];
@@ -211,8 +221,13 @@ static void a_worker_that_is_ten_times_slower_changes_no_bit(void **state)
             config.mode = mode ? PSR_MODE_RING : PSR_MODE_PS;
             config.shards = mode ? 1 : 2;
             float *reference = reference_run(&config, &layout, &buckets, 0, STEPS, ORDER_OF_THE_FOLD, NULL);
-            cluster_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .steps = STEPS,
-                                       .seed = 50 + slow, .slow_worker = slow, .stop_at = UINT64_MAX};
+            cluster_options options = {.config = &config,
+                                       .layout = &layout,
+                                       .buckets = &buckets,
+                                       .steps = STEPS,
+                                       .seed = 50 + slow,
+                                       .slow_worker = slow,
+                                       .stop_at = UINT64_MAX};
             check_same(&options, reference);
             free(reference);
         }
@@ -232,8 +247,14 @@ static void messages_that_arrive_twice_change_no_bit(void **state)
         psr_config config = make_config(&rules[r], 5);
         config.shards = 3;
         float *reference = reference_run(&config, &layout, &buckets, 0, STEPS, ORDER_OF_THE_FOLD, NULL);
-        cluster_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .steps = STEPS, .seed = 60 + r,
-                                   .duplicate_permille = 300, .slow_worker = CLUSTER_NOBODY, .stop_at = UINT64_MAX};
+        cluster_options options = {.config = &config,
+                                   .layout = &layout,
+                                   .buckets = &buckets,
+                                   .steps = STEPS,
+                                   .seed = 60 + r,
+                                   .duplicate_permille = 300,
+                                   .slow_worker = CLUSTER_NOBODY,
+                                   .stop_at = UINT64_MAX};
         check_same(&options, reference);
         free(reference);
     }
@@ -253,7 +274,8 @@ static void another_order_of_the_fold_gives_other_bits(void **state)
         psr_config config = make_config(&rules[0], n);
         float *a = reference_run(&config, &layout, &buckets, 0, STEPS, ORDER_OF_THE_FOLD, NULL);
         float *b = reference_run(&config, &layout, &buckets, 0, STEPS, ORDER_ANOTHER, NULL);
-        /* Two numbers have one sum whatever their order, which is why equal bits with 2 workers prove nothing. */
+        /* Two numbers have one sum whatever their order, which is why equal bits with 2 workers prove
+         * nothing. */
         assert_int_equal(same_tensors(&layout, a, b), n == 2);
         free(a);
         free(b);
@@ -274,8 +296,14 @@ static void a_resumed_run_goes_on_with_the_same_bits(void **state)
         psr_config config = make_config(&rules[r], 3);
         float *slots[2] = {calloc(layout.length, sizeof(float)), calloc(layout.length, sizeof(float))};
         float *reference = reference_run(&config, &layout, &buckets, FIRST, STEPS, ORDER_OF_THE_FOLD, slots);
-        cluster_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .steps = STEPS,
-                                   .first_step = FIRST, .seed = 70 + r, .slow_worker = CLUSTER_NOBODY, .stop_at = UINT64_MAX};
+        cluster_options options = {.config = &config,
+                                   .layout = &layout,
+                                   .buckets = &buckets,
+                                   .steps = STEPS,
+                                   .first_step = FIRST,
+                                   .seed = 70 + r,
+                                   .slow_worker = CLUSTER_NOBODY,
+                                   .stop_at = UINT64_MAX};
         config.mode = PSR_MODE_RING;
         check_same(&options, reference);
         config.mode = PSR_MODE_PS;
@@ -309,8 +337,13 @@ static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void 
     config.shards = 2;
     config.checkpoint_every = 2;
     for (uint64_t seed = 0; seed < 20; seed++) {
-        cluster_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .steps = STEPS,
-                                   .seed = seed, .slow_worker = CLUSTER_NOBODY, .stop_at = STOP};
+        cluster_options options = {.config = &config,
+                                   .layout = &layout,
+                                   .buckets = &buckets,
+                                   .steps = STEPS,
+                                   .seed = seed,
+                                   .slow_worker = CLUSTER_NOBODY,
+                                   .stop_at = STOP};
         cluster *c = cluster_run(&options);
         assert_non_null(cluster_slot(c, 0, 2));
         assert_null(cluster_slot(c, 0, 3));
@@ -334,8 +367,14 @@ static void ssp_lets_workers_be_apart_but_never_by_more_than_its_bound(void **st
         config.shards = 2;
         config.sync = PSR_SYNC_SSP;
         config.ssp_bound = bound;
-        cluster_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .steps = STEPS,
-                                   .seed = 80 + bound, .duplicate_permille = 100, .slow_worker = 1, .stop_at = UINT64_MAX};
+        cluster_options options = {.config = &config,
+                                   .layout = &layout,
+                                   .buckets = &buckets,
+                                   .steps = STEPS,
+                                   .seed = 80 + bound,
+                                   .duplicate_permille = 100,
+                                   .slow_worker = 1,
+                                   .stop_at = UINT64_MAX};
         cluster *c = cluster_run(&options);
         assert_in_range(cluster_staleness(c), bound > 0, bound);
         /* A step that is under way is no completed one: the lead at a step's begin is at most the bound. */
@@ -357,8 +396,13 @@ static void async_lets_the_others_go_on_without_a_slow_worker(void **state)
     psr_config config = make_config(&rules[3], 4);
     config.shards = 3;
     config.sync = PSR_SYNC_ASYNC;
-    cluster_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .steps = STEPS, .seed = 90,
-                               .slow_worker = 2, .stop_at = UINT64_MAX};
+    cluster_options options = {.config = &config,
+                               .layout = &layout,
+                               .buckets = &buckets,
+                               .steps = STEPS,
+                               .seed = 90,
+                               .slow_worker = 2,
+                               .stop_at = UINT64_MAX};
     cluster *c = cluster_run(&options);
     assert_in_range(cluster_clock_gap(c), 5, STEPS);
     assert_in_range(cluster_staleness(c), 5, STEPS);
@@ -380,13 +424,19 @@ static void a_fold_by_arrival_ends_near_the_reference(void **state)
         config.shards = 2;
         config.fold = PSR_FOLD_ARRIVAL;
         float *reference = reference_run(&config, &layout, &buckets, 0, STEPS, ORDER_OF_THE_FOLD, NULL);
-        cluster_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .steps = STEPS, .seed = 95 + r,
-                                   .slow_worker = 0, .stop_at = UINT64_MAX};
+        cluster_options options = {.config = &config,
+                                   .layout = &layout,
+                                   .buckets = &buckets,
+                                   .steps = STEPS,
+                                   .seed = 95 + r,
+                                   .slow_worker = 0,
+                                   .stop_at = UINT64_MAX};
         cluster *c = cluster_run(&options);
         const float *last = cluster_weights(c, 3, STEPS - 1);
         const float *expected = reference + (STEPS - 1) * layout.length;
         for (size_t t = 0; t < layout.tensor_count; t++)
-            for (size_t i = layout.tensors[t].offset; i < layout.tensors[t].offset + layout.tensors[t].count; i++)
+            for (size_t i = layout.tensors[t].offset; i < layout.tensors[t].offset + layout.tensors[t].count;
+                 i++)
                 assert_true(fabsf(last[i] - expected[i]) <= 1e-4f * (1 + fabsf(expected[i])));
         cluster_free(c);
         free(reference);
@@ -405,8 +455,13 @@ static void at_most_a_window_of_pushes_to_a_shard_is_under_way(void **state)
     for (uint32_t window = 1; window <= 4; window++) {
         psr_config config = make_config(&rules[0], 3);
         config.window = window;
-        cluster_options options = {.config = &config, .layout = &layout, .buckets = &buckets, .steps = 5, .seed = 99,
-                                   .slow_worker = 0, .stop_at = UINT64_MAX};
+        cluster_options options = {.config = &config,
+                                   .layout = &layout,
+                                   .buckets = &buckets,
+                                   .steps = 5,
+                                   .seed = 99,
+                                   .slow_worker = 0,
+                                   .stop_at = UINT64_MAX};
         cluster *c = cluster_run(&options);
         assert_int_equal(cluster_pushes_in_flight(c), window);
         cluster_free(c);

@@ -1,4 +1,5 @@
-/* What is said while a run comes together, and what a process is started with: there and back, and hostile bytes. */
+/* What is said while a run comes together, and what a process is started with: there and back, and hostile
+ * bytes. */
 #include "expect.h"
 
 #include "net/member.h"
@@ -20,8 +21,17 @@ static void join_facts_config_and_welcome_come_back_as_they_were(void **state)
     assert_memory_equal(&join, &join_again, sizeof join);
     free(json);
 
-    const psr_facts facts = {.identity = "x", .data_name = "y", .train_count = UINT32_MAX, .test_count = 1, .channels = 3, .height = 4,
-                             .width = 5, .classes = 6, .steps_per_epoch = 7, .total_steps = UINT64_C(999999999999999), .parameter_count = 9};
+    const psr_facts facts = {.identity = "x",
+                             .data_name = "y",
+                             .train_count = UINT32_MAX,
+                             .test_count = 1,
+                             .channels = 3,
+                             .height = 4,
+                             .width = 5,
+                             .classes = 6,
+                             .steps_per_epoch = 7,
+                             .total_steps = UINT64_C(999999999999999),
+                             .parameter_count = 9};
     psr_facts facts_again;
     expect_ok(psr_facts_to_json(&facts, &json));
     expect_ok(psr_facts_from_json(json, strlen(json), &facts_again));
@@ -41,8 +51,10 @@ static void join_facts_config_and_welcome_come_back_as_they_were(void **state)
     assert_int_equal(config_again.ssp_bound, 3);
     free(json);
 
-    psr_roster_entry roster[] = {{{PSR_ROLE_SHARD, 0}, "a", "tcp://a:1"}, {{PSR_ROLE_WORKER, 5}, "b", "tcp://b:2"}};
-    psr_welcome welcome = {.facts = facts, .first_step = 40, .roster = roster, .roster_count = 2}, welcome_again;
+    psr_roster_entry roster[] = {{{PSR_ROLE_SHARD, 0}, "a", "tcp://a:1"},
+                                 {{PSR_ROLE_WORKER, 5}, "b", "tcp://b:2"}};
+    psr_welcome welcome = {.facts = facts, .first_step = 40, .roster = roster, .roster_count = 2},
+                welcome_again;
     expect_ok(psr_welcome_to_json(&welcome, &json));
     expect_ok(psr_welcome_from_json(json, strlen(json), &welcome_again));
     assert_int_equal(welcome_again.first_step, 40);
@@ -62,31 +74,40 @@ static void each_field_that_is_wrong_is_named(void **state)
         {"", "not a JSON object"},
         {"[1, 2]", "not a JSON object"},
         {"{\"version\": 3}", "field \"version\" is missing or no text"},
-        {"{\"version\": \"0123456789012345678901234567890123456789\"}", "field \"version\" is longer than 31 bytes"},
+        {"{\"version\": \"0123456789012345678901234567890123456789\"}",
+         "field \"version\" is longer than 31 bytes"},
         {"{\"version\": \"1\", \"host\": \"a\"}", "field \"endpoint\" is missing or no text"},
-        {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": -1}", "field \"pid\" is no count of at most 2147483647"},
-        {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": 1.5}", "field \"pid\" is no count of at most 2147483647"},
-        {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": 1e300}", "field \"pid\" is no count of at most 2147483647"},
+        {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": -1}",
+         "field \"pid\" is no count of at most 2147483647"},
+        {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": 1.5}",
+         "field \"pid\" is no count of at most 2147483647"},
+        {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": 1e300}",
+         "field \"pid\" is no count of at most 2147483647"},
     };
     for (size_t i = 0; i < sizeof joins / sizeof joins[0]; i++) {
         psr_join join;
-        expect_failure(psr_join_from_json(joins[i].json, strlen(joins[i].json), &join), PSR_ERR_FORMAT, joins[i].detail);
+        expect_failure(psr_join_from_json(joins[i].json, strlen(joins[i].json), &join), PSR_ERR_FORMAT,
+                       joins[i].detail);
     }
-    const char facts_then[] = "{\"first_step\": 0, \"facts\": {\"identity\": \"\", \"data_name\": \"\", \"train_count\": 0, \"test_count\": 0, "
-                              "\"channels\": 0, \"height\": 0, \"width\": 0, \"classes\": 0, \"steps_per_epoch\": 0, \"total_steps\": 0, "
+    const char facts_then[] = "{\"first_step\": 0, \"facts\": {\"identity\": \"\", \"data_name\": \"\", "
+                              "\"train_count\": 0, \"test_count\": 0, "
+                              "\"channels\": 0, \"height\": 0, \"width\": 0, \"classes\": 0, "
+                              "\"steps_per_epoch\": 0, \"total_steps\": 0, "
                               "\"parameter_count\": 0}, \"roster\": ";
     const struct {
         const char *roster, *detail;
     } welcomes[] = {
         {"{}}", "fields \"facts\" and \"roster\" are missing"},
         {"[{\"role\": \"king\"}]}", "field \"role\" is \"king\""},
-        {"[{\"role\": \"worker\", \"rank\": 4294967296}]}", "field \"rank\" is no count of at most 4294967295"},
+        {"[{\"role\": \"worker\", \"rank\": 4294967296}]}",
+         "field \"rank\" is no count of at most 4294967295"},
     };
     for (size_t i = 0; i < sizeof welcomes / sizeof welcomes[0]; i++) {
         char text[1024];
         psr_welcome welcome;
         snprintf(text, sizeof text, "%s%s", facts_then, welcomes[i].roster);
-        expect_failure(psr_welcome_from_json(text, strlen(text), &welcome), PSR_ERR_FORMAT, welcomes[i].detail);
+        expect_failure(psr_welcome_from_json(text, strlen(text), &welcome), PSR_ERR_FORMAT,
+                       welcomes[i].detail);
     }
 }
 
@@ -122,8 +143,13 @@ static void a_provision_comes_back_as_it_was_and_nothing_after_its_line_is_read(
     char *json = NULL;
     int ends[2];
     keys_of_two_workers(true, &keys, &count);
-    psr_provision provision = {.self = {PSR_ROLE_WORKER, 1}, .host = "b", .scheduler = "tcp://a:1", .interface = "10.0.0.2", .port = 65535,
-                               .keys = keys[3]}, again;
+    psr_provision provision = {.self = {PSR_ROLE_WORKER, 1},
+                               .host = "b",
+                               .scheduler = "tcp://a:1",
+                               .interface = "10.0.0.2",
+                               .port = 65535,
+                               .keys = keys[3]},
+                  again;
     expect_ok(psr_provision_to_json(&provision, &json));
     assert_null(strchr(json, '\n'));
     assert_int_equal(pipe(ends), 0);
@@ -156,14 +182,16 @@ static void a_provision_with_a_wrong_field_is_refused_by_its_name(void **state)
     } cases[] = {
         {"", "provision: not a JSON object"},
         {"{}", "provision: field \"role\" is \"\", not scheduler, shard or worker"},
-        {"{\"role\": \"worker\", \"rank\": -1}", "provision: field \"rank\" is no number from 0 to 4294967294"},
+        {"{\"role\": \"worker\", \"rank\": -1}",
+         "provision: field \"rank\" is no number from 0 to 4294967294"},
         {"{\"role\": \"worker\", \"port\": 65536}", "provision: field \"port\" is no number from 0 to 65535"},
         {"{\"role\": \"worker\", \"host\": 1}", "provision: field \"host\" is no text of at most 63 bytes"},
         {"{\"role\": \"worker\"}", "provision: field \"keys\" is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         psr_provision provision;
-        expect_failure(psr_provision_from_json(cases[i].json, strlen(cases[i].json), &provision), PSR_ERR_FORMAT, cases[i].detail);
+        expect_failure(psr_provision_from_json(cases[i].json, strlen(cases[i].json), &provision),
+                       PSR_ERR_FORMAT, cases[i].detail);
     }
 }
 
@@ -186,7 +214,8 @@ static void by_hand_a_key_file_says_which_rank_one_is(void **state)
     assert_string_equal(provision.scheduler, "tcp://head:5555");
     assert_string_equal(provision.interface, "lo");
     psr_provision_done(&provision);
-    expect_failure(psr_provision_by_hand(any, "head", path, NULL, &provision), PSR_ERR_USAGE, "--scheduler: \"head\" is not HOST:PORT");
+    expect_failure(psr_provision_by_hand(any, "head", path, NULL, &provision), PSR_ERR_USAGE,
+                   "--scheduler: \"head\" is not HOST:PORT");
     assert_int_equal(unlink(path), 0);
     free_keys(keys, count);
 }

@@ -1,4 +1,5 @@
-/* A member and a played scheduler over real sockets: the scheduler's part is a script on a thread of its own. */
+/* A member and a played scheduler over real sockets: the scheduler's part is a script on a thread of its own.
+ */
 #include "net_fixture.h"
 
 #include "net/member.h"
@@ -9,7 +10,7 @@ typedef struct stage {
     run_keys keys;
     psr_transport *scheduler, *peer; /* peer: worker 0, who may speak early */
     psr_provision provision;
-    psr_transport *own;              /* worker 1's */
+    psr_transport *own; /* worker 1's */
     psr_config config;
     uint32_t rank_given;
     bool early, abort, other_json;
@@ -50,7 +51,8 @@ static void *play_scheduler(void *context)
     }
     char *json = NULL;
     assert_ok(psr_welcome_config_to_json(s->rank_given, &s->config, &json));
-    send_text(s->scheduler, worker1, (psr_head){.type = PSR_MSG_CONFIG}, s->other_json ? "{\"rank\": \"one\"}" : json);
+    send_text(s->scheduler, worker1, (psr_head){.type = PSR_MSG_CONFIG},
+              s->other_json ? "{\"rank\": \"one\"}" : json);
     free(json);
     if (s->other_json)
         return NULL;
@@ -135,7 +137,8 @@ static void a_member_learns_its_configuration_roster_and_where_to_go_on(void **s
     assert_string_equal(psr_member_name(m, worker0), "worker 0 on there");
     assert_string_equal(psr_member_name(m, (psr_peer){PSR_ROLE_SHARD, 4}), "shard 4");
     assert_ok(psr_member_connect(m, worker0));
-    assert_fails(psr_member_connect(m, (psr_peer){PSR_ROLE_SHARD, 4}), PSR_ERR_NOT_FOUND, "shard 4 is not on the roster");
+    assert_fails(psr_member_connect(m, (psr_peer){PSR_ROLE_SHARD, 4}), PSR_ERR_NOT_FOUND,
+                 "shard 4 is not on the roster");
     psr_member_free(m);
     strike_stage(&s);
 }
@@ -165,7 +168,8 @@ static void an_abort_is_the_failure_of_whoever_waits(void **state)
     psr_member *m;
     raise_stage(&s);
     s.abort = true;
-    assert_fails(join(&s, (psr_member_options){.facts = say_facts}, &m), PSR_ERR_PEER, "the run ends: nobody else came");
+    assert_fails(join(&s, (psr_member_options){.facts = say_facts}, &m), PSR_ERR_PEER,
+                 "the run ends: nobody else came");
     strike_stage(&s);
 
     raise_stage(&s);
@@ -184,7 +188,8 @@ static void a_configuration_that_cannot_be_read_is_refused(void **state)
     psr_member *m;
     raise_stage(&s);
     s.other_json = true;
-    assert_fails(join(&s, (psr_member_options){.facts = say_facts}, &m), PSR_ERR_FORMAT, "the scheduler's CONFIG: field \"rank\"");
+    assert_fails(join(&s, (psr_member_options){.facts = say_facts}, &m), PSR_ERR_FORMAT,
+                 "the scheduler's CONFIG: field \"rank\"");
     strike_stage(&s);
 }
 

@@ -82,8 +82,9 @@ static void set_up(void)
     psr_net_free(net);
 }
 
-static const char roster[] = "[{\"role\":\"worker\",\"rank\":0,\"host\":\"a\"},{\"role\":\"worker\",\"rank\":1,\"host\":\"b\"},"
-                             "{\"role\":\"shard\",\"rank\":0,\"host\":\"a\"}]";
+static const char roster[] =
+    "[{\"role\":\"worker\",\"rank\":0,\"host\":\"a\"},{\"role\":\"worker\",\"rank\":1,\"host\":\"b\"},"
+    "{\"role\":\"shard\",\"rank\":0,\"host\":\"a\"}]";
 
 static const psr_peer w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0}, head = {PSR_ROLE_SCHEDULER, 0};
 
@@ -163,7 +164,8 @@ static void a_directory_that_cannot_be_made_is_refused_before_anything_is_done(v
     char expected[256];
     set_up();
     snprintf(config.out, sizeof config.out, "%s", folder);
-    snprintf(expected, sizeof expected, "--out %s exists already; name a directory that a run can make", folder);
+    snprintf(expected, sizeof expected, "--out %s exists already; name a directory that a run can make",
+             folder);
     expect_failure(psr_rundir_new(&config, &rundir), PSR_ERR_USAGE, expected);
 
     FILE *file = fopen(in_folder("file"), "w");
@@ -174,7 +176,8 @@ static void a_directory_that_cannot_be_made_is_refused_before_anything_is_done(v
     assert_non_null(strstr(psr_err_detail(), "cannot be made"));
 
     config.out[0] = '\0';
-    expect_failure(psr_rundir_new(&config, &rundir), PSR_ERR_USAGE, "--out is empty; name a directory that a run can make");
+    expect_failure(psr_rundir_new(&config, &rundir), PSR_ERR_USAGE,
+                   "--out is empty; name a directory that a run can make");
 }
 
 static void a_line_of_metrics_that_is_no_object_is_refused_and_not_written(void **state)
@@ -186,7 +189,8 @@ static void a_line_of_metrics_that_is_no_object_is_refused_and_not_written(void 
     expect_ok(psr_rundir_begin(rundir, &facts, roster, NULL));
     const char *bad[] = {"", "[1]", "{", "{\"a\": 1}\n{\"b\": 2}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        expect_failure(psr_rundir_metrics(rundir, bad[i], strlen(bad[i])), PSR_ERR_FORMAT, "a line of metrics that is no JSON object");
+        expect_failure(psr_rundir_metrics(rundir, bad[i], strlen(bad[i])), PSR_ERR_FORMAT,
+                       "a line of metrics that is no JSON object");
     expect_ok(psr_rundir_flush(rundir));
     char *metrics = text_of("deep/run/metrics.jsonl");
     assert_string_equal(metrics, "");
@@ -322,14 +326,17 @@ static void pieces_that_do_not_fit_are_breaches(void **state)
     open_checkpoints();
     size_t length = sections.net->params.length;
     char expected[128];
-    expect_failure(psr_checkpoints_put(checkpoints, 1, 15, one, 0, 1), PSR_ERR_PROTOCOL, "a checkpoint of this run has no section 15");
+    expect_failure(psr_checkpoints_put(checkpoints, 1, 15, one, 0, 1), PSR_ERR_PROTOCOL,
+                   "a checkpoint of this run has no section 15");
     expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_SLOT(1), one, 0, 1), PSR_ERR_PROTOCOL,
                    "a checkpoint of this run has no section 17");
     expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_RANK(2), one, 0, 1), PSR_ERR_PROTOCOL,
                    "a checkpoint of this run has no section 258");
-    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu", length - 1, length);
+    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu", length - 1,
+             length);
     expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, length - 1, 2), PSR_ERR_PROTOCOL, expected);
-    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu", SIZE_MAX, length);
+    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu", SIZE_MAX,
+             length);
     expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, SIZE_MAX, 2), PSR_ERR_PROTOCOL, expected);
     expect_ok(psr_checkpoints_put(checkpoints, 1, 0, one, 0, 8));
     assert_int_equal(psr_checkpoints_put(checkpoints, 1, 0, one, 7, 1), PSR_ERR_PROTOCOL); /* twice */
@@ -391,7 +398,8 @@ static void the_newest_whole_checkpoint_of_a_run_is_taken_and_a_torn_one_told(vo
     psr_resume_free(resume);
 
     /* Named by itself, it is refused. */
-    assert_int_equal(psr_resume_open(in_folder("checkpoints/step-10"), &config, note_skipped, NULL, &resume), PSR_ERR_FORMAT);
+    assert_int_equal(psr_resume_open(in_folder("checkpoints/step-10"), &config, note_skipped, NULL, &resume),
+                     PSR_ERR_FORMAT);
     psr_sections_done(&sections);
 }
 
@@ -403,16 +411,21 @@ static void what_does_not_fit_the_run_is_refused_by_name(void **state)
     write_checkpoints(1, 2);
     const char *path = in_folder("checkpoints/step-2");
     config.workers = 3;
-    snprintf(expected, sizeof expected, "--resume %s is of 2 workers, and --workers is 3; give --workers 2, or --init for its weights alone", path);
+    snprintf(
+        expected, sizeof expected,
+        "--resume %s is of 2 workers, and --workers is 3; give --workers 2, or --init for its weights alone",
+        path);
     expect_failure(psr_resume_open(path, &config, NULL, NULL, &resume), PSR_ERR_USAGE, expected);
     config.workers = 2;
     snprintf(config.model, sizeof config.model, "mlp");
     snprintf(expected, sizeof expected, "--resume %s is of model resnet20, and --model is mlp", path);
     expect_failure(psr_resume_open(path, &config, NULL, NULL, &resume), PSR_ERR_USAGE, expected);
     snprintf(expected, sizeof expected,
-             "--resume %s/nowhere: neither a checkpoint (model.safetensors and state.safetensors) nor a run directory with one in checkpoints/",
+             "--resume %s/nowhere: neither a checkpoint (model.safetensors and state.safetensors) nor a run "
+             "directory with one in checkpoints/",
              folder);
-    expect_failure(psr_resume_open(in_folder("nowhere"), &config, NULL, NULL, &resume), PSR_ERR_NOT_FOUND, expected);
+    expect_failure(psr_resume_open(in_folder("nowhere"), &config, NULL, NULL, &resume), PSR_ERR_NOT_FOUND,
+                   expected);
     psr_sections_done(&sections);
 
     /* Another optimizer's state. */

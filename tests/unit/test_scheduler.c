@@ -20,7 +20,7 @@ typedef struct fixture {
         psr_peer to;
         psr_head head;
         char text[TEXT_MAX];
-    } *sent;
+    } * sent;
     size_t sent_count;
     char said[TEXT_MAX];
     uint32_t connected, joined, begun, restored, started, metrics, pieces;
@@ -63,8 +63,8 @@ static void on_joined(void *context, const psr_roster_entry *entry, uint32_t cou
     assert_int_equal(total, f->config.workers + (f->config.mode == PSR_MODE_PS ? f->config.shards : 0));
 }
 
-static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts, const char *roster_json,
-                        uint64_t *ret_first_step)
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
+                        const char *roster_json, uint64_t *ret_first_step)
 {
     fixture *f = context;
     (void)config;
@@ -96,7 +96,8 @@ static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t
     return PSR_OK;
 }
 
-static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset, size_t count)
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
+                             size_t count)
 {
     (void)step, (void)section, (void)data, (void)offset, (void)count;
     ((fixture *)context)->pieces++;
@@ -193,8 +194,13 @@ static void join(fixture *f, psr_peer from, const char *host)
     join_as(f, from, host, PSR_VERSION);
 }
 
-static const psr_facts some_facts = {.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "synthetic", .train_count = 100,
-                                     .classes = 10, .steps_per_epoch = 5, .total_steps = 20, .parameter_count = 1000};
+static const psr_facts some_facts = {.identity = "oneDNN 2.6.3 avx2 threads=1",
+                                     .data_name = "synthetic",
+                                     .train_count = 100,
+                                     .classes = 10,
+                                     .steps_per_epoch = 5,
+                                     .total_steps = 20,
+                                     .parameter_count = 1000};
 
 static void tell_facts(fixture *f, psr_peer from, psr_facts facts)
 {
@@ -266,10 +272,14 @@ static void tick(fixture *f, int64_t now_ms)
     psr_scheduler_tick(f->scheduler, now_ms);
 }
 
-static void progress(fixture *f, psr_peer from, psr_phase phase, uint64_t step, uint64_t counter, const psr_peer *waits_for)
+static void progress(fixture *f, psr_peer from, psr_phase phase, uint64_t step, uint64_t counter,
+                     const psr_peer *waits_for)
 {
     give(f, from,
-         (psr_head){.type = PSR_MSG_PROGRESS, .flags = phase, .step = step, .aux = counter,
+         (psr_head){.type = PSR_MSG_PROGRESS,
+                    .flags = phase,
+                    .step = step,
+                    .aux = counter,
                     .offset = waits_for ? psr_peer_pack(*waits_for) : UINT64_MAX},
          NULL, 0);
 }
@@ -317,7 +327,8 @@ static void ranks_that_nobody_asks_for_are_given_in_the_order_of_joining(void **
     assert_int_equal(last_sent(&f, PSR_MSG_CONFIG)->to.rank, 2);
     join(&f, any_worker, "late");
     assert_int_equal(f.joined, 3);
-    assert_string_equal(f.said, "a worker on late (process 7) wants to join and has no place: the run has 3 workers and 1 shards, each once\n");
+    assert_string_equal(f.said, "a worker on late (process 7) wants to join and has no place: the run has 3 "
+                                "workers and 1 shards, each once\n");
     tear_down(&f);
 }
 
@@ -349,7 +360,8 @@ static void another_version_is_refused_by_host_and_both_versions(void **state)
     join(&f, s0, "a");
     join_as(&f, w1, "b", "0.0.9");
     ends(&f, PSR_ERR_VERSION,
-         "worker 1 on b is psring 0.0.9, the scheduler on head is psring " PSR_VERSION ": install one version on all hosts");
+         "worker 1 on b is psring 0.0.9, the scheduler on head is psring " PSR_VERSION
+         ": install one version on all hosts");
     assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 1); /* to the one that has joined */
     assert_string_equal(last_sent(&f, PSR_MSG_ABORT)->text, f.line);
     tear_down(&f);
@@ -363,12 +375,15 @@ static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
         const char *line;
     } cases[] = {
         {{.identity = "oneDNN 3.7.2 amx threads=1"},
-         "worker 1 on b computes with oneDNN 3.7.2 amx threads=1, worker 0 on a with oneDNN 2.6.3 avx2 threads=1: their bits could "
+         "worker 1 on b computes with oneDNN 3.7.2 amx threads=1, worker 0 on a with oneDNN 2.6.3 avx2 "
+         "threads=1: their bits could "
          "differ; use the same on all hosts"},
         {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "mnist"},
-         "worker 1 on b found data set mnist, worker 0 on a found synthetic: --data must be the same on all hosts"},
+         "worker 1 on b found data set mnist, worker 0 on a found synthetic: --data must be the same on all "
+         "hosts"},
         {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "synthetic", .train_count = 99},
-         "worker 1 on b has 99 training samples in synthetic, worker 0 on a has 100: --data must be the same on all hosts"},
+         "worker 1 on b has 99 training samples in synthetic, worker 0 on a has 100: --data must be the same "
+         "on all hosts"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fixture f;
@@ -466,7 +481,8 @@ static void in_local_mode_one_process_is_the_whole_run(void **state)
     tell_facts(&f, w0, some_facts);
     say(&f, w0, PSR_MSG_READY, NULL);
     assert_int_equal(f.started, 1);
-    give(&f, w0, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_RANK(4), .count = 1}, (float[]){1}, sizeof(float));
+    give(&f, w0, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_RANK(4), .count = 1},
+         (float[]){1}, sizeof(float));
     assert_int_equal(f.pieces, 1);
     tear_down(&f);
 }
@@ -499,7 +515,8 @@ static void the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place(v
     done(&f, s0, 20, NULL);
     done(&f, w0, 20, "{\"hash\": \"12\"}");
     f.now_ms = 20000;
-    progress(&f, w1, PSR_PHASE_FORWARD, 19, 9, NULL); /* the others are alive, wait, and need not say so any more */
+    progress(&f, w1, PSR_PHASE_FORWARD, 19, 9,
+             NULL); /* the others are alive, wait, and need not say so any more */
     tick(&f, 20000);
     assert_false(f.ended);
     assert_int_equal(f.last_checkpoint, 0);
@@ -645,7 +662,8 @@ static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing
     assert_true(f.ended);
     assert_int_equal(f.status, PSR_ERR_PEER);
     assert_non_null(strstr(f.line, "worker 1 on b was lost: killed by signal 9 (Killed); "));
-    assert_non_null(strstr(f.line, "worker 0: step 14, pull, bucket 0, waiting for shard 0")); /* people count from 1 */
+    assert_non_null(
+        strstr(f.line, "worker 0: step 14, pull, bucket 0, waiting for shard 0")); /* people count from 1 */
     assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 3);
     tear_down(&f);
 }
@@ -658,7 +676,8 @@ static void a_lost_member_is_not_kept_secret_because_others_do_not_answer(void *
     open_scheduler(&f);
     start_all(&f);
     psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
-    psr_scheduler_lost(f.scheduler, w0, NULL, "killed by signal 9 (Killed)", 101); /* the first is the one to name */
+    psr_scheduler_lost(f.scheduler, w0, NULL, "killed by signal 9 (Killed)",
+                       101); /* the first is the one to name */
     assert_true(psr_scheduler_next_tick(f.scheduler) <= 250);
     tick(&f, 250);
     assert_true(f.ended);
@@ -676,7 +695,8 @@ static void a_member_lost_when_all_others_are_done_is_told_with_that(void **stat
     done(&f, s0, 20, NULL);
     done(&f, w0, 20, NULL);
     psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
-    ends(&f, PSR_ERR_PEER, "worker 1 on b was lost: killed by signal 9 (Killed); shard 0: done; worker 0: done");
+    ends(&f, PSR_ERR_PEER,
+         "worker 1 on b was lost: killed by signal 9 (Killed); shard 0: done; worker 0: done");
     tear_down(&f);
 }
 
@@ -810,27 +830,56 @@ static void each_breach_of_the_protocol_ends_the_run_with_its_line(void **state)
 {
     (void)state;
     static const breach breaches[] = {
-        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_FACTS}, NULL,
+        {{PSR_ROLE_WORKER, 1},
+         {.type = PSR_MSG_FACTS},
+         NULL,
          "on b: worker 1 sent FACTS (step 0, bucket 0, offset 0, count 0): it has told its facts before"},
-        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_READY}, NULL,
+        {{PSR_ROLE_WORKER, 1},
+         {.type = PSR_MSG_READY},
+         NULL,
          "on b: worker 1 sent READY (step 0, bucket 0, offset 0, count 0): that is due once, after WELCOME"},
-        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_PUSH}, NULL,
-         "on b: worker 1 sent PUSH (step 0, bucket 0, offset 0, count 0): that is not due while the run is on"},
-        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_HELD}, NULL,
+        {{PSR_ROLE_WORKER, 1},
+         {.type = PSR_MSG_PUSH},
+         NULL,
+         "on b: worker 1 sent PUSH (step 0, bucket 0, offset 0, count 0): that is not due while the run is "
+         "on"},
+        {{PSR_ROLE_WORKER, 1},
+         {.type = PSR_MSG_HELD},
+         NULL,
          "on b: worker 1 sent HELD (step 0, bucket 0, offset 0, count 0): nobody told it to hold"},
-        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_PROGRESS, .flags = 99, .offset = UINT64_MAX}, NULL,
-         "on b: worker 1 sent PROGRESS (step 0, bucket 0, offset 18446744073709551615, count 0): there is no phase 99"},
-        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1}, NULL,
-         "on b: worker 1 sent PROGRESS (step 0, bucket 0, offset 18446744073709551614, count 0): it waits for nobody that there is"},
-        {{PSR_ROLE_WORKER, 1}, {.type = PSR_MSG_CHECKPOINT, .count = 1}, "1234",
-         "on b: worker 1 sent CHECKPOINT (step 0, bucket 0, offset 0, count 1): section 0 of a checkpoint is not its to send"},
-        {{PSR_ROLE_WORKER, 0}, {.type = PSR_MSG_CHECKPOINT, .bucket = 16, .count = 1}, "1234",
-         "on a: worker 0 sent CHECKPOINT (step 0, bucket 16, offset 0, count 1): section 16 of a checkpoint is not its to send"},
-        {{PSR_ROLE_WORKER, 0}, {.type = PSR_MSG_CHECKPOINT, .bucket = 257, .count = 1}, "1234",
-         "on a: worker 0 sent CHECKPOINT (step 0, bucket 257, offset 0, count 1): section 257 of a checkpoint is not its to send"},
-        {{PSR_ROLE_SHARD, 0}, {.type = PSR_MSG_CHECKPOINT, .bucket = 256, .count = 1}, "1234",
-         "on a: shard 0 sent CHECKPOINT (step 0, bucket 256, offset 0, count 1): section 256 of a checkpoint is not its to send"},
-        {{PSR_ROLE_WORKER, 0}, {.type = PSR_MSG_CHECKPOINT, .count = 2}, "1234",
+        {{PSR_ROLE_WORKER, 1},
+         {.type = PSR_MSG_PROGRESS, .flags = 99, .offset = UINT64_MAX},
+         NULL,
+         "on b: worker 1 sent PROGRESS (step 0, bucket 0, offset 18446744073709551615, count 0): there is no "
+         "phase 99"},
+        {{PSR_ROLE_WORKER, 1},
+         {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1},
+         NULL,
+         "on b: worker 1 sent PROGRESS (step 0, bucket 0, offset 18446744073709551614, count 0): it waits "
+         "for nobody that there is"},
+        {{PSR_ROLE_WORKER, 1},
+         {.type = PSR_MSG_CHECKPOINT, .count = 1},
+         "1234",
+         "on b: worker 1 sent CHECKPOINT (step 0, bucket 0, offset 0, count 1): section 0 of a checkpoint is "
+         "not its to send"},
+        {{PSR_ROLE_WORKER, 0},
+         {.type = PSR_MSG_CHECKPOINT, .bucket = 16, .count = 1},
+         "1234",
+         "on a: worker 0 sent CHECKPOINT (step 0, bucket 16, offset 0, count 1): section 16 of a checkpoint "
+         "is not its to send"},
+        {{PSR_ROLE_WORKER, 0},
+         {.type = PSR_MSG_CHECKPOINT, .bucket = 257, .count = 1},
+         "1234",
+         "on a: worker 0 sent CHECKPOINT (step 0, bucket 257, offset 0, count 1): section 257 of a "
+         "checkpoint is not its to send"},
+        {{PSR_ROLE_SHARD, 0},
+         {.type = PSR_MSG_CHECKPOINT, .bucket = 256, .count = 1},
+         "1234",
+         "on a: shard 0 sent CHECKPOINT (step 0, bucket 256, offset 0, count 1): section 256 of a checkpoint "
+         "is not its to send"},
+        {{PSR_ROLE_WORKER, 0},
+         {.type = PSR_MSG_CHECKPOINT, .count = 2},
+         "1234",
          "on a: worker 0 sent CHECKPOINT (step 0, bucket 0, offset 0, count 2): its payload has 4 bytes"},
     };
     for (size_t i = 0; i < sizeof breaches / sizeof breaches[0]; i++) {
@@ -838,7 +887,8 @@ static void each_breach_of_the_protocol_ends_the_run_with_its_line(void **state)
         set_up(&f);
         open_scheduler(&f);
         start_all(&f);
-        give(&f, breaches[i].from, breaches[i].head, breaches[i].text, breaches[i].text ? strlen(breaches[i].text) : 0);
+        give(&f, breaches[i].from, breaches[i].head, breaches[i].text,
+             breaches[i].text ? strlen(breaches[i].text) : 0);
         ends(&f, PSR_ERR_PROTOCOL, breaches[i].line);
         assert_int_equal(psr_err_exit_status(f.status), 3);
         tear_down(&f);
@@ -853,7 +903,8 @@ static void words_before_their_time_and_bytes_that_are_no_json_are_breaches(void
     open_scheduler(&f);
     join_all(&f);
     say(&f, w1, PSR_MSG_METRICS, "{}");
-    ends(&f, PSR_ERR_PROTOCOL, "on b: worker 1 sent METRICS (step 0, bucket 0, offset 0, count 0): that is not due before START");
+    ends(&f, PSR_ERR_PROTOCOL,
+         "on b: worker 1 sent METRICS (step 0, bucket 0, offset 0, count 0): that is not due before START");
     tear_down(&f);
 
     set_up(&f);
@@ -861,7 +912,8 @@ static void words_before_their_time_and_bytes_that_are_no_json_are_breaches(void
     join_all(&f);
     say(&f, w1, PSR_MSG_FACTS, "{\"identity\": 3}");
     ends(&f, PSR_ERR_PROTOCOL,
-         "on b: worker 1 sent FACTS (step 0, bucket 0, offset 0, count 0): field \"identity\" is missing or no text");
+         "on b: worker 1 sent FACTS (step 0, bucket 0, offset 0, count 0): field \"identity\" is missing or "
+         "no text");
     tear_down(&f);
 
     set_up(&f);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One tensor of 40 floats (48 with padding), three buckets of 16, slices of 16 floats: bucket 2 is the arena's start. */
+/* One tensor of 40 floats (48 with padding), three buckets of 16, slices of 16 floats: bucket 2 is the
+ * arena's start. */
 enum { LENGTH = 48, SLICE = 16, BUCKETS = 3, SENT_MAX = 256 };
 
 typedef struct fixture {
@@ -36,7 +37,8 @@ static psr_err keep_sent(void *context, psr_peer to, const psr_head *head, const
     return PSR_OK;
 }
 
-static psr_err keep_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset, size_t count)
+static psr_err keep_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
+                               size_t count)
 {
     fixture *f = context;
     assert_int_equal(slot, 0);
@@ -64,7 +66,8 @@ static void open_shard(fixture *f, uint64_t first_step)
     expect_ok(psr_shard_new(&options, &f->shard));
 }
 
-/* Two workers, plain SGD of rate 1: a push of g from both takes 2g from every weight. Bucket 0 is another shard's. */
+/* Two workers, plain SGD of rate 1: a push of g from both takes 2g from every weight. Bucket 0 is another
+ * shard's. */
 static void set_up(fixture *f)
 {
     memset(f, 0, sizeof *f);
@@ -105,7 +108,12 @@ static psr_message *make(psr_message_type type, uint32_t rank, uint64_t step, ui
         values[i] = value;
     *message = (psr_message){
         .from = {PSR_ROLE_WORKER, rank},
-        .head = {.type = type, .step = step, .bucket = bucket, .flags = type == PSR_MSG_PUSH, .offset = (uint64_t)(2 - bucket) * SLICE, .count = SLICE},
+        .head = {.type = type,
+                 .step = step,
+                 .bucket = bucket,
+                 .flags = type == PSR_MSG_PUSH,
+                 .offset = (uint64_t)(2 - bucket) * SLICE,
+                 .count = SLICE},
         .payload = values,
         .payload_bytes = type == PSR_MSG_PULL ? 0 : SLICE * sizeof(float),
         .release = release,
@@ -308,7 +316,8 @@ static void told_to_stop_it_tells_the_state_of_that_step_whether_it_is_there_alr
         assert_int_equal(f.checkpoint_count, 2);
         assert_int_equal(f.checkpoint_steps[1], 5);
         expect_failure(give(&f, make(PSR_MSG_PUSH, 1, 5, 1, 0)), PSR_ERR_PROTOCOL,
-                       "worker 1 sent PUSH (step 5, bucket 1, offset 16, count 16): 5 steps of it were pushed, and the run has 5");
+                       "worker 1 sent PUSH (step 5, bucket 1, offset 16, count 16): 5 steps of it were "
+                       "pushed, and the run has 5");
         tear_down(&f);
     }
 }
@@ -385,7 +394,8 @@ static void lars_without_bsp_is_refused(void **state)
     set_up(&f);
     f.config.optimizer = PSR_OPTIMIZER_LARS;
     f.config.sync = PSR_SYNC_ASYNC;
-    psr_shard_options options = {.config = &f.config, .layout = &f.layout, .buckets = &f.buckets, .owner = f.owner, .total_steps = 1};
+    psr_shard_options options = {
+        .config = &f.config, .layout = &f.layout, .buckets = &f.buckets, .owner = f.owner, .total_steps = 1};
     expect_failure(psr_shard_new(&options, &f.shard), PSR_ERR_USAGE,
                    "--optimizer lars needs --sync bsp: its update needs whole tensors");
     tear_down(&f);
@@ -394,11 +404,11 @@ static void lars_without_bsp_is_refused(void **state)
 /* ---- breaches ---- */
 
 /* Gives a message that was changed after it was made. */
-#define REFUSED(detail, ...)                                                                                                   \
-    do {                                                                                                                       \
-        psr_message *m = make(PSR_MSG_PUSH, 1, 0, 2, 1);                                                                       \
-        __VA_ARGS__;                                                                                                           \
-        expect_failure(give(&f, m), PSR_ERR_PROTOCOL, detail);                                                                 \
+#define REFUSED(detail, ...)                                                                                 \
+    do {                                                                                                     \
+        psr_message *m = make(PSR_MSG_PUSH, 1, 0, 2, 1);                                                     \
+        __VA_ARGS__;                                                                                         \
+        expect_failure(give(&f, m), PSR_ERR_PROTOCOL, detail);                                               \
     } while (0)
 
 static void each_breach_of_the_protocol_gets_its_line_and_changes_nothing(void **state)
@@ -408,34 +418,51 @@ static void each_breach_of_the_protocol_gets_its_line_and_changes_nothing(void *
     size_t last = 0;
     set_up(&f);
     open_shard(&f, 0);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 16): the initial weights are not complete yet", (void)m);
+    REFUSED(
+        "worker 1 sent PUSH (step 0, bucket 2, offset 0, count 16): the initial weights are not complete yet",
+        (void)m);
     REFUSED("worker 1 sent INIT (step 0, bucket 2, offset 0, count 16): initial state is worker 0's to send",
             m->head.type = PSR_MSG_INIT, m->head.flags = 0);
     REFUSED("worker 0 sent INIT (step 0, bucket 2, offset 0, count 16): there is no section 1 to be set",
             m->head.type = PSR_MSG_INIT, m->head.flags = 1, m->from.rank = 0);
-    REFUSED("worker 0 sent INIT (step 0, bucket 2, offset 0, count 16): there is no section 4294967295 to be set",
-            m->head.type = PSR_MSG_INIT, m->head.flags = UINT32_MAX, m->from.rank = 0);
+    REFUSED(
+        "worker 0 sent INIT (step 0, bucket 2, offset 0, count 16): there is no section 4294967295 to be set",
+        m->head.type = PSR_MSG_INIT, m->head.flags = UINT32_MAX, m->from.rank = 0);
     initialise(&f);
 
-    REFUSED("worker 1 sent PUSH (step 0, bucket 3, offset 0, count 16): there are 3 buckets", m->head.bucket = 3);
+    REFUSED("worker 1 sent PUSH (step 0, bucket 3, offset 0, count 16): there are 3 buckets",
+            m->head.bucket = 3);
     REFUSED("worker 1 sent PUSH (step 0, bucket 0, offset 32, count 16): the bucket is another shard's",
             m->head.bucket = 0, m->head.offset = 32);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 8, count 16): no slice of the bucket begins there", m->head.offset = 8);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 16, count 16): no slice of the bucket begins there", m->head.offset = 16);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 1, offset 0, count 16): no slice of the bucket begins there", m->head.bucket = 1);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 18446744073709551615, count 16): no slice of the bucket begins there",
+    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 8, count 16): no slice of the bucket begins there",
+            m->head.offset = 8);
+    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 16, count 16): no slice of the bucket begins there",
+            m->head.offset = 16);
+    REFUSED("worker 1 sent PUSH (step 0, bucket 1, offset 0, count 16): no slice of the bucket begins there",
+            m->head.bucket = 1);
+    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 18446744073709551615, count 16): no slice of the "
+            "bucket begins there",
             m->head.offset = UINT64_MAX);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 15): the slice has 16 floats", m->head.count = 15);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 16): its payload has 60 bytes, not 64", m->payload_bytes = 60);
-    REFUSED("worker 1 sent PUSH (step 1, bucket 2, offset 0, count 16): 0 steps of it were pushed, and the run has 10", m->head.step = 1);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 16): its flags are 0, which --sync does not go with",
+    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 15): the slice has 16 floats",
+            m->head.count = 15);
+    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 16): its payload has 60 bytes, not 64",
+            m->payload_bytes = 60);
+    REFUSED("worker 1 sent PUSH (step 1, bucket 2, offset 0, count 16): 0 steps of it were pushed, and the "
+            "run has 10",
+            m->head.step = 1);
+    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 16): its flags are 0, which --sync does "
+            "not go with",
             m->head.flags = 0);
-    REFUSED("worker 2 sent PUSH (step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the run's 2 workers",
+    REFUSED("worker 2 sent PUSH (step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
+            "run's 2 workers",
             m->from.rank = 2);
-    REFUSED("shard 1 sent PUSH (step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the run's 2 workers",
+    REFUSED("shard 1 sent PUSH (step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
+            "run's 2 workers",
             m->from.role = PSR_ROLE_SHARD);
-    REFUSED("worker 1 sent RING (step 0, bucket 2, offset 0, count 16): that is not for a shard", m->head.type = PSR_MSG_RING);
-    REFUSED("worker 1 sent PULL (step 0, bucket 2, offset 0, count 16): with --sync bsp weights come by themselves",
+    REFUSED("worker 1 sent RING (step 0, bucket 2, offset 0, count 16): that is not for a shard",
+            m->head.type = PSR_MSG_RING);
+    REFUSED("worker 1 sent PULL (step 0, bucket 2, offset 0, count 16): with --sync bsp weights come by "
+            "themselves",
             m->head.type = PSR_MSG_PULL, m->payload_bytes = 0);
 
     push(&f, 0, 0, 2, 3);
@@ -455,10 +482,12 @@ static void a_pull_ahead_of_ones_own_pushes_is_a_breach(void **state)
     f.config.sync = PSR_SYNC_ASYNC;
     open_shard(&f, 0);
     expect_failure(give(&f, make(PSR_MSG_PULL, 1, 0, 2, 0)), PSR_ERR_PROTOCOL,
-                   "worker 1 sent PULL (step 0, bucket 2, offset 0, count 16): the initial weights are not complete yet");
+                   "worker 1 sent PULL (step 0, bucket 2, offset 0, count 16): the initial weights are not "
+                   "complete yet");
     initialise(&f);
-    expect_failure(give(&f, make(PSR_MSG_PULL, 1, 1, 2, 0)), PSR_ERR_PROTOCOL,
-                   "worker 1 sent PULL (step 1, bucket 2, offset 0, count 16): only 0 steps of it were pushed");
+    expect_failure(
+        give(&f, make(PSR_MSG_PULL, 1, 1, 2, 0)), PSR_ERR_PROTOCOL,
+        "worker 1 sent PULL (step 1, bucket 2, offset 0, count 16): only 0 steps of it were pushed");
     tear_down(&f);
 }
 
