@@ -1,17 +1,24 @@
 /* A shard: holds its part of the arena and its optimizer state, folds what workers push, updates, answers.
  * Free of I/O: a message in, messages out.
  *
- * Slices: bucket b is cut at multiples of config.slice_bytes from its start; PUSH, PULL, WEIGHTS each carry
- * one slice. BSP, fold rank: the pushes of a slice are held as libzmq gave them until all n are there; then,
- * block by block in cache, they are folded in the order of base/fold.h (chunk boundaries are the bucket's, so
- * a slice may hold several), the optimizer updates the block, and WEIGHTS goes to every worker that asked
- * (sent from the arena without a copy: the next update of that range needs all workers' next pushes, which
- * they make after receiving this). fold arrival: summed as they come. With LARS the update waits for whole
- * tensors (model/optimizer.h). SSP, async: each push is one update, at once; PULL for step c is answered when
- * every worker has pushed c - K steps of that slice (async: at once), from a copy. The learning rate is that
- * of step pushes / n. Credit: each message to a worker carries the number of its pushes received (aux); an
- * ACK goes out alone when half a window has been received and nothing else told it. A push that was already
- * folded (same worker, slice and step) changes nothing. One thread. */
+ * Slices: bucket b is cut at multiples of config.slice_bytes from its start (net/slices.h); PUSH, PULL and
+ * WEIGHTS each carry one slice.
+ *
+ * BSP, fold rank: the pushes of a slice are held as libzmq gave them until all n are there; then, block by
+ * block in cache, they are folded in the order of base/fold.h (chunk boundaries are the bucket's, so a slice
+ * may hold several), the optimizer updates the block, and WEIGHTS goes to every worker, sent from the arena
+ * without a copy: the next update of that range needs all workers' next pushes, which they make after
+ * receiving this. With LARS the update waits for whole tensors (model/whole_tensors.h).
+ *
+ * BSP, fold arrival: the same, summed as they come.
+ *
+ * SSP, async: each push is one update, at once; PULL for step c is answered when every worker has pushed c -
+ * K steps of that slice (async: at once), from a copy. The learning rate is that of step pushes / n.
+ *
+ * Credit: each message to a worker carries the number of its pushes received (aux); an ACK goes out alone
+ * when half a window has been received and nothing else told it.
+ *
+ * A push that was already folded (same worker, slice and step) changes nothing. One thread. */
 #ifndef PSR_PS_SHARD_H
 #define PSR_PS_SHARD_H
 

@@ -1,0 +1,330 @@
+/* The scheduler's pipes with the launcher, the watch that reads them, and what a person sees of the run.
+ * Standard input and output of this program are replaced for the tests by pipes of their own. */
+#include "expect.h"
+
+#include "ps/launcher.h"
+#include "ps/progress.h"
+#include "ps/watch.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- being woken ---- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static unsigned wakes;
+
+static void wake(void *context)
+{
+    (void)context;
+    pthread_mutex_lock(&mutex);
+    wakes++;
+    pthread_cond_signal(&condition);
+    pthread_mutex_unlock(&mutex);
+}
+
+/* The next event; waits for a wake when there is none yet. */
+static psr_watch_kind next_event(psr_watch *watch, char **line)
+{
+    for (;;) {
+        pthread_mutex_lock(&mutex);
+        unsigned before = wakes;
+        pthread_mutex_unlock(&mutex);
+        psr_watch_kind kind = psr_watch_next(watch, line);
+        if (kind != PSR_WATCH_NOTHING)
+            return kind;
+        pthread_mutex_lock(&mutex);
+        while (wakes == before)
+            pthread_cond_wait(&condition, &mutex);
+        pthread_mutex_unlock(&mutex);
+    }
+}
+
+static void put(int fd, const char *text)
+{
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+static void expect_line(psr_watch *watch, const char *text)
+{
+    char *line = NULL;
+    assert_int_equal(next_event(watch, &line), PSR_WATCH_LINE);
+    assert_string_equal(line, text);
+    free(line);
+}
+
+/* ---- the watch ---- */
+
+static void lines_come_whole_and_in_order_however_they_were_written(void **state)
+{
+    (void)state;
+    int ends[2];
+    psr_watch *watch;
+    char *line = NULL;
+    assert_int_equal(pipe(ends), 0);
+    expect_ok(psr_watch_new(ends[0], wake, NULL, &watch));
+    put(ends[1], "first\n\nthi");
+    expect_line(watch, "first");
+    expect_line(watch, "");
+    put(ends[1], "rd\nnever ended");
+    expect_line(watch, "third");
+    close(ends[1]);
+    assert_int_equal(next_event(watch, &line), PSR_WATCH_END);
+    assert_int_equal(psr_watch_next(watch, &line), PSR_WATCH_NOTHING); /* told once */
+    psr_watch_free(watch);
+    close(ends[0]);
+}
+
+static void a_line_without_end_is_cut_and_costs_no_more_memory(void **state)
+{
+    (void)state;
+    int ends[2];
+    psr_watch *watch;
+    char *line = NULL, block[4096];
+    memset(block, 'x', sizeof block);
+    assert_int_equal(pipe(ends), 0);
+    expect_ok(psr_watch_new(ends[0], wake, NULL, &watch));
+    for (int i = 0; i < 1024; i++) /* 4 MiB */
+        assert_int_equal(write(ends[1], block, sizeof block), sizeof block);
+    put(ends[1], "\nshort\n");
+    assert_int_equal(next_event(watch, &line), PSR_WATCH_LINE);
+    assert_true(strlen(line) < 1 << 20);
+    free(line);
+    expect_line(watch, "short");
+    close(ends[1]);
+    psr_watch_free(watch);
+    close(ends[0]);
+}
+
+static void a_signal_to_end_is_an_event(void **state)
+{
+    (void)state;
+    psr_watch *watch;
+    char *line = NULL;
+    expect_ok(psr_watch_new(-1, wake, NULL, &watch));
+    kill(getpid(), SIGTERM);
+    assert_int_equal(next_event(watch, &line), PSR_WATCH_INTERRUPT);
+    kill(getpid(), SIGINT);
+    assert_int_equal(next_event(watch, &line), PSR_WATCH_INTERRUPT);
+    psr_watch_free(watch);
+}
+
+/* ---- the launcher's pipes ---- */
+
+typedef struct pipes {
+    int own_in, own_out; /* this program's, kept aside */
+    int to, from;        /* the launcher's ends */
+    psr_launcher *launcher;
+} pipes;
+
+static void open_pipes(pipes *p)
+{
+    int in[2], out[2];
+    fflush(stdout);
+    p->own_in = dup(STDIN_FILENO);
+    p->own_out = dup(STDOUT_FILENO);
+    assert_int_equal(pipe(in), 0);
+    assert_int_equal(pipe(out), 0);
+    dup2(in[0], STDIN_FILENO);
+    dup2(out[1], STDOUT_FILENO);
+    close(in[0]);
+    close(out[1]);
+    p->to = in[1];
+    p->from = out[0];
+    expect_ok(psr_launcher_new(false, wake, NULL, &p->launcher));
+}
+
+static void close_pipes(pipes *p)
+{
+    if (p->to >= 0)
+        close(p->to);
+    close(p->from);
+    psr_launcher_free(p->launcher);
+    dup2(p->own_in, STDIN_FILENO);
+    dup2(p->own_out, STDOUT_FILENO);
+    close(p->own_in);
+    close(p->own_out);
+}
+
+static psr_order next_order(pipes *p)
+{
+    static psr_order order; /* large */
+    for (;;) {
+        pthread_mutex_lock(&mutex);
+        unsigned before = wakes;
+        pthread_mutex_unlock(&mutex);
+        psr_launcher_take(p->launcher, &order);
+        if (order.kind != PSR_ORDER_NOTHING)
+            return order;
+        pthread_mutex_lock(&mutex);
+        while (wakes == before)
+            pthread_cond_wait(&condition, &mutex);
+        pthread_mutex_unlock(&mutex);
+    }
+}
+
+static void orders_are_read_and_what_is_none_is_told_as_such(void **state)
+{
+    (void)state;
+    pipes p;
+    open_pipes(&p);
+    put(p.to,
+        "{\"lost\": {\"role\": \"worker\", \"rank\": 3, \"host\": \"b\", \"how\": \"killed by signal 9\"}}\n"
+        "{\"lost\": {\"role\": \"shard\", \"rank\": 0, \"how\": \"exit status 1\"}}\n"
+        "{\"log\": {\"role\": \"worker\", \"rank\": 1, \"stream\": \"err\", \"line\": \"words\"}}\n"
+        "{\"alive\": true}\n{\"stop\": true}\n"
+        "{\"lost\": {\"role\": \"king\", \"rank\": 3, \"how\": \"x\"}}\n"
+        "{\"lost\": {\"role\": \"worker\", \"rank\": 1e30, \"how\": \"x\"}}\n"
+        "not json\n");
+    psr_order order = next_order(&p);
+    assert_int_equal(order.kind, PSR_ORDER_LOST);
+    assert_true(psr_peer_equal(order.peer, (psr_peer){PSR_ROLE_WORKER, 3}));
+    assert_string_equal(order.host, "b");
+    assert_string_equal(order.text, "killed by signal 9");
+    order = next_order(&p);
+    assert_int_equal(order.kind, PSR_ORDER_LOST);
+    assert_string_equal(order.host, "");
+    order = next_order(&p);
+    assert_int_equal(order.kind, PSR_ORDER_LOG);
+    assert_string_equal(order.text, "words");
+    assert_int_equal(next_order(&p).kind, PSR_ORDER_ALIVE);
+    assert_int_equal(next_order(&p).kind, PSR_ORDER_STOP);
+    assert_int_equal(next_order(&p).kind, PSR_ORDER_BAD);
+    assert_int_equal(next_order(&p).kind, PSR_ORDER_BAD);
+    order = next_order(&p);
+    assert_int_equal(order.kind, PSR_ORDER_BAD);
+    assert_string_equal(order.text, "not json");
+    close(p.to);
+    p.to = -1;
+    assert_int_equal(next_order(&p).kind, PSR_ORDER_GONE);
+    close_pipes(&p);
+}
+
+static void read_all(int fd, char *text, size_t size)
+{
+    ssize_t got = read(fd, text, size - 1);
+    text[got > 0 ? got : 0] = '\0';
+}
+
+static void events_are_one_line_of_json_each(void **state)
+{
+    (void)state;
+    pipes p;
+    char text[4096];
+    open_pipes(&p);
+    const psr_roster_entry entry = {{PSR_ROLE_WORKER, 1}, "b", "tcp://b:1"};
+    psr_launcher_listening(p.launcher, "tcp://a:1");
+    psr_launcher_joined(p.launcher, &entry, 2, 3);
+    psr_launcher_running(p.launcher);
+    psr_launcher_progress(p.launcher, 4, 10, 0.5, 100);
+    psr_launcher_progress(p.launcher, 5, 10, NAN, 100);
+    psr_launcher_say(p.launcher, "a \"word\"");
+    psr_launcher_alive(p.launcher);
+    psr_launcher_ended(p.launcher, PSR_ERR_PROTOCOL, "why", "{\"hash\": \"12\"}");
+    read_all(p.from, text, sizeof text);
+    assert_string_equal(
+        text, "{\"event\":\"listening\",\"endpoint\":\"tcp://a:1\"}\n"
+              "{\"event\":\"joined\",\"role\":\"worker\",\"rank\":1,\"host\":\"b\",\"count\":2,\"total\":3}\n"
+              "{\"event\":\"running\"}\n"
+              "{\"event\":\"progress\",\"step\":4,\"total\":10,\"loss\":0.5,\"images_per_s\":100}\n"
+              "{\"event\":\"progress\",\"step\":5,\"total\":10,\"images_per_s\":100}\n"
+              "{\"event\":\"say\",\"line\":\"a \\\"word\\\"\"}\n"
+              "{\"event\":\"alive\"}\n"
+              "{\"event\":\"ended\",\"status\":3,\"line\":\"why\",\"outcome\":{\"hash\":\"12\"}}\n");
+    close_pipes(&p);
+}
+
+static void a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once(void **state)
+{
+    (void)state;
+    pipes p;
+    open_pipes(&p);
+    for (uint64_t step = 0; step < 20000; step++) /* far more than a pipe holds */
+        psr_launcher_progress(p.launcher, step, 20000, 0.5, 100);
+    psr_launcher_ended(p.launcher, PSR_OK, "the end", NULL);
+    size_t size = 1 << 20, used = 0;
+    char *text = calloc(size, 1);
+    while (!strstr(text + (used > 200 ? used - 200 : 0), "the end")) {
+        ssize_t got = read(p.from, text + used, size - 1 - used);
+        assert_true(got > 0);
+        used += (size_t)got;
+        psr_launcher_flush(p.launcher);
+    }
+    assert_true(used < 300000); /* the bar's many steps were left out */
+    assert_non_null(strstr(text, "{\"event\":\"ended\",\"status\":0,\"line\":\"the end\"}\n"));
+    free(text);
+    close_pipes(&p);
+}
+
+/* ---- what the bar shows ---- */
+
+static void say_metrics(psr_progress *progress, const char *json)
+{
+    psr_progress_take(progress, json, strlen(json));
+}
+
+static void progress_is_the_slowest_rank_the_mean_loss_and_the_sum_of_rates(void **state)
+{
+    (void)state;
+    psr_progress *progress;
+    psr_progress_now now;
+    expect_ok(psr_progress_new(2, false, 10, &progress));
+    say_metrics(progress, "{\"step\": 1, \"rank\": 0, \"loss\": 2, \"images_per_s\": 30}");
+    assert_false(psr_progress_look(progress, 1000, &now)); /* rank 1 has not done it */
+    say_metrics(progress, "{\"step\": 1, \"rank\": 1, \"loss\": 3, \"images_per_s\": 20}");
+    assert_true(psr_progress_look(progress, 1000, &now));
+    assert_int_equal(now.step, 1);
+    assert_int_equal(now.total, 10);
+    assert_true(now.loss == 2.5 && now.images_per_s == 50);
+    say_metrics(progress, "{\"step\": 2, \"rank\": 0, \"loss\": null}");
+    say_metrics(progress, "{\"step\": 2, \"rank\": 1, \"loss\": 1}");
+    assert_false(psr_progress_look(progress, 1050, &now)); /* ten times a second */
+    assert_true(psr_progress_look(progress, 1100, &now));
+    assert_true(now.loss == 1);
+    assert_false(psr_progress_look(progress, 2000, &now)); /* nothing new */
+    say_metrics(progress, "{\"step\": 10, \"rank\": 0}");
+    say_metrics(progress, "{\"step\": 10, \"rank\": 1}");
+    assert_true(psr_progress_look(progress, 1101, &now)); /* the last is always shown */
+    assert_true(isnan(now.loss));
+    say_metrics(progress, "{\"step\": 11, \"rank\": 7}");
+    say_metrics(progress, "{\"step\": -1, \"rank\": 0}");
+    say_metrics(progress, "garbage");
+    assert_false(psr_progress_look(progress, 5000, &now));
+    psr_progress_free(progress);
+}
+
+static void ranks_that_take_turns_share_one_rate(void **state)
+{
+    (void)state;
+    psr_progress *progress;
+    psr_progress_now now;
+    expect_ok(psr_progress_new(2, true, 10, &progress));
+    say_metrics(progress, "{\"step\": 1, \"rank\": 0, \"images_per_s\": 30}");
+    say_metrics(progress, "{\"step\": 1, \"rank\": 1, \"images_per_s\": 20}");
+    assert_true(psr_progress_look(progress, 1000, &now));
+    assert_true(now.images_per_s == 25);
+    psr_progress_free(progress);
+}
+
+int main(void)
+{
+    psr_watch_block_signals();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_come_whole_and_in_order_however_they_were_written),
+        cmocka_unit_test(a_line_without_end_is_cut_and_costs_no_more_memory),
+        cmocka_unit_test(a_signal_to_end_is_an_event),
+        cmocka_unit_test(orders_are_read_and_what_is_none_is_told_as_such),
+        cmocka_unit_test(events_are_one_line_of_json_each),
+        cmocka_unit_test(a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once),
+        cmocka_unit_test(progress_is_the_slowest_rank_the_mean_loss_and_the_sum_of_rates),
+        cmocka_unit_test(ranks_that_take_turns_share_one_rate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
