@@ -1,0 +1,327 @@
+/* A member of a run that has its keys and breaks the protocol: joins as a worker and then does what WHAT says.
+ *
+ *     bad_member HOST:PORT KEY-FILE RANK FACTS WHAT
+ *
+ * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when it has misbehaved, then what it is
+ * told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without WHAT lists what it can do. */
+#include "net/door.h"
+#include "net/member.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#define SLICE ((size_t)64 << 10) /* floats of a slice by default */
+
+typedef struct bad {
+    psr_provision provision;
+    const char *facts;
+    psr_transport *transport;
+    psr_member *member;
+    void *ctx, *dealer; /* of those that speak ZeroMQ by themselves */
+} bad;
+
+static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
+
+/* ---- with the transport, but without the member ---- */
+
+static psr_err open_transport(bad *b)
+{
+    const psr_zmq_options zmq = {.self = b->provision.self, .interface = "127.0.0.1", .keys = &b->provision.keys};
+    return psr_transport_zmq_new(&zmq, &b->transport);
+}
+
+static psr_err tell_scheduler(bad *b, psr_message_type type, const char *text)
+{
+    PSR_TRY(open_transport(b));
+    PSR_TRY(psr_transport_connect(b->transport, scheduler, b->provision.scheduler, NULL));
+    const psr_payload payload = {.data = text, .bytes = strlen(text)};
+    return psr_transport_send(b->transport, scheduler, &(psr_head){.type = type}, &payload);
+}
+
+static psr_err other_version(bad *b)
+{
+    psr_join join = {.version = "99.0", .host = "elsewhere", .endpoint = "tcp://127.0.0.1:1", .pid = 1};
+    char *json = NULL;
+    PSR_TRY(psr_join_to_json(&join, &json));
+    psr_err err = tell_scheduler(b, PSR_MSG_JOIN, json);
+    free(json);
+    return err;
+}
+
+static psr_err torn_join(bad *b)
+{
+    return tell_scheduler(b, PSR_MSG_JOIN, "{\"version\": \"");
+}
+
+static psr_err join_from_nowhere(bad *b)
+{
+    return tell_scheduler(b, PSR_MSG_JOIN, "{\"version\": \"" PSR_VERSION "\", \"host\": 7}");
+}
+
+/* ---- with ZeroMQ alone ---- */
+
+static psr_err knock(bad *b)
+{
+    b->ctx = zmq_ctx_new();
+    b->dealer = zmq_socket(b->ctx, ZMQ_DEALER);
+    static const char id[16] = "bad member, bad"; /* a channel's name has so many bytes */
+    if (zmq_setsockopt(b->dealer, ZMQ_ROUTING_ID, id, sizeof id) != 0)
+        return psr_fail(PSR_ERR_IO, "ZMQ_ROUTING_ID: %s", zmq_strerror(zmq_errno()));
+    PSR_TRY(psr_door_knock(&b->provision.keys, b->provision.self, b->dealer, NULL));
+    if (zmq_connect(b->dealer, b->provision.scheduler) != 0)
+        return psr_fail(PSR_ERR_IO, "%s: %s", b->provision.scheduler, zmq_strerror(zmq_errno()));
+    return PSR_OK;
+}
+
+static psr_err send_bytes(bad *b, const void *bytes, size_t size, bool more)
+{
+    if (zmq_send(b->dealer, bytes, size, more ? ZMQ_SNDMORE : 0) != (int)size)
+        return psr_fail(PSR_ERR_IO, "sending: %s", zmq_strerror(zmq_errno()));
+    return PSR_OK;
+}
+
+static psr_err send_head(bad *b, const psr_head *head, size_t payload_bytes)
+{
+    uint8_t bytes[PSR_HEAD_BYTES_MAX];
+    size_t size;
+    psr_head_encode(head, payload_bytes, bytes, &size);
+    return send_bytes(b, bytes, size, false);
+}
+
+static psr_err say_hello(bad *b, uint32_t rank)
+{
+    PSR_TRY(knock(b));
+    return send_head(b, &(psr_head){.type = PSR_MSG_HELLO, .aux = (uint64_t)PSR_ROLE_WORKER << 32 | rank}, 0);
+}
+
+static psr_err other_wire_version(bad *b)
+{
+    uint8_t bytes[PSR_HEAD_BYTES_MAX];
+    size_t size;
+    PSR_TRY(say_hello(b, b->provision.self.rank));
+    psr_head_encode(&(psr_head){.type = PSR_MSG_JOIN, .sequence = 1}, 0, bytes, &size);
+    bytes[5]++; /* the version, behind four letters */
+    return send_bytes(b, bytes, size, false);
+}
+
+static psr_err garbage(bad *b)
+{
+    PSR_TRY(say_hello(b, b->provision.self.rank));
+    return send_bytes(b, "what is this, and who are you to ask me for a preamble?", 55, false);
+}
+
+static psr_err no_hello(bad *b)
+{
+    PSR_TRY(knock(b));
+    return send_head(b, &(psr_head){.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX}, 0);
+}
+
+static psr_err another_rank(bad *b)
+{
+    return say_hello(b, b->provision.self.rank + 1);
+}
+
+static psr_err payload_that_does_not_come(bad *b)
+{
+    PSR_TRY(say_hello(b, b->provision.self.rank));
+    return send_head(b, &(psr_head){.type = PSR_MSG_JOIN, .sequence = 1}, 1000);
+}
+
+static psr_err same_message_twice(bad *b)
+{
+    PSR_TRY(say_hello(b, b->provision.self.rank));
+    return send_head(b, &(psr_head){.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX}, 0); /* HELLO had the number 0 too */
+}
+
+/* ---- as a member that was welcomed ---- */
+
+static psr_err give_facts(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts)
+{
+    const bad *b = context;
+    (void)rank;
+    (void)config;
+    return psr_facts_from_json(b->facts, strlen(b->facts), ret_facts);
+}
+
+static psr_err join(bad *b)
+{
+    PSR_TRY(open_transport(b));
+    const psr_member_options options = {.transport = b->transport, .provision = &b->provision, .context = b, .facts = give_facts};
+    return psr_member_join(&options, &b->member);
+}
+
+static psr_err tell(bad *b, psr_head head, const char *text)
+{
+    PSR_TRY(join(b));
+    return psr_member_tell(b->member, &head, text, strlen(text));
+}
+
+static psr_err facts_twice(bad *b)
+{
+    return tell(b, (psr_head){.type = PSR_MSG_FACTS}, b->facts);
+}
+
+static psr_err no_phase(bad *b)
+{
+    return tell(b, (psr_head){.type = PSR_MSG_PROGRESS, .flags = 99, .offset = UINT64_MAX}, "");
+}
+
+static psr_err metrics_before_start(bad *b)
+{
+    return tell(b, (psr_head){.type = PSR_MSG_METRICS}, "{}");
+}
+
+static psr_err checkpoint_before_start(bad *b)
+{
+    return tell(b, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_WEIGHTS, .count = 1}, "1234");
+}
+
+static psr_err join_twice(bad *b)
+{
+    return tell(b, (psr_head){.type = PSR_MSG_WELCOME}, "{}");
+}
+
+static psr_err send_to(bad *b, psr_peer peer, psr_head head, size_t payload_bytes)
+{
+    static const float zeros[SLICE];
+    PSR_TRY(join(b));
+    if (peer.role == PSR_ROLE_WORKER || peer.role == PSR_ROLE_SHARD)
+        PSR_TRY(psr_member_connect(b->member, peer));
+    const psr_payload payload = {.data = zeros, .bytes = payload_bytes};
+    return psr_transport_send(b->transport, peer, &head, payload_bytes > 0 ? &payload : NULL);
+}
+
+static const psr_peer shard = {PSR_ROLE_SHARD, 0}, worker = {PSR_ROLE_WORKER, 0};
+
+static psr_err push_no_bucket(bad *b)
+{
+    return send_to(b, shard, (psr_head){.type = PSR_MSG_PUSH, .bucket = 4000000000u, .count = 16, .flags = 1}, 64);
+}
+
+static psr_err push_no_slice(bad *b)
+{
+    return send_to(b, shard, (psr_head){.type = PSR_MSG_PUSH, .offset = UINT64_MAX - 8, .count = 16, .flags = 1}, 64);
+}
+
+static psr_err set_the_weights(bad *b)
+{
+    return send_to(b, shard, (psr_head){.type = PSR_MSG_INIT, .count = SLICE}, SLICE * sizeof(float));
+}
+
+static psr_err ring_to_a_shard(bad *b)
+{
+    return send_to(b, shard, (psr_head){.type = PSR_MSG_RING, .count = 16}, 64);
+}
+
+static psr_err push_to_a_worker(bad *b)
+{
+    return send_to(b, worker, (psr_head){.type = PSR_MSG_PUSH, .count = 16}, 64);
+}
+
+static psr_err ring_no_hop(bad *b)
+{
+    return send_to(b, worker, (psr_head){.type = PSR_MSG_RING, .count = 16, .aux = UINT64_MAX}, 64);
+}
+
+static psr_err spread_to_the_first(bad *b)
+{
+    return send_to(b, worker, (psr_head){.type = PSR_MSG_SPREAD, .count = 64}, 64);
+}
+
+static psr_err stop_the_run(bad *b)
+{
+    return send_to(b, worker, (psr_head){.type = PSR_MSG_STOP_AT}, 0);
+}
+
+/* ---- the program ---- */
+
+static const struct behaviour {
+    const char *name;
+    psr_err (*play)(bad *b);
+} behaviours[] = {
+    {"other-version", other_version},
+    {"torn-join", torn_join},
+    {"join-from-nowhere", join_from_nowhere},
+    {"other-wire-version", other_wire_version},
+    {"garbage", garbage},
+    {"no-hello", no_hello},
+    {"another-rank", another_rank},
+    {"payload-that-does-not-come", payload_that_does_not_come},
+    {"same-message-twice", same_message_twice},
+    {"facts-twice", facts_twice},
+    {"no-phase", no_phase},
+    {"metrics-before-start", metrics_before_start},
+    {"checkpoint-before-start", checkpoint_before_start},
+    {"welcomes-the-scheduler", join_twice},
+    {"push-no-bucket", push_no_bucket},
+    {"push-no-slice", push_no_slice},
+    {"set-the-weights", set_the_weights},
+    {"ring-to-a-shard", ring_to_a_shard},
+    {"push-to-a-worker", push_to_a_worker},
+    {"ring-no-hop", ring_no_hop},
+    {"spread-to-the-first", spread_to_the_first},
+    {"stop-the-run", stop_the_run},
+};
+
+#define BEHAVIOUR_COUNT (sizeof behaviours / sizeof *behaviours)
+
+/* Until it is told how the run ends, or nobody wants to know any more. */
+static psr_err await_end(bad *b)
+{
+    if (!b->member) {
+        char byte;
+        while (read(STDIN_FILENO, &byte, 1) > 0)
+            continue;
+        return PSR_OK;
+    }
+    for (;;) {
+        psr_message *message = NULL;
+        psr_err err = psr_member_recv(b->member, -1, &message);
+        psr_message_free(&message);
+        if (err == PSR_OK)
+            continue;
+        printf("%s\n", psr_err_detail());
+        return strstr(psr_err_detail(), "the run ends: ") ? PSR_OK : err;
+    }
+}
+
+static psr_err run(bad *b, char **argv)
+{
+    psr_peer self = {PSR_ROLE_WORKER, (uint32_t)atoi(argv[3])};
+    PSR_TRY(psr_provision_by_hand(self, argv[1], argv[2], NULL, &b->provision));
+    b->facts = argv[4];
+    for (size_t i = 0; i < BEHAVIOUR_COUNT; i++)
+        if (strcmp(argv[5], behaviours[i].name) == 0) {
+            PSR_TRY(behaviours[i].play(b));
+            printf("%s: done\n", argv[5]);
+            fflush(stdout);
+            return await_end(b);
+        }
+    return psr_fail(PSR_ERR_USAGE, "it does not know how to do %s", argv[5]);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 6) {
+        for (size_t i = 0; i < BEHAVIOUR_COUNT; i++)
+            printf("%s\n", behaviours[i].name);
+        return argc == 1 ? 0 : 2;
+    }
+    bad b = {0};
+    psr_err err = run(&b, argv);
+    if (err != PSR_OK)
+        fprintf(stderr, "bad_member: %s\n", psr_err_detail());
+    psr_member_free(b.member);
+    psr_transport_free(&b.transport, 0);
+    if (b.dealer) {
+        zmq_setsockopt(b.dealer, ZMQ_LINGER, &(int){0}, sizeof(int));
+        zmq_close(b.dealer);
+        zmq_ctx_term(b.ctx);
+    }
+    psr_provision_done(&b.provision);
+    return err == PSR_OK ? 0 : 1;
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""A member of the roster that speaks another version or breaks the protocol is named, and ends the run with status 3.
+
+usage: test_bad_member.py BAD-MEMBER PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER
+
+All processes are started by hand; worker 1 is tests/integration/bad_member.c."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from psring_live import Live
+from psring_run import Run, Tap, Workspace
+
+PATIENCE_S = 60
+OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 2, "batch-size": 16, "steps": 6, "lr": 0.05,
+           "threads": 1, "seed": 3, "deadline": 20}
+
+# What it does: (modes, what the line must tell).
+PS, RING, BOTH = ("ps",), ("ring",), ("ps", "ring")
+CASES = {
+    "other-version": (BOTH, r"worker 1 on elsewhere is psring 99\.0, the scheduler on \S+ is psring [\d.]+: install one version"),
+    "other-wire-version": (PS, r"worker 1: .*version 2\b.*\b1\b"),
+    "torn-join": (PS, r"worker 1 .*JOIN"),
+    "join-from-nowhere": (PS, r"worker 1 .*JOIN .*\"host\""),
+    "garbage": (PS, r"worker 1: a message does not begin with PSRG"),
+    "no-hello": (PS, r"worker 1: its first message is not HELLO"),
+    "another-rank": (PS, r"worker 1: says it is worker 2"),
+    "payload-that-does-not-come": (PS, r"worker 1: announced a payload of 1000 bytes"),
+    "same-message-twice": (PS, r"worker 1: sent message 0 twice"),
+    "facts-twice": (BOTH, r"worker 1 sent FACTS .*told its facts before"),
+    "no-phase": (BOTH, r"worker 1 sent PROGRESS .*there is no phase 99"),
+    "metrics-before-start": (PS, r"worker 1 sent METRICS .*not due before START"),
+    "checkpoint-before-start": (RING, r"worker 1 sent CHECKPOINT .*not due before START"),
+    "welcomes-the-scheduler": (RING, r"worker 1 sent WELCOME .*not due"),
+    "push-no-bucket": (PS, r"shard 0 on \S+: .*worker 1 .*sent PUSH .*bucket 4000000000.*there are \d+ buckets"),
+    "push-no-slice": (PS, r"shard 0 on \S+: .*worker 1 .*sent PUSH .*no slice of the bucket begins there"),
+    "set-the-weights": (PS, r"shard 0 on \S+: .*worker 1 .*sent INIT .*initial state is worker 0's to send"),
+    "ring-to-a-shard": (PS, r"shard 0 on \S+: .*worker 1 .*sent RING .*not for a shard"),
+    "push-to-a-worker": (BOTH, r"worker 0 on \S+: .*worker 1 .*sent PUSH .*does not take that"),
+    "ring-no-hop": (RING, r"worker 0 on \S+: .*worker 1 .*sent RING"),
+    "spread-to-the-first": (RING, r"worker 0 on \S+: .*worker 1 .*sent SPREAD"),
+    "stop-the-run": (RING, r"worker 0 on \S+: .*worker 1 .*sent STOP_AT .*does not take that"),
+}
+
+
+class Results(list):
+    """Tests of a case that is played beside others, to be told when its turn comes."""
+
+    def ok(self, passed, name, why=()):
+        self.append((bool(passed), name, why))
+        return passed
+
+    def tell(self, tap):
+        for result in self:
+            tap.ok(*result)
+
+
+class Cluster:
+    def __init__(self, programs, directory):
+        self.bad, self.psring, self.scheduler, self.shard, self.worker = programs
+        self.directory = directory
+        self.facts = {}
+
+    def honest_facts(self, mode):
+        """What honest workers find, from run.json of an honest run."""
+        run = Run(self.psring, self.directory, "honest-" + mode, dict(OPTIONS, mode=mode))
+        if run.status == 0:
+            with open(os.path.join(run.out, "run.json")) as text:
+                self.facts[mode] = json.dumps(json.load(text)["facts"])
+        return run
+
+    def play(self, case):
+        mode, what, pattern = case
+        tap = Results()
+        name = "%s-%s" % (what, mode)
+        keys, out = os.path.join(self.directory, name + ".keys"), os.path.join(self.directory, name)
+        subprocess.run([self.psring, "keygen", "--out", keys, "--workers", "2", "--shards", str(int(mode == "ps")), "--loopback"],
+                       check=True, stdout=subprocess.DEVNULL)
+        key = lambda who: os.path.join(keys, who + ".key")
+        words = ["--%s=%s" % item for item in dict(OPTIONS, mode=mode).items()]
+        lives, why = [], []
+        try:
+            head = Live([self.scheduler, "--key-file", key("scheduler-0"), "--out", out] + words, self.directory, name + "-scheduler")
+            lives.append(head)
+            endpoint = head.wait_line("listening endpoint=tcp://", PATIENCE_S).rsplit("tcp://", 1)[1]
+            at = ["--scheduler", endpoint, "--key-file"]
+            if mode == "ps":
+                lives.append(Live([self.shard] + at + [key("shard-0"), "--rank", "0"], self.directory, name + "-shard"))
+            lives.append(Live([self.worker] + at + [key("worker-0"), "--rank", "0"], self.directory, name + "-worker"))
+            head.wait_line(r"has joined: %d of %d" % (len(lives) - 1, len(lives)), PATIENCE_S)
+            bad = Live([self.bad, endpoint, key("worker-1"), "1", self.facts[mode], what], self.directory, name + "-bad",
+                       stdin=subprocess.PIPE)
+            lives.append(bad)
+            statuses = [live.wait(PATIENCE_S) for live in lives[:-1]]
+            bad.process.stdin.close()
+            bad_status = bad.wait(PATIENCE_S)
+            said = [line for line in head.text("err") if " error " in line]
+            why = [str(statuses), "bad_member: %s" % bad_status] + [line for live in lives for line in live.why()]
+            line = said[-1] if said else ""
+            good = tap.ok(statuses[0] == 3 and all(statuses), "%s, %s: the run ends with status 3" % (what, mode), why)
+            good = tap.ok(len(said) == 1 and re.search(pattern, line), "%s, %s: one line names worker 1 and what it did" % (what, mode),
+                          [pattern] + said + ([] if not good else why)) and good
+            tap.ok(bad_status == 0, "%s, %s: it misbehaved, and was told the run's end if it had joined" % (what, mode),
+                   bad.why() if good else [])
+            return tap, line
+        except (AssertionError, OSError) as wrong:
+            tap.ok(False, "%s, %s" % (what, mode), [repr(wrong)] + [line for live in lives for line in live.why()])
+            return tap, ""
+        finally:
+            left = [process for live in lives for process in live.kill()]
+            tap.ok(not left, "%s, %s: nothing is left running" % (what, mode), [str(left)])
+
+
+def main():
+    programs = [os.path.abspath(program) for program in sys.argv[1:6]]
+    tap, rows = Tap(), []
+    can_do = subprocess.run([programs[0]], capture_output=True, text=True, check=True).stdout.split()
+    tap.ok(sorted(can_do) == sorted(CASES), "all that bad_member can do is done", [str(set(can_do) ^ set(CASES))])
+    with Workspace() as directory:
+        cluster = Cluster(programs, directory)
+        for mode in BOTH:
+            run = cluster.honest_facts(mode)
+            if not tap.ok(mode in cluster.facts, "%s: an honest run" % mode, run.why()):
+                tap.end()
+        cases = [(mode, what, pattern) for what, (modes, pattern) in CASES.items() for mode in modes]
+        with ThreadPoolExecutor(3) as pool:  # most of the time they wait
+            for (mode, what, _), (results, line) in zip(cases, pool.map(cluster.play, cases)):
+                results.tell(tap)
+                rows.append("%-28s %-5s %s" % (what, mode, re.sub(r"^.* error +scheduler: ", "", line)))
+    for row in rows:
+        print("# " + row)
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()
