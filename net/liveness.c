@@ -341,6 +341,9 @@ static bool blame_stuck(const psr_liveness *l, int64_t now_ms, size_t *ret_index
     int64_t since_ms = all_wait_since(l);
     if (since_ms == INT64_MAX || now_ms - since_ms < l->deadline_ms)
         return false;
+    for (size_t i = 0; i < l->count; i++) /* as is_hung */
+        if (l->members[i].on && now_ms - l->members[i].heard_ms >= l->deadline_ms / 2)
+            return false;
     size_t *ends = calloc(l->count, sizeof *ends), most = 0;
     if (ends == NULL)
         return false;
@@ -386,7 +389,8 @@ int64_t psr_liveness_next(const psr_liveness *liveness)
         next_ms = due_ms < next_ms ? due_ms : next_ms;
     }
     int64_t stuck_ms = all_wait_since(liveness);
-    if (stuck_ms != INT64_MAX && stuck_ms + liveness->deadline_ms < next_ms)
+    if (stuck_ms != INT64_MAX && stuck_ms + liveness->deadline_ms < next_ms &&
+        stuck_ms + liveness->deadline_ms > liveness->seen_ms)
         next_ms = stuck_ms + liveness->deadline_ms;
     int64_t look_ms = liveness->seen_ms + liveness->deadline_ms / 4;
     return any && liveness->seen && look_ms < next_ms ? look_ms : next_ms;

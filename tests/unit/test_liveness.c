@@ -287,6 +287,20 @@ static void who_waited_long_for_one_that_is_done_now_has_time_to_tell(void **sta
     psr_liveness_free(l);
 }
 
+static void one_that_falls_silent_while_it_waits_is_silent_and_not_stuck(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    report(l, w1, 0, (doing){PSR_PHASE_PULL, 8, 0, 5, &w0});
+    psr_liveness_remove(l, w0);
+    psr_liveness_heard(l, w1, 200);
+    for (int64_t now = 0; now < 1200; now += 100)
+        nobody_to_blame(l, now);
+    blamed(l, 1200, w1,
+           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, pull, bucket 0, waiting for worker 0");
+    psr_liveness_free(l);
+}
+
 static void the_callers_own_absence_is_held_against_nobody(void **state)
 {
     (void)state;
@@ -411,6 +425,7 @@ int main(void)
         cmocka_unit_test(while_one_moves_nobody_is_stuck),
         cmocka_unit_test(one_that_is_done_is_watched_no_more),
         cmocka_unit_test(who_waited_long_for_one_that_is_done_now_has_time_to_tell),
+        cmocka_unit_test(one_that_falls_silent_while_it_waits_is_silent_and_not_stuck),
         cmocka_unit_test(the_callers_own_absence_is_held_against_nobody),
         cmocka_unit_test(the_next_check_is_when_somebody_could_be_to_blame_and_often_enough),
         cmocka_unit_test(a_description_tells_those_that_do_the_same_in_one_breath),
