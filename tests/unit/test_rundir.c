@@ -157,6 +157,33 @@ static void a_run_that_never_began_leaves_nothing(void **state)
     assert_false(exists("deep"));
 }
 
+static void a_run_that_is_discarded_leaves_nothing_of_its_own(void **state)
+{
+    (void)state;
+    psr_rundir *rundir;
+    set_up();
+    expect_ok(psr_rundir_new(&config, &rundir));
+    psr_rundir_discard(rundir); /* nothing is there yet */
+    psr_rundir_log(rundir, w1, "a worker's");
+    expect_ok(psr_rundir_begin(rundir, &facts, roster, NULL));
+    psr_rundir_log(rundir, s0, "a shard's");
+    expect_ok(psr_rundir_metrics(rundir, "{\"step\": 1}", 11));
+    psr_rundir_discard(rundir);
+    assert_false(psr_rundir_is_there(rundir));
+    assert_false(exists("deep/run"));
+    psr_rundir_log(rundir, head, "late words");
+    psr_rundir_free(rundir);
+    assert_false(exists("deep/run"));
+
+    expect_ok(psr_rundir_new(&config, &rundir));
+    expect_ok(psr_rundir_begin(rundir, &facts, roster, NULL));
+    expect_ok(psr_file_write_atomic(in_folder("deep/run/notes"), "mine", 4));
+    psr_rundir_discard(rundir);
+    psr_rundir_free(rundir);
+    assert_true(exists("deep/run/notes")); /* what is not the run's stays */
+    assert_false(exists("deep/run/run.json"));
+}
+
 static void a_directory_that_cannot_be_made_is_refused_before_anything_is_done(void **state)
 {
     (void)state;
@@ -448,6 +475,7 @@ int main(void)
         IN_A_FOLDER(it_appears_when_the_run_begins_and_holds_what_was_logged_before),
         IN_A_FOLDER(run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_again),
         IN_A_FOLDER(a_run_that_never_began_leaves_nothing),
+        IN_A_FOLDER(a_run_that_is_discarded_leaves_nothing_of_its_own),
         IN_A_FOLDER(a_directory_that_cannot_be_made_is_refused_before_anything_is_done),
         IN_A_FOLDER(a_line_of_metrics_that_is_no_object_is_refused_and_not_written),
         IN_A_FOLDER(a_checkpoint_is_renamed_into_place_when_its_last_piece_has_come),
