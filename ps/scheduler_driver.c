@@ -18,7 +18,9 @@
 
 #define BURST 256 /* messages between two looks at everything else */
 #define FLUSH_EVERY_MS 500
-#define LINGER_MS 2000 /* for BYE and ABORT to leave */
+#define LINGER_MS 2000      /* for BYE to leave */
+#define ABORT_LINGER_MS 300 /* for ABORT: a member that is gone takes none, and nobody should wait for that  \
+                             */
 
 static const psr_peer self = {PSR_ROLE_SCHEDULER, 0};
 
@@ -376,7 +378,8 @@ static void clean_up(driver *d)
     /* The threads of the first two wake the transport, which has borrowed from the resumed checkpoint. */
     psr_launcher_free(d->launcher);
     psr_checkpoints_free(d->checkpoints);
-    psr_transport_free(&d->transport, LINGER_MS);
+    bool in_order = d->status == PSR_OK || d->status == PSR_ERR_CANCELLED;
+    psr_transport_free(&d->transport, in_order ? LINGER_MS : ABORT_LINGER_MS);
     psr_resume_free(d->resume);
     psr_sections_done(&d->sections);
     psr_scheduler_free(d->scheduler);

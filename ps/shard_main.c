@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LINGER_MS 2000 /* at the end, for the last words to leave */
+#define LINGER_MS 300 /* at the end, for the last words to leave: who should hear them may be gone */
 
 /* ---- the command line ---- */
 
