@@ -73,10 +73,14 @@ static const struct argp_option own_options[] = {
 static const char doc[] =
     "Trains a network with parameter servers or with ring all-reduce.\v"
     "Examples:\n"
-    "  psring train --model resnet20 --data fashion-mnist --workers 3 --mode ps --shards 2 --steps 300\n"
-    "  psring train --model resnet20 --data fashion-mnist --workers 3 --mode ring --steps 300\n"
-    "  psring train --hostfile hosts --model resnet50 --data synthetic:size=224,classes=1000 --mode ring\n"
-    "  psring train --config psring-runs/A/run.json --mode local --out again\n";
+    "  psring train --workers 3 --mode ps --shards 2 --steps 300\n"
+    "  psring train --workers 3 --mode ring --steps 300\n"
+    "  psring train --hostfile hosts --mode ring --model resnet50 --epochs 10 \\\n"
+    "    --data /data/cifar10 --augment crop-flip\n"
+    "  psring train --config psring-runs/A/run.json --mode local --out again\n"
+    "\n"
+    "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
+    "protocol; 130 stopped by Ctrl-C, with a checkpoint.\n";
 
 /* The value of --config, found before the other options are read, since they win over it. */
 static const char *config_file(int argc, char **argv)
