@@ -67,23 +67,27 @@ static void see_collective(psr_exchange *exchange)
     }
 }
 
+static psr_err say_ready(psr_exchange *exchange, const psr_command *command)
+{
+    /* Text was copied without its end. */
+    char *json = command->size > 0 ? strndup(command->data, command->size) : NULL;
+    free(command->data);
+    psr_err err = psr_member_ready(exchange->options.member, json);
+    free(json);
+    return err;
+}
+
 static psr_err send_owned(psr_exchange *exchange, const psr_command *command)
 {
-    psr_err err;
-    if (command->to.role == PSR_ROLE_SCHEDULER && command->head.type == PSR_MSG_READY) {
-        /* Text was copied without its end. */
-        char *json = command->size > 0 ? strndup(command->data, command->size) : NULL;
-        err = psr_member_ready(exchange->options.member, json);
-        free(json);
-    } else if (command->to.role == PSR_ROLE_SCHEDULER) {
-        exchange->told_done = exchange->told_done || command->head.type == PSR_MSG_DONE;
-        err = psr_member_tell(exchange->options.member, &command->head, command->data, command->size);
-    } else {
-        const psr_payload payload = {command->data, command->size, free, command->data};
-        return psr_transport_send(exchange->options.transport, command->to, &command->head, &payload);
+    if (command->head.type == PSR_MSG_READY)
+        return say_ready(exchange, command);
+    exchange->told_done = exchange->told_done || command->head.type == PSR_MSG_DONE;
+    if (command->size == 0) {
+        free(command->data);
+        return psr_transport_send(exchange->options.transport, command->to, &command->head, NULL);
     }
-    free(command->data);
-    return err;
+    const psr_payload payload = {command->data, command->size, free, command->data};
+    return psr_transport_send(exchange->options.transport, command->to, &command->head, &payload);
 }
 
 static psr_err take_command(psr_exchange *exchange, const psr_command *command)
