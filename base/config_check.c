@@ -99,6 +99,9 @@ static psr_err check_optimisation(const psr_config *config)
         if (config->optimizer != PSR_OPTIMIZER_ADAM && differs_from_default(config, of_adam[i]))
             return refuse_pair(config, of_adam[i], "optimizer", "only adam has it");
     }
+    if (config->optimizer == PSR_OPTIMIZER_LARS && config->sync != PSR_SYNC_BSP)
+        return refuse_pair(config, "optimizer", "sync",
+                           "its update needs whole tensors, a push is a piece of one; use --sync bsp");
     if (config->optimizer != PSR_OPTIMIZER_LARS && differs_from_default(config, "lars-trust"))
         return refuse_pair(config, "lars-trust", "optimizer", "only lars has it");
     return PSR_OK;

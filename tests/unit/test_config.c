@@ -386,6 +386,9 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
          "--nesterov true does not go with --momentum 0: it needs a momentum above 0"},
         {{{"adam-beta2", "0.9"}}, PSR_ERR_USAGE,
          "--adam-beta2 0.9 does not go with --optimizer sgd: only adam has it"},
+        {{{"optimizer", "lars"}, {"sync", "async"}}, PSR_ERR_USAGE,
+         "--optimizer lars does not go with --sync async: its update needs whole tensors, a push is a piece of "
+         "one; use --sync bsp"},
         {{{"lars-trust", "0.1"}, {"optimizer", "adam"}}, PSR_ERR_USAGE,
          "--lars-trust 0.1 does not go with --optimizer adam: only lars has it"},
         {{{"exchange", "false"}}, PSR_ERR_USAGE,
