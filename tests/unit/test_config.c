@@ -421,7 +421,7 @@ static void what_fits_together_is_taken(void **state)
     static const setting right[][3] = {
         {{"mode", "ps"}, {"shards", "3"}, {"fold", "arrival"}},
         {{"mode", "ps"}, {"sync", "ssp:0"}},
-        {{"sync", "async"}, {"optimizer", "lars"}, {"shards", "2"}},
+        {{"sync", "async"}, {"optimizer", "adam"}, {"shards", "2"}},
         {{"mode", "ring"}, {"workers", "8"}},
         {{"mode", "local"}, {"fold", "reversed"}},
         {{"steps", "0"}, {"epochs", "3"}},
