@@ -248,6 +248,13 @@ static void merge(const psr_onednn_exec *exec, const norm *self, int which, rang
     *ret_variance = deviation > 0 || deviation != deviation ? deviation / count : 0;
 }
 
+/* A NaN without payload: rounding to bf16 by carry (onednn_norm_pairs.c) could carry one with a full payload
+ * away. */
+static float plain_nan(float value)
+{
+    return isnan(value) ? NAN : value;
+}
+
 static void set_channel(const psr_onednn_exec *exec, const norm *self, int which, size_t c, double mean,
                         double variance)
 {
@@ -258,9 +265,9 @@ static void set_channel(const psr_onednn_exec *exec, const norm *self, int which
     float weight = real ? exec->state->weights[params[node->weight].offset + c] : 0.0f;
     table_row(exec, self, which, MEAN)[c] = real ? (float)mean : 0.0f;
     table_row(exec, self, which, INVERSE_STD)[c] = real ? (float)inverse : 0.0f;
-    table_row(exec, self, which, SCALE)[c] = (float)((double)weight * inverse);
+    table_row(exec, self, which, SCALE)[c] = plain_nan((float)((double)weight * inverse));
     table_row(exec, self, which, SHIFT)[c] =
-        real ? exec->state->weights[params[node->bias].offset + c] : 0.0f;
+        real ? plain_nan(exec->state->weights[params[node->bias].offset + c]) : 0.0f;
     table_row(exec, self, which, SLOPE)[c] = 0.0f;
 }
 

@@ -281,7 +281,7 @@ PSR_MULTIVERSION static void KERNEL(differentiate)(const norm_slab *slab, const 
     }
 }
 
-static const norm_kernels KERNEL(kernels) = {
+INSTANCE = {
     LANES, KERNEL(centre), KERNEL(statistics), KERNEL(normalise), KERNEL(reduce), KERNEL(differentiate),
 };
 
@@ -293,3 +293,4 @@ static const norm_kernels KERNEL(kernels) = {
 #undef KERNEL
 #undef BF16
 #undef LANES
+#undef INSTANCE

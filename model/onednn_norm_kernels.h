@@ -57,4 +57,7 @@ typedef struct norm_kernels {
 /* type_bytes 2 or 4, lanes 8 or 16; every pair but (2, 8). Static storage. */
 const norm_kernels *psr_onednn_norm_kernels(size_t type_bytes, uint32_t lanes);
 
+/* bf16 by 16 elements, and by 32 with the former for what is left over. */
+extern const norm_kernels psr_onednn_norm_bf16_single, psr_onednn_norm_bf16_pairs;
+
 #endif

@@ -1,10 +1,14 @@
 /* Direct against Winograd (Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016), which
- * does a 3x3 convolution in up to 2.25 or 4 times fewer multiplications, but moves more memory and rounds
- * more.
+ * does a 3x3 convolution in up to 4 times fewer multiplications, but moves more memory and rounds more.
+ *
+ * Only the backward pass may have it. Its rounding in the forward pass goes through all later layers and
+ * back: it makes the error of ResNet-18's gradients 2.2 times that of a direct convolution, in backward
+ * data 1.25, in backward weights 1.0 (medians over the tensors, against float64, 32 px). The numbers come
+ * before the 4% of a step.
  *
  * Each shape is timed once, however many layers have it. The two algorithms take turns and the least time of
  * each counts, so that a neighbour on the machine, who can only make things slower, has to hit one of them
- * every time to mislead. Winograd has to win clearly: direct rounds less. */
+ * every time to mislead. Winograd has to win clearly. */
 #include "model/onednn_pick.h"
 
 #include "base/arena.h"
@@ -191,7 +195,7 @@ static psr_err pick_step(const psr_onednn_exec *exec, uint32_t index, const char
         }
         earlier += DIRECTIONS + 1;
     }
-    for (int direction = 0; direction < DIRECTIONS; direction++)
+    for (int direction = PSR_ONEDNN_BACKWARD_DATA; direction < DIRECTIONS; direction++)
         PSR_TRY(pick_direction(exec, step, (psr_onednn_direction)direction, &letters[direction]));
     return PSR_OK;
 }
