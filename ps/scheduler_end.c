@@ -34,6 +34,8 @@ void psr_scheduler_fail_detail(psr_scheduler *scheduler, psr_err status)
     end_run(scheduler, status, line);
 }
 
+static psr_err stop_all(psr_scheduler *scheduler);
+
 /* ---- the last step ---- */
 
 static bool is_done(const psr_scheduler_member *member)
@@ -59,6 +61,24 @@ static void end_when_written(psr_scheduler *scheduler)
     end_run(scheduler, PSR_OK, line);
 }
 
+/* All must have ended after the same step. */
+static psr_err check_steps(const psr_scheduler *scheduler)
+{
+    uint64_t steps = scheduler->members[scheduler->shard_count].steps;
+    uint64_t total = scheduler->members[scheduler->shard_count].facts.total_steps;
+    for (uint32_t i = 0; i < scheduler->member_count; i++) {
+        /* A shard that owns no bucket was done with all steps from the start, and knows of no stop. */
+        bool owns_nothing = i < scheduler->shard_count && scheduler->members[i].steps == total;
+        if (scheduler->members[i].steps != steps && !owns_nothing) {
+            char name[PSR_HOST_MAX + 32];
+            psr_scheduler_name(&scheduler->members[i], name, sizeof name);
+            return psr_fail(PSR_ERR_PROTOCOL, "%s is done after %" PRIu64 " steps, worker 0 after %" PRIu64,
+                            name, scheduler->members[i].steps, steps);
+        }
+    }
+    return PSR_OK;
+}
+
 psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member,
                                 const psr_message *message)
 {
@@ -72,20 +92,16 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     member->done = true;
     member->steps = message->head.step;
     psr_liveness_remove(scheduler->liveness, member->entry.peer);
+    if (scheduler->state == PSR_SCHEDULER_HOLDING && member->entry.peer.role == PSR_ROLE_WORKER) {
+        /* HOLD has crossed its DONE: it has taken all steps, so all others shall. */
+        member->held = true;
+        member->last_step = member->steps > 0 ? member->steps - 1 : 0;
+        PSR_TRY(stop_all(scheduler));
+    }
     if (!psr_scheduler_all(scheduler, is_done))
         return PSR_OK;
+    PSR_TRY(check_steps(scheduler));
     uint64_t steps = scheduler->members[scheduler->shard_count].steps;
-    uint64_t total = scheduler->members[scheduler->shard_count].facts.total_steps;
-    for (uint32_t i = 0; i < scheduler->member_count; i++) {
-        /* A shard that owns no bucket was done with all steps from the start, and knows of no stop. */
-        bool owns_nothing = i < scheduler->shard_count && scheduler->members[i].steps == total;
-        if (scheduler->members[i].steps != steps && !owns_nothing) {
-            char name[PSR_HOST_MAX + 32];
-            psr_scheduler_name(&scheduler->members[i], name, sizeof name);
-            return psr_fail(PSR_ERR_PROTOCOL, "%s is done after %" PRIu64 " steps, worker 0 after %" PRIu64,
-                            name, scheduler->members[i].steps, steps);
-        }
-    }
     scheduler->last_asked = true;
     PSR_TRY(scheduler->events.last_checkpoint(scheduler->events.context, steps));
     end_when_written(scheduler);
@@ -112,6 +128,9 @@ void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms)
     if (scheduler->state != PSR_SCHEDULER_RUNNING || scheduler->stopping)
         return;
     scheduler->stopping = true;
+    for (uint32_t r = 0; r < scheduler->worker_count; r++)
+        if (scheduler->members[scheduler->shard_count + r].done)
+            return; /* it is ending already: the others have the same steps to take */
     scheduler->state = PSR_SCHEDULER_HOLDING;
     for (uint32_t r = 0; r < scheduler->worker_count; r++) {
         psr_scheduler_member *worker = &scheduler->members[scheduler->shard_count + r];

@@ -629,6 +629,36 @@ static void a_stop_that_comes_with_the_last_step_is_a_run_that_is_done(void **st
     tear_down(&f);
 }
 
+static void a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_stop(f.scheduler, 0);
+    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 18}, NULL, 0);
+    done(&f, w0, 20, "{}"); /* it had sent this before it heard of HOLD, and answers no more */
+    assert_int_equal(last_sent(&f, PSR_MSG_STOP_AT)->head.step, 19);
+    done(&f, s0, 20, NULL);
+    done(&f, w1, 20, NULL);
+    psr_scheduler_checkpointed(f.scheduler, 20, 0);
+    ends(&f, PSR_OK, "20 steps done");
+    tear_down(&f);
+
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    done(&f, w0, 20, "{}");
+    psr_scheduler_stop(f.scheduler, 0);
+    assert_int_equal(count_sent(&f, PSR_MSG_HOLD), 0);
+    done(&f, s0, 20, NULL);
+    done(&f, w1, 20, NULL);
+    psr_scheduler_checkpointed(f.scheduler, 20, 0);
+    ends(&f, PSR_OK, "20 steps done");
+    tear_down(&f);
+}
+
 static void stopping_before_the_first_step_ends_at_once(void **state)
 {
     (void)state;
@@ -943,6 +973,7 @@ int main(void)
         cmocka_unit_test(a_slow_member_is_named_once_a_while_and_the_run_goes_on),
         cmocka_unit_test(told_to_stop_all_take_the_last_step_that_anybody_has_begun),
         cmocka_unit_test(a_stop_that_comes_with_the_last_step_is_a_run_that_is_done),
+        cmocka_unit_test(a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps),
         cmocka_unit_test(stopping_before_the_first_step_ends_at_once),
         cmocka_unit_test(a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing),
         cmocka_unit_test(a_lost_member_is_not_kept_secret_because_others_do_not_answer),
