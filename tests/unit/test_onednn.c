@@ -489,7 +489,8 @@ static void winograd_agrees_where_it_exists_and_falls_back_where_not(void **stat
         assert_string_equal(psr_backend_algorithms(found.backend), algorithms);
         algorithms = "";
         assert_alike(&s, &found, &expected, 3, winograd);
-        if (have_bf16) /* that is, AVX-512, for which Winograd exists: the text was not ignored */
+        /* Version 2 has Winograd on AVX-512, which goes with bf16 here: the text was not ignored. Version 3 has none. */
+        if (have_bf16 && DNNL_VERSION_MAJOR < 3)
             assert_memory_not_equal(found.gradients, direct.gradients, s.net->params.length * sizeof(float));
         outcome_done(&found);
         outcome_done(&direct);
