@@ -25,12 +25,13 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=600,test=90,channels=1,size=
 
 
 # The same with more and longer steps, for what must still be going on when a deadline has passed.
-LONG = {"batch-size": 2048, "data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 24}
+LONG = {"data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 24}
 
 
 def options_of(mode, n, long=False, **more):
     options = dict(OPTIONS, mode=mode, workers=n)
-    options.update(LONG if long else {})
+    if long:
+        options.update(LONG, **{"batch-size": 4096 // n})
     if mode == "ps":
         options["shards"] = n // 2
     return dict(options, **{name.replace("_", "-"): value for name, value in more.items()})
