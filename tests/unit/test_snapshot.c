@@ -246,7 +246,7 @@ static void an_init_file_that_is_not_there_is_named(void **state)
     strcpy(config.init, "/nonexistent/model.safetensors");
     open_at(0);
     assert_int_equal(psr_snapshot_load(&trainer), PSR_ERR_NOT_FOUND);
-    assert_ptr_equal(strstr(psr_err_detail(), "--init /nonexistent/model.safetensors"), psr_err_detail());
+    assert_ptr_equal(strstr(psr_err_detail(), "--init: /nonexistent/model.safetensors"), psr_err_detail());
 }
 
 /* ---- out ---- */
