@@ -63,6 +63,15 @@ class Run:
                 raise AssertionError("step %d: ranks differ: %s" % (step, of_rank))
         return {step: of_rank[0] for step, of_rank in sorted(by_step.items())}
 
+    def with_algorithms(self, options):
+        """options, and what this run's rank 0 picked by timing: a run that is to have the same bits takes it from there."""
+        try:
+            with open(os.path.join(self.out, "run.json")) as text:
+                picked = json.load(text)["config"].get("algorithms", "")
+        except (OSError, ValueError, KeyError):
+            picked = ""  # it failed, which its own test tells
+        return dict(options, algorithms=picked) if picked else dict(options)
+
     def outcome(self):
         with open(os.path.join(self.out, "run.json")) as text:
             return json.load(text)["outcome"]

@@ -42,8 +42,9 @@ CASES.update(LATE)
 
 def all_modes(psring, directory, options, shards):
     options = dict(options, threads=1, hash=True, seed=11)
-    runs = [Run(psring, directory, "local", dict(options, mode="local")),
-            Run(psring, directory, "ring", dict(options, mode="ring"))]
+    runs = [Run(psring, directory, "local", dict(options, mode="local"))]
+    options = runs[0].with_algorithms(options)
+    runs.append(Run(psring, directory, "ring", dict(options, mode="ring")))
     for s in shards:
         runs.append(Run(psring, directory, "ps-%d" % s, dict(options, mode="ps", shards=s)))
     return runs
@@ -80,7 +81,9 @@ def same_bits(tap, psring, directory, case):
 def control(tap, psring, directory):
     """A sum in another order must give other bits: otherwise equal hashes would show nothing."""
     options = dict(CASES["mlp-3"][0], threads=1, hash=True, seed=11, mode="local")
-    right = check_run(tap, Run(psring, directory, "local", options))
+    first = Run(psring, directory, "local", options)
+    right = check_run(tap, first)
+    options = first.with_algorithms(options)
     other = check_run(tap, Run(psring, directory, "reversed", dict(options, fold="reversed")))
     again = check_run(tap, Run(psring, directory, "again", options))
     tap.ok(right is not None and right == again, "the same run again has the same hashes", [str((right, again))])

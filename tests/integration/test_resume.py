@@ -28,6 +28,7 @@ def main():
         whole = {}
         for name, mode in MODES.items():
             run = Run(psring, directory, name, dict(options, **{"checkpoint-every": MIDDLE}, **mode))
+            options = run.with_algorithms(options)
             tap.ok(run.status == 0, "%s: an undisturbed run ends with status 0" % name, run.why())
             whole[name] = run
             for step in (MIDDLE, STEPS):
