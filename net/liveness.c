@@ -8,6 +8,7 @@
 
 #define NOBODY SIZE_MAX /* of the watched: waits for nobody, or for one that is not watched */
 #define HOST_BYTES 64
+#define FIRST_MS 5000
 
 typedef struct watched {
     psr_peer peer;
@@ -299,12 +300,19 @@ static bool blame_silent(const psr_liveness *l, int64_t now_ms, size_t *ret_inde
     return worst != NOBODY;
 }
 
-/* Reports come four times a deadline: of one that has not been heard of for half of it, nobody knows that it
- * is alive, and it will be named for its silence soon. */
+/* How long its counter may stand still. In its start and first step a member compiles, and libraries do what they do once: a deadline
+ * that is shorter than that would name the innocent. */
+static int64_t patience_ms(const psr_liveness *l, const watched *m)
+{
+    bool first = !m->reported || m->phase == PSR_PHASE_START || m->step == 0;
+    return first && l->deadline_ms < FIRST_MS ? FIRST_MS : l->deadline_ms;
+}
+
+/* Reports come several times a deadline: of one that has not been heard of for half of it, nobody knows that it is alive, and it
+ * will be named for its silence soon. */
 static bool is_hung(const psr_liveness *l, const watched *m, int64_t now_ms)
 {
-    return m->on && !m->waits && now_ms - m->moved_ms >= l->deadline_ms &&
-           now_ms - m->heard_ms < l->deadline_ms / 2;
+    return m->on && !m->waits && now_ms - m->moved_ms >= patience_ms(l, m) && now_ms - m->heard_ms < l->deadline_ms / 2;
 }
 
 static bool blame_hung(const psr_liveness *l, int64_t now_ms, size_t *ret_index)

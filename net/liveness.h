@@ -4,7 +4,8 @@
  * A member reports PROGRESS (phase, step, bucket, counter of its compute thread, whom it waits for) at least
  * every quarter of the deadline, from its exchange thread. A member is to blame when
  *   - nothing was heard of it for the deadline (stopped, cut off), or
- *   - its counter stood still for the deadline in a phase in which it waits for nobody (hung).
+ *   - its counter stood still for the deadline in a phase in which it waits for nobody (hung); in its
+ *     start and first step for five seconds at least.
  *
  * A member that waits for another is not to blame; if all wait and nobody moves for the deadline, the member
  * at which the waiting ends is named with what it waits for itself. One thread. */

@@ -301,6 +301,24 @@ static void one_that_falls_silent_while_it_waits_is_silent_and_not_stuck(void **
     psr_liveness_free(l);
 }
 
+static void in_its_start_and_first_step_a_member_has_five_seconds(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
+    for (int64_t now = 0; now <= 5000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_START, 0, 0, 1, NULL});
+        report(l, w1, now, (doing){PSR_PHASE_FORWARD, 0, 0, now < 250 ? 1 : 2, NULL});
+        if (now < 5000)
+            nobody_to_blame(l, now);
+    }
+    blamed(l, 5000, w0, "worker 0 on host0: alive, but no progress for 5.0 s in start");
+    psr_liveness_remove(l, w0);
+    nobody_to_blame(l, 5200);
+    report(l, w1, 5250, (doing){PSR_PHASE_FORWARD, 0, 0, 2, NULL});
+    blamed(l, 5250, w1, "worker 1 on host1: alive, but no progress for 5.0 s in step 1, forward, bucket 0");
+    psr_liveness_free(l);
+}
+
 static void the_callers_own_absence_is_held_against_nobody(void **state)
 {
     (void)state;
@@ -426,6 +444,7 @@ int main(void)
         cmocka_unit_test(one_that_is_done_is_watched_no_more),
         cmocka_unit_test(who_waited_long_for_one_that_is_done_now_has_time_to_tell),
         cmocka_unit_test(one_that_falls_silent_while_it_waits_is_silent_and_not_stuck),
+        cmocka_unit_test(in_its_start_and_first_step_a_member_has_five_seconds),
         cmocka_unit_test(the_callers_own_absence_is_held_against_nobody),
         cmocka_unit_test(the_next_check_is_when_somebody_could_be_to_blame_and_often_enough),
         cmocka_unit_test(a_description_tells_those_that_do_the_same_in_one_breath),
