@@ -152,6 +152,7 @@ static psr_err build(onednn *self, const psr_backend_options *options)
     self->max_batch = options->max_batch;
     self->context.threads = options->threads == 0 ? 1 : options->threads;
     self->context.type = options->precision == PSR_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
+    self->context.layout = PSR_ONEDNN_OTHER;
     set_threads(self);
     PSR_TRY(open_engine(&self->context));
     PSR_TRY(check_type(&self->context));

@@ -139,8 +139,8 @@ static bool needs_blocks(const psr_net *net)
     return false;
 }
 
-/* oneDNN convolves fewer than 16 channels well from a plain source alone, and back to a plain one from a plain
- * gradient alone; anything else it does by loops, a hundred times slower. */
+/* oneDNN convolves fewer than 16 channels well from a plain source alone, and back to a plain one from a
+ * plain gradient alone; anything else it does by loops, a hundred times slower. */
 static bool wants_plain(const psr_onednn_exec *exec, const conv *self, const psr_onednn_tensor *destination)
 {
     bool few = destination->c < 16 || (exec->values[self->input].layout == PSR_ONEDNN_PLAIN &&
@@ -176,11 +176,13 @@ static psr_err choose_destination(psr_onednn_exec *exec, conv *self, uint32_t ma
     PSR_TRY(psr_onednn_tensor_as(exec, self->node,
                                  dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_dst_md, 0),
                                  exec->context->type, ret_tensor));
-    if (serves(exec, self, ret_tensor, match))
+    psr_onednn_layout layout = exec->context->layout;
+    if (layout == PSR_ONEDNN_OTHER && serves(exec, self, ret_tensor, match))
         return PSR_OK;
-    psr_onednn_layout layout = match != PSR_NONE                       ? exec->values[match].layout
-                               : wants_plain(exec, self, ret_tensor) ? PSR_ONEDNN_PLAIN
-                                                                     : PSR_ONEDNN_BLOCKED_16;
+    if (layout == PSR_ONEDNN_OTHER)
+        layout = match != PSR_NONE                     ? exec->values[match].layout
+                 : wants_plain(exec, self, ret_tensor) ? PSR_ONEDNN_PLAIN
+                                                       : PSR_ONEDNN_BLOCKED_16;
     PSR_TRY(psr_onednn_tensor_in(exec, self->node, layout, exec->context->type, ret_tensor));
     dnnl_primitive_desc_destroy(self->forward_pd);
     self->forward_pd = NULL;

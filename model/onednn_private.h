@@ -58,6 +58,7 @@ typedef struct psr_onednn_context {
     dnnl_primitive_attr_t attr; /* user-mode scratchpad, deterministic */
     dnnl_data_type_t type;      /* of activations */
     uint32_t threads;
+    psr_onednn_layout layout; /* of convolutions' values; OTHER: oneDNN's choice, which only tests overrule */
 } psr_onednn_context;
 
 typedef struct psr_onednn_exec psr_onednn_exec;
