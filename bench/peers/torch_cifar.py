@@ -69,15 +69,16 @@ class Normalise:
 
 
 def train(model, normalise, images, labels, options):
-    """The last step's loss."""
+    """The mean loss of each epoch's samples."""
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=options.momentum,
                                 weight_decay=options.weight_decay)
     steps = math.ceil(len(images) / options.batch_size)
-    total, step = options.epochs * steps, 0
+    total, step, means = options.epochs * steps, 0, []
     model.train()
     for _ in range(options.epochs):
         order = torch.randperm(len(images))
         epoch_images, epoch_labels = crop_flip(images)[order], labels[order]
+        loss_sum = 0.0
         for x, y in zip(epoch_images.split(options.batch_size), epoch_labels.split(options.batch_size)):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(options, step, total)
@@ -85,8 +86,10 @@ def train(model, normalise, images, labels, options):
             loss = F.cross_entropy(model(normalise(x)), y)
             loss.backward()
             optimizer.step()
+            loss_sum += loss.item() * len(x)
             step += 1
-    return float(loss.detach())
+        means.append(loss_sum / len(images))
+    return means
 
 
 @torch.no_grad()
@@ -117,9 +120,9 @@ def main():
     initialise(model)
     model = model.to(memory_format=torch.channels_last)
     began = time.perf_counter()
-    loss = train(model, normalise, images, labels, options)
+    losses = train(model, normalise, images, labels, options)
     seconds = time.perf_counter() - began
-    print(json.dumps({"accuracy": accuracy(model, normalise, *read(options.data, ["test_batch.bin"])), "loss": loss,
+    print(json.dumps({"accuracy": accuracy(model, normalise, *read(options.data, ["test_batch.bin"])), "losses": losses,
                       "seconds": round(seconds, 1), "seed": options.seed, "torch": torch.__version__}))
 
 
