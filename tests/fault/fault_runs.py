@@ -25,7 +25,7 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=600,test=90,channels=1,size=
 
 
 # The same with more and longer steps, for what must still be going on when a deadline has passed.
-LONG = {"data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 24}
+LONG = {"data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 64, "checkpoint-every": 6}
 
 
 def options_of(mode, n, long=False, **more):
@@ -37,8 +37,8 @@ def options_of(mode, n, long=False, **more):
     return dict(options, **{name.replace("_", "-"): value for name, value in more.items()})
 
 
-def steps_resumed(long):
-    """A resumed run's, so that it has something to do wherever it begins."""
+def steps_undisturbed(long):
+    """More than a disturbed run has, so that one that is resumed has something to do wherever it begins."""
     return (LONG if long else OPTIONS)["steps"] + 2
 
 
@@ -128,7 +128,7 @@ class Suite:
         return LiveRun(psring or self.psring, self.directory, name, options)
 
     def undisturbed(self, mode, n, long):
-        run = self.run("undisturbed-%s-%d-%d" % (mode, n, long), options_of(mode, n, long, steps=steps_resumed(long), hash=True, deadline=20))
+        run = self.run("undisturbed-%s-%d-%d" % (mode, n, long), options_of(mode, n, long, steps=steps_undisturbed(long), hash=True, deadline=20))
         try:
             if run.wait(PATIENCE_S) != 0:
                 raise AssertionError("\n".join(["an undisturbed run fails:"] + run.why()))
@@ -136,7 +136,7 @@ class Suite:
             for line in run.metrics():
                 by_step.setdefault(line["step"], set()).add(line["hash"])
             self.hashes[mode, n, long] = {step: min(hashes) for step, hashes in by_step.items()}
-            if any(len(hashes) != 1 for hashes in by_step.values()) or len(by_step) != steps_resumed(long):
+            if any(len(hashes) != 1 for hashes in by_step.values()) or len(by_step) != steps_undisturbed(long):
                 raise AssertionError("an undisturbed run's hashes: %s" % by_step)
         finally:
             run.kill()
@@ -168,15 +168,16 @@ class Suite:
         if not steps:
             return
         name = run.name + "-resumed"
+        to_step = steps[-1] + 2 if key[2] else steps_undisturbed(False)
         resumed = Live([self.psring, "train", "--config", os.path.join(run.out, "run.json"), "--resume", run.out, "--out",
-                        os.path.join(self.directory, name), "--steps", str(steps_resumed(key[2])), "--deadline", "20"],
+                        os.path.join(self.directory, name), "--steps", str(to_step), "--deadline", "20"],
                        self.directory, name)
         try:
             status = resumed.wait(PATIENCE_S)
             if played.expect(status == 0, "resuming: exit status %s" % status):
                 with open(os.path.join(self.directory, name, "run.json")) as text:
                     got = json.load(text)["outcome"]["hash"]
-                right = self.hashes[key][steps_resumed(key[2])]
+                right = self.hashes[key][to_step]
                 played.expect(got == right, "resumed from step %d: hash %s, undisturbed %s" % (steps[-1], got, right))
             else:
                 played.why += resumed.why()

@@ -18,9 +18,9 @@ from fault_runs import ENDS_WITHIN_S, LONG, PATIENCE_S, Played, Suite, options_o
 COMES_UP_WITHIN_S = 5.0  # a run whose deadline is shorter gives a process so long to be loaded and to find its data
 AT_ONCE_S = 1.5
 
-# A step of some 0.1 s of computing on one thread, and ten times that of a worker that is slow; a quarter of the deadline is what others
-# wait before they say so.
-HEAVY = {"batch-size": 4096, "data": "synthetic:count=8192,test=64,channels=1,size=28", "steps": 6, "eval-every": 0,
+# A step of some 0.1 s of computing on one thread, and ten times that of a worker that is slow: twice the quarter of the deadline that
+# others wait before they say so, so that a look at every quarter cannot miss it.
+HEAVY = {"batch-size": 8192, "data": "synthetic:count=16384,test=64,channels=1,size=28", "steps": 6, "eval-every": 0,
          "checkpoint-every": 0, "deadline": 2}
 SLOW = "1:10"
 
