@@ -7,8 +7,8 @@ EXPORT_WEIGHTS is the program of that name from the build's tests/golden; the we
 checkpoint of its. Needs torch, torchvision and numpy. PyTorch runs in float64, which is the truth, and in
 float32, whose distance from it is what psring's is measured by. That distance is a matter of luck in a single run: one
 ReLU whose input lies within a rounding of zero changes the gradient of all layers below it by a thousandth. So a
-case has several seeds, each with weights and a batch of its own, and what counts is the root mean square
-over them, PyTorch's and psring's. (ResNet-50 has so many such ReLUs that they average out.)
+case has several seeds, each with weights and a batch of its own, and what counts is the root mean square over
+them, PyTorch's and psring's. (Large networks have so many such ReLUs that few seeds do.)
 
 A file holds the case (model and its input, batch, lr, momentum, weight decay), and for each seed
     hash of the weights, CRC-32 of the images;
@@ -41,9 +41,9 @@ IMAGES, LABELS, SIGNS = 1, 2, 3  # layers of the stream of test numbers
 CASES = {
     "mlp": ("mlp", 10, 1, 28, 32, 0.02, 1e-2, 8),
     "convnet": ("convnet", 10, 1, 28, 32, 0.1, 1e-2, 8),
-    "resnet20-32": ("resnet20", 10, 3, 32, 16, 3e-4, 1e-2, 8),
+    "resnet20-32": ("resnet20", 10, 3, 32, 64, 1e-3, 1e-2, 4),
     "resnet18-32": ("resnet18", 10, 3, 32, 16, 1e-5, 1e-4, 4),
-    "resnet50-32": ("resnet50", 10, 3, 32, 32, 3e-8, 1e-4, 2),
+    "resnet50-32": ("resnet50", 10, 3, 32, 32, 3e-8, 1e-4, 3),
     "resnet18-224": ("resnet18", 1000, 3, 224, 4, 1e-4, 1e-4, 3),
     "resnet50-224": ("resnet50", 1000, 3, 224, 4, 1e-6, 1e-4, 1),
 }
