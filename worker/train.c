@@ -56,18 +56,22 @@ static psr_err gradient_ready(void *context, uint32_t bucket)
     return err;
 }
 
-/* Called once for each node of the forward pass, then once for each of the backward pass. */
+/* Called once for each node of the forward pass, then once for each of the backward pass. With --slow, it then lasts as long as if the
+ * node had been computed so many times. */
 static void progress(void *context)
 {
     training *tr = context;
     tr->nodes_done++;
-    psr_exchange_progress(tr->t->exchange,
-                          tr->nodes_done <= tr->t->net->node_count ? PSR_PHASE_FORWARD : PSR_PHASE_BACKWARD);
+    psr_phase phase = tr->nodes_done <= tr->t->net->node_count ? PSR_PHASE_FORWARD : PSR_PHASE_BACKWARD;
+    psr_exchange_progress(tr->t->exchange, phase);
     if (!tr->slow)
         return;
     mark_busy(tr);
-    psr_err held_up = psr_exchange_pause(tr->t->exchange, tr->busy_s * (tr->t->config->slow_factor - 1));
-    (void)held_up; /* it fails when the exchange has: the next call of that says so */
+    psr_err held_up = PSR_OK; /* it fails when the exchange has: the next call of that says so */
+    for (double left = tr->t->config->slow_factor - 1; left > 0 && held_up == PSR_OK; left--) {
+        held_up = psr_exchange_pause(tr->t->exchange, tr->busy_s * (left < 1 ? left : 1));
+        psr_exchange_progress(tr->t->exchange, phase);
+    }
     tr->busy_s = 0;
     tr->marked_s = psr_clock_s();
 }
