@@ -280,6 +280,12 @@ static void show_held(launch *l)
     l->held_count = 0;
 }
 
+/* Strangers are dropped and change nothing; a member that ends while it connects looks like one. */
+static bool is_of_strangers(const char *text)
+{
+    return strstr(text, "turned away a stranger") || strstr(text, "of a stranger who says");
+}
+
 static void on_process_line(launch *l, const psr_host_link *host, const cJSON *event)
 {
     const char *role = psr_json_text(event, "role"), *stream = psr_json_text(event, "stream"), *text = psr_json_text(event, "text");
@@ -294,7 +300,7 @@ static void on_process_line(launch *l, const psr_host_link *host, const cJSON *e
     psr_json_put(&l->scheduler.in, "!log", log, NULL);
     char level[8];
     level_of(text, level);
-    if (strcmp(stream, "err") != 0 || strcmp(level, "info") == 0 || strcmp(level, "debug") == 0)
+    if (strcmp(stream, "err") != 0 || strcmp(level, "info") == 0 || strcmp(level, "debug") == 0 || is_of_strangers(text))
         return; /* for the log alone */
     if (strcmp(level, "error") == 0) {
         hold_line(l, host, role, rank, text);
@@ -396,6 +402,8 @@ static psr_err on_scheduler_line(void *context, char *line)
 static psr_err on_scheduler_error_line(void *context, char *line)
 {
     launch *l = context;
+    if (is_of_strangers(line))
+        return PSR_OK; /* it is in the scheduler's log */
     psr_show_end(&l->show);
     fprintf(stderr, "[scheduler] %s\n", line);
     return PSR_OK;
