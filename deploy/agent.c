@@ -15,7 +15,7 @@
 
 #define CHILDREN_MAX 2048
 #define TERM_BEFORE_KILL_MS 500
-#define NAMING_MS 1000 /* for the scheduler to notice the launcher's silence too, and to name it to all: better than a signal */
+#define NAMING_MS 1000 /* for the scheduler to notice too that the launcher is silent or gone, to ask what all are doing and to end the run: better than a signal */
 
 typedef struct process {
     char role[16];
@@ -207,8 +207,7 @@ static psr_err agent_loop(agent *a, struct pollfd *fds)
         int64_t now = psr_clock_ms();
         if (a->commands.fd < 0 && !a->because) {
             a->because = "the launcher has gone";
-            end_all(a, 0);
-            a->kill_at_ms = a->term_at_ms; /* nobody is left who could resume: at once */
+            end_all(a, NAMING_MS);
         }
         if (now - a->heard_ms >= a->deadline_ms && !a->because) {
             a->because = "the launcher gave no sign of life for longer than the deadline";

@@ -94,7 +94,7 @@ psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, c
     PSR_TRY(psr_program_path("psring", path, sizeof path));
     char agent[] = "agent";
     char *argv[] = {path, agent, NULL};
-    return psr_child_start(argv, 0, &link->agent);
+    return psr_child_start(argv, PSR_CHILD_SEES_END, &link->agent);
 }
 
 psr_err psr_host_no_agent(const psr_host_link *link)

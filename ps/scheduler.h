@@ -67,7 +67,7 @@ void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *hos
 /* A checkpoint directory was renamed into place (the driver tells): the run may end when the last one is. */
 void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step, int64_t now_ms);
 /* The launcher, on this host, is gone or silent: how. */
-void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how);
+void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how, int64_t now_ms);
 /* Something outside went wrong: a member's bytes that the transport refused (PROTOCOL, VERSION), a full disk.
  */
 void psr_scheduler_fail(psr_scheduler *scheduler, psr_err status, const char *line);

@@ -203,7 +203,7 @@ static void take_order(driver *d, const psr_order *order, int64_t now_ms)
             psr_scheduler_fail(d->scheduler, PSR_ERR_CANCELLED, "told to stop twice: ended at once");
         return;
     case PSR_ORDER_GONE:
-        psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_PEER, "gone without a word");
+        psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_PEER, "gone without a word", now_ms);
         return;
     case PSR_ORDER_BAD:
         psr_log(PSR_LOG_WARN, "the launcher sent no order that is known: %s", order->text);
@@ -237,7 +237,7 @@ static void check_launcher(driver *d, int64_t now_ms)
         return;
     char how[64];
     snprintf(how, sizeof how, "no sign of life for %.1f s", (double)silent_ms / 1000);
-    psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_TIMEOUT, how);
+    psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_TIMEOUT, how, now_ms);
 }
 
 /* ---- the loop ---- */

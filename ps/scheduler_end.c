@@ -186,14 +186,20 @@ psr_err psr_scheduler_take_failed(const psr_scheduler_member *member, const psr_
                     message->payload_bytes ? (const char *)message->payload : "");
 }
 
+/* Whether lost names this member; NULL: the launcher was lost. */
+static bool is_lost(const psr_scheduler_member *member, const psr_peer *lost)
+{
+    return lost && psr_peer_equal(member->entry.peer, *lost);
+}
+
 /* ALIVE with a flag asks for PROGRESS at once: what a line says of the others should not be as old as their
  * last report. */
-static void ask_others(psr_scheduler *scheduler, psr_peer lost)
+static void ask_others(psr_scheduler *scheduler)
 {
     for (uint32_t i = 0; i < scheduler->member_count; i++) {
         psr_scheduler_member *member = &scheduler->members[i];
         psr_head head = {.type = PSR_MSG_ALIVE, .flags = 1};
-        bool can_answer = member->joined && !member->done && !psr_peer_equal(member->entry.peer, lost);
+        bool can_answer = member->joined && !member->done && !is_lost(member, scheduler->lost);
         member->asked = can_answer && scheduler->events.send(scheduler->events.context, member->entry.peer,
                                                              &head, NULL) == PSR_OK;
     }
@@ -204,22 +210,44 @@ static bool has_answered(const psr_scheduler_member *member)
     return !member->asked;
 }
 
+/* The run ends with lost_line and what the others are doing, which they have wait_ms to say. */
+static void begin_losing(psr_scheduler *scheduler, psr_err status, int64_t now_ms, int64_t wait_ms)
+{
+    scheduler->losing = true;
+    scheduler->lost_status = status;
+    scheduler->lose_at_ms = now_ms + wait_ms;
+    ask_others(scheduler);
+    psr_scheduler_check_losing(scheduler, now_ms);
+}
+
 void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how,
                         int64_t now_ms)
 {
     psr_scheduler_member *member = psr_scheduler_find(scheduler, peer);
     if (!member || scheduler->state == PSR_SCHEDULER_ENDED || scheduler->losing)
         return;
-    scheduler->lost = *member;
+    psr_scheduler_member named = *member;
     if (!member->joined && host)
-        snprintf(scheduler->lost.entry.host, sizeof scheduler->lost.entry.host, "%s", host);
-    snprintf(scheduler->lost_how, sizeof scheduler->lost_how, "%s", how);
-    scheduler->losing = true;
+        snprintf(named.entry.host, sizeof named.entry.host, "%s", host);
+    char name[PSR_HOST_MAX + 32];
+    psr_scheduler_name(&named, name, sizeof name);
+    snprintf(scheduler->lost_line, sizeof scheduler->lost_line, "%s was lost: %.200s", name, how);
+    scheduler->lost = &member->entry.peer;
     /* Who exits by itself has told why, unless it could not join; who was killed has not. */
     scheduler->awaits_words = member->joined && strncmp(how, "exit", 4) == 0;
-    scheduler->lose_at_ms = now_ms + (scheduler->awaits_words ? PSR_LAST_WORDS_MS : PSR_ANSWER_MS);
-    ask_others(scheduler, peer);
-    psr_scheduler_check_losing(scheduler, now_ms);
+    begin_losing(scheduler, PSR_ERR_PEER, now_ms,
+                 scheduler->awaits_words ? PSR_LAST_WORDS_MS : PSR_ANSWER_MS);
+}
+
+void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how, int64_t now_ms)
+{
+    if (scheduler->state == PSR_SCHEDULER_ENDED || scheduler->losing)
+        return;
+    snprintf(scheduler->lost_line, sizeof scheduler->lost_line, "launcher on %s: %.200s", scheduler->host,
+             how);
+    scheduler->lost = NULL;
+    scheduler->awaits_words = false;
+    begin_losing(scheduler, status, now_ms, PSR_ANSWER_MS);
 }
 
 void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms)
@@ -229,19 +257,10 @@ void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms)
     if (now_ms < scheduler->lose_at_ms &&
         (scheduler->awaits_words || !psr_scheduler_all(scheduler, has_answered)))
         return;
-    char name[PSR_HOST_MAX + 32], others[512], line[PSR_SCHEDULER_LINE_MAX];
-    psr_scheduler_name(&scheduler->lost, name, sizeof name);
-    psr_liveness_describe(scheduler->liveness, &scheduler->lost.entry.peer, others, sizeof others);
-    snprintf(line, sizeof line, "%s was lost: %s%s%s", name, scheduler->lost_how, others[0] ? "; " : "",
-             others);
-    end_run(scheduler, PSR_ERR_PEER, line);
-}
-
-void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how)
-{
-    char line[PSR_SCHEDULER_LINE_MAX], others[512];
-    psr_liveness_describe(scheduler->liveness, NULL, others, sizeof others);
-    snprintf(line, sizeof line, "launcher on %s: %.200s; %s", scheduler->host, how,
-             others[0] ? others : "the run was at its start");
-    end_run(scheduler, status, line);
+    char others[512], line[PSR_SCHEDULER_LINE_MAX];
+    psr_liveness_describe(scheduler->liveness, scheduler->lost, others, sizeof others);
+    if (!others[0] && !scheduler->lost)
+        snprintf(others, sizeof others, "the run was at its start");
+    snprintf(line, sizeof line, "%s%s%s", scheduler->lost_line, others[0] ? "; " : "", others);
+    end_run(scheduler, scheduler->lost_status, line);
 }

@@ -14,7 +14,7 @@
  * ways. */
 #define PSR_LAST_WORDS_MS 500
 
-/* When a member is lost the others are asked what they are doing, and have this long to answer. */
+/* When a member or the launcher is lost the others are asked what they are doing, and have this long to answer. */
 #define PSR_ANSWER_MS 150
 
 typedef enum psr_scheduler_state {
@@ -56,10 +56,11 @@ struct psr_scheduler {
     uint64_t last_checkpointed; /* steps */
     char *outcome_json;         /* worker 0's, owned */
 
-    /* A member that has ended: its own words and those of the others may still come. */
+    /* A member or the launcher is gone: its own last words and what the others are doing may still come. */
     bool losing, awaits_words;
-    psr_scheduler_member lost; /* a copy, with its host */
-    char lost_how[256];
+    const psr_peer *lost; /* the member, in members; NULL: the launcher */
+    psr_err lost_status;
+    char lost_line[PSR_HOST_MAX + 256];
     int64_t lose_at_ms;
 };
 
@@ -89,7 +90,7 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
                                 const psr_message *message);
 /* Always fails: with what the member failed of. */
 psr_err psr_scheduler_take_failed(const psr_scheduler_member *member, const psr_message *message);
-/* Ends the run when a member was lost and everybody has spoken or had the time to. */
+/* Ends the run when somebody was lost and everybody has spoken or had the time to. */
 void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms);
 /* Ends the run with what the last failure on this thread was. */
 void psr_scheduler_fail_detail(psr_scheduler *scheduler, psr_err status);

@@ -804,15 +804,23 @@ static void a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doin
     fixture f;
     set_up(&f);
     open_scheduler(&f);
-    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_PEER, "gone without a word");
+    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_PEER, "gone without a word", 0);
     ends(&f, PSR_ERR_PEER, "launcher on head: gone without a word; the run was at its start");
     tear_down(&f);
 
     set_up(&f);
     open_scheduler(&f);
     start_all(&f);
+    progress(&f, w0, PSR_PHASE_PULL, 2, 1, &s0);
+    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s", 1000);
+    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.1 s", 1100);
+    assert_false(f.ended); /* they are asked first */
     progress(&f, w0, PSR_PHASE_PULL, 12, 1, &s0);
-    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s");
+    progress(&f, s0, PSR_PHASE_PUSH, 12, 0, &w1);
+    assert_false(f.ended);
+    tick(&f, 1000 + 150);
+    assert_true(f.ended);
+    assert_int_equal(f.status, PSR_ERR_TIMEOUT);
     assert_non_null(strstr(f.line, "launcher on head: no sign of life for 8.0 s; "));
     assert_non_null(strstr(f.line, "worker 0: step 13, pull, bucket 0, waiting for shard 0"));
     tear_down(&f);
