@@ -143,12 +143,12 @@ static void put_waiters_place(text *t, const psr_liveness *l, const bool *chosen
     put_place(t, behind);
 }
 
-/* "; shard 0 waits for it in step 5, push, bucket 2", "; workers 0, 2 wait for it". */
-static void put_waiters(text *t, const psr_liveness *l, size_t on)
+/* "; shard 0 waits for it in step 5, push, bucket 2", "; workers 0, 2 wait for it". false: nobody does. */
+static bool put_waiters(text *t, const psr_liveness *l, size_t on)
 {
     bool *chosen = calloc(l->count, sizeof *chosen);
     if (chosen == NULL)
-        return;
+        return false;
     for (size_t i = 0; i < l->count; i++)
         chosen[i] = l->members[i].on && l->members[i].waits && l->members[i].waits_index == on;
     const char *between = "; ";
@@ -168,6 +168,52 @@ static void put_waiters(text *t, const psr_liveness *l, size_t on)
         put_waiters_place(t, l, chosen);
     }
     free(chosen);
+    return total > 0;
+}
+
+/* May be told in one breath. In a ring each waits for another: that goes without saying. */
+static bool alike(const watched *a, const watched *b)
+{
+    if (a->peer.role != b->peer.role || a->on != b->on)
+        return false;
+    if (!a->on)
+        return true;
+    if (a->reported != b->reported || a->waits != b->waits)
+        return false;
+    if (!a->reported)
+        return true;
+    return a->phase == b->phase && a->step == b->step && a->bucket == b->bucket &&
+           (!a->waits || a->phase == PSR_PHASE_RING || psr_peer_equal(a->waits_for, b->waits_for));
+}
+
+/* "shard 0: step 5, push, bucket 2, waiting for worker 1; workers 0, 2: done". except: an index, or NOBODY. */
+static void put_others(text *t, const psr_liveness *l, size_t except)
+{
+    bool *told = calloc(2 * l->count + 1, sizeof *told), *group = told + l->count;
+    if (told == NULL)
+        return;
+    if (except != NOBODY)
+        told[except] = true;
+    const char *between = "";
+    for (size_t i = 0; i < l->count; i++) {
+        if (told[i])
+            continue;
+        const watched *m = &l->members[i];
+        for (size_t k = 0; k < l->count; k++) {
+            group[k] = !told[k] && alike(m, &l->members[k]);
+            told[k] = told[k] || group[k];
+        }
+        put(t, "%s", between);
+        between = "; ";
+        size_t count = put_ranks(t, l, m->peer.role, group);
+        put(t, ": ");
+        put_place(t, m);
+        if (m->on && m->waits && (count == 1 || m->phase != PSR_PHASE_RING)) {
+            put(t, ", waiting for ");
+            put_peer(t, m->waits_for);
+        }
+    }
+    free(told);
 }
 
 static void put_name(text *t, const watched *m)
@@ -435,54 +481,22 @@ bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_pe
     } else {
         return false;
     }
-    put_waiters(&t, liveness, i);
+    if (!put_waiters(&t, liveness, i) && liveness->count > 1) {
+        put(&t, "; ");
+        put_others(&t, liveness, i);
+    }
     *ret_peer = liveness->members[i].peer;
     return true;
-}
-
-/* ---- what everybody is doing ---- */
-
-/* May be told in one breath. In a ring each waits for another: that goes without saying. */
-static bool alike(const watched *a, const watched *b)
-{
-    if (a->peer.role != b->peer.role || a->on != b->on)
-        return false;
-    if (!a->on)
-        return true;
-    if (a->reported != b->reported || a->waits != b->waits)
-        return false;
-    if (!a->reported)
-        return true;
-    return a->phase == b->phase && a->step == b->step && a->bucket == b->bucket &&
-           (!a->waits || a->phase == PSR_PHASE_RING || psr_peer_equal(a->waits_for, b->waits_for));
 }
 
 void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except, char *line, size_t line_size)
 {
     text t = text_in(line, line_size);
-    bool *told = calloc(2 * liveness->count + 1, sizeof *told), *group = told + liveness->count;
-    if (told == NULL)
-        return;
-    for (size_t i = 0; i < liveness->count; i++)
-        told[i] = except != NULL && psr_peer_equal(liveness->members[i].peer, *except);
-    for (size_t i = 0; i < liveness->count; i++) {
-        if (told[i])
-            continue;
-        const watched *m = &liveness->members[i];
-        for (size_t k = 0; k < liveness->count; k++) {
-            group[k] = !told[k] && alike(m, &liveness->members[k]);
-            told[k] = told[k] || group[k];
-        }
-        put(&t, "%s", t.used ? "; " : "");
-        size_t count = put_ranks(&t, liveness, m->peer.role, group);
-        put(&t, ": ");
-        put_place(&t, m);
-        if (m->on && m->waits && (count == 1 || m->phase != PSR_PHASE_RING)) {
-            put(&t, ", waiting for ");
-            put_peer(&t, m->waits_for);
-        }
-    }
-    free(told);
+    size_t hidden = NOBODY;
+    for (size_t i = 0; i < liveness->count && except != NULL; i++)
+        if (psr_peer_equal(liveness->members[i].peer, *except))
+            hidden = i;
+    put_others(&t, liveness, hidden);
 }
 
 bool psr_liveness_slowest(const psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer,

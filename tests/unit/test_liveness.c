@@ -263,7 +263,7 @@ static void one_that_is_done_is_watched_no_more(void **state)
     }
     report(l, w0, 1000, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
     blamed(l, 1000, w0,
-           "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier");
+           "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier; worker 1: done");
     psr_liveness_remove(l, w0);
     nobody_to_blame(l, 100000);
     assert_int_equal(psr_liveness_next(l), INT64_MAX);
@@ -283,7 +283,8 @@ static void who_waited_long_for_one_that_is_done_now_has_time_to_tell(void **sta
     nobody_to_blame(l, 5100);
     nobody_to_blame(l, 5500);
     blamed(l, 6000, w0,
-           "worker 0 on host0: no sign of life for 1.0 s; last in step 9, barrier, waiting for worker 1");
+           "worker 0 on host0: no sign of life for 1.0 s; last in step 9, barrier, waiting for worker 1; "
+           "worker 1: done");
     psr_liveness_free(l);
 }
 
@@ -297,7 +298,8 @@ static void one_that_falls_silent_while_it_waits_is_silent_and_not_stuck(void **
     for (int64_t now = 0; now < 1200; now += 100)
         nobody_to_blame(l, now);
     blamed(l, 1200, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, pull, bucket 0, waiting for worker 0");
+           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, pull, bucket 0, waiting for worker 0; "
+           "worker 0: done");
     psr_liveness_free(l);
 }
 
@@ -311,11 +313,13 @@ static void in_its_start_and_first_step_a_member_has_five_seconds(void **state)
         if (now < 5000)
             nobody_to_blame(l, now);
     }
-    blamed(l, 5000, w0, "worker 0 on host0: alive, but no progress for 5.0 s in start");
+    blamed(l, 5000, w0,
+           "worker 0 on host0: alive, but no progress for 5.0 s in start; worker 1: step 1, forward, bucket 0");
     psr_liveness_remove(l, w0);
     nobody_to_blame(l, 5200);
     report(l, w1, 5250, (doing){PSR_PHASE_FORWARD, 0, 0, 2, NULL});
-    blamed(l, 5250, w1, "worker 1 on host1: alive, but no progress for 5.0 s in step 1, forward, bucket 0");
+    blamed(l, 5250, w1,
+           "worker 1 on host1: alive, but no progress for 5.0 s in step 1, forward, bucket 0; worker 0: done");
     psr_liveness_free(l);
 }
 
@@ -331,7 +335,9 @@ static void the_callers_own_absence_is_held_against_nobody(void **state)
     for (int64_t now = 50250; now <= 50750; now += 250)
         nobody_to_blame(l, now);
     report(l, w0, 50800, (doing){PSR_PHASE_FORWARD, 8, 0, 7, NULL});
-    blamed(l, 50900, w1, "worker 1 on host1: no sign of life for 1.0 s; last in step 9, forward, bucket 0");
+    blamed(l, 50900, w1,
+           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, forward, bucket 0; worker 0: step 9, "
+           "forward, bucket 0");
     psr_liveness_free(l);
 }
 
