@@ -7,9 +7,30 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The order in which a back end that fuses comes to the nodes: a batch norm whose addition waits for the other
+ * branch is computed with that. */
+static uint32_t *order_of(const psr_net *net)
+{
+    uint32_t *order = malloc(net->node_count * sizeof *order), count = 0, held = PSR_NONE;
+    for (uint32_t i = 0; order != NULL && i < net->node_count; i++) {
+        psr_op op = net->nodes[i].op, next = i + 1 < net->node_count ? net->nodes[i + 1].op : PSR_OP_RELU;
+        if (held != PSR_NONE && (op == PSR_OP_BATCHNORM || op == PSR_OP_ADD)) {
+            order[count++] = held;
+            held = PSR_NONE;
+        }
+        if (op == PSR_OP_BATCHNORM && next != PSR_OP_RELU && next != PSR_OP_ADD)
+            held = i;
+        else
+            order[count++] = i;
+    }
+    if (held != PSR_NONE && order != NULL)
+        order[count] = held;
+    return order;
+}
+
 void profile_begin(profile *p, const psr_net *net)
 {
-    *p = (profile){.net = net};
+    *p = (profile){.net = net, .order = order_of(net)};
     fflush(stdout);
     p->account = tmpfile();
     p->stdout_copy = dup(STDOUT_FILENO);
@@ -41,13 +62,15 @@ void profile_progress(void *context)
     profile *p = context;
     uint32_t count = p->net->node_count, call = p->calls++;
     double now_s = psr_clock_s();
+    if (p->order == NULL)
+        return;
     if (call > 0 && call < count)
-        p->forward_s[kind_of(p->net, call - 1)] += now_s - p->last_s;
+        p->forward_s[kind_of(p->net, p->order[call - 1])] += now_s - p->last_s;
     else if (call ==
              count) /* the last forward, the loss and the last node's backward; in short, the last layer */
-        p->backward_s[kind_of(p->net, count - 1)] += now_s - p->last_s;
+        p->backward_s[kind_of(p->net, p->order[count - 1])] += now_s - p->last_s;
     else if (call > count)
-        p->backward_s[kind_of(p->net, 2 * count - 1 - call)] += now_s - p->last_s;
+        p->backward_s[kind_of(p->net, p->order[2 * count - 1 - call])] += now_s - p->last_s;
     p->last_s = now_s;
 }
 
@@ -77,6 +100,8 @@ void profile_end(profile *p)
         close(p->stdout_copy);
     if (p->account != NULL)
         fclose(p->account);
+    free(p->order);
+    p->order = NULL;
 }
 
 double profile_copy_share(const profile *p)

@@ -13,6 +13,7 @@ enum { PROFILE_KINDS = PSR_OP_DROPOUT2D + 1 };
 
 typedef struct profile {
     const psr_net *net;
+    uint32_t *order; /* of the nodes, as the back end comes to them; owned until profile_end */
     uint32_t calls;
     double began_s, last_s, whole_s;
     double forward_s[PROFILE_KINDS], backward_s[PROFILE_KINDS];
