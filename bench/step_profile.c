@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "model/onednn_compat.h"
+#include "model/onednn_tiles.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@ void profile_begin(profile *p, const psr_net *net)
         dup2(fileno(p->account), STDOUT_FILENO);
         dnnl_set_verbose(1);
     }
+    p->tiles_s = -psr_onednn_tiles_seconds();
     p->began_s = p->last_s = psr_clock_s();
 }
 
@@ -90,6 +92,7 @@ static void read_account(profile *p)
 void profile_end(profile *p)
 {
     p->whole_s = p->last_s - p->began_s;
+    p->tiles_s += psr_onednn_tiles_seconds();
     dnnl_set_verbose(0);
     fflush(stdout);
     if (p->account != NULL && p->stdout_copy >= 0) {
@@ -108,7 +111,7 @@ double profile_copy_share(const profile *p)
 {
     /* The images' way in is a reorder, and counted there. */
     static const psr_op copying[] = {PSR_OP_SHORTCUT_A, PSR_OP_FLATTEN};
-    double copies_s = p->primitive_s[0];
+    double copies_s = p->primitive_s[0] + p->tiles_s;
     for (size_t i = 0; i < sizeof copying / sizeof copying[0]; i++)
         copies_s += p->forward_s[copying[i]] + p->backward_s[copying[i]];
     return copies_s / p->whole_s;
@@ -126,5 +129,7 @@ void profile_print(const profile *p)
                    1e3 * p->backward_s[kind], 100 * (p->forward_s[kind] + p->backward_s[kind]) / p->whole_s);
     printf("%20s        %8.2f ms               %5.1f %%\n", "oneDNN's reorders", 1e3 * p->primitive_s[0],
            100 * p->primitive_s[0] / p->whole_s);
+    printf("%20s        %8.2f ms               %5.1f %%\n", "weights into tiles", 1e3 * p->tiles_s,
+           100 * p->tiles_s / p->whole_s);
     printf("%20s                              %6.1f %%\n", "copies of any kind", 100 * profile_copy_share(p));
 }

@@ -1,7 +1,8 @@
 /* Where a step's time goes. Of every kind of node from the executable's own progress (called before a node's
  * forward and after its backward, in the network's order, so that the time between two calls belongs to one
- * node; what is computed together counts as the kind it starts with); of oneDNN's reorders, inside those,
- * from its verbose account, for which stdout is lent to a temporary file meanwhile. */
+ * node; what is computed together counts as the kind it starts with); of the copies of weights, inside those,
+ * from our own clock and from oneDNN's verbose account, for which stdout is lent to a temporary file
+ * meanwhile. */
 #ifndef PSR_BENCH_STEP_PROFILE_H
 #define PSR_BENCH_STEP_PROFILE_H
 
@@ -18,6 +19,7 @@ typedef struct profile {
     double began_s, last_s, whole_s;
     double forward_s[PROFILE_KINDS], backward_s[PROFILE_KINDS];
     double primitive_s[3]; /* reorders, convolutions, other primitives: oneDNN's account */
+    double tiles_s;        /* our own moves of weights and their gradients */
     FILE *account;
     int stdout_copy;
 } profile;

@@ -302,17 +302,17 @@ static psr_err conv_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 static psr_err conv_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = step->self;
-    PSR_TRY(psr_onednn_primitive_run(exec, &self->forward_weights.reorder));
+    PSR_TRY(psr_onednn_weights_move(exec, &self->forward_weights));
     return psr_onednn_primitive_run(exec, &self->forward);
 }
 
 static psr_err conv_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = step->self;
-    PSR_TRY(psr_onednn_primitive_run(exec, &self->data_weights.reorder));
+    PSR_TRY(psr_onednn_weights_move(exec, &self->data_weights));
     PSR_TRY(psr_onednn_primitive_run(exec, &self->data));
     PSR_TRY(psr_onednn_primitive_run(exec, &self->weight));
-    return psr_onednn_primitive_run(exec, &self->gradient.reorder);
+    return psr_onednn_weights_move(exec, &self->gradient);
 }
 
 static void conv_done(psr_onednn_step *step)

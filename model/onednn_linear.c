@@ -159,7 +159,7 @@ static psr_err linear_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step
 static psr_err linear_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     const linear *self = step->self;
-    PSR_TRY(psr_onednn_primitive_run(exec, &self->forward_weights.reorder));
+    PSR_TRY(psr_onednn_weights_move(exec, &self->forward_weights));
     return psr_onednn_primitive_run(exec, &self->forward);
 }
 
@@ -170,10 +170,10 @@ static psr_err linear_backward(psr_onednn_exec *exec, psr_onednn_step *step)
         psr_onednn_to_bf16(psr_onednn_at(exec, self->diff_logits),
                            psr_onednn_at(exec, self->diff_destination),
                            (size_t)exec->count * exec->net->classes);
-    PSR_TRY(psr_onednn_primitive_run(exec, &self->data_weights.reorder));
+    PSR_TRY(psr_onednn_weights_move(exec, &self->data_weights));
     PSR_TRY(psr_onednn_primitive_run(exec, &self->data));
     PSR_TRY(psr_onednn_primitive_run(exec, &self->weight));
-    return psr_onednn_primitive_run(exec, &self->gradient.reorder);
+    return psr_onednn_weights_move(exec, &self->gradient);
 }
 
 static void linear_done(psr_onednn_step *step)

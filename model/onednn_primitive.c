@@ -102,25 +102,62 @@ psr_err psr_onednn_reorder_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t 
     return psr_onednn_primitive_arg(exec, ret_primitive, DNNL_ARG_TO, to, to_space, to_at);
 }
 
+/* Whether wanted is one of the tilings of float32 weights that we move ourselves. */
+static bool is_tiled(psr_onednn_exec *exec, const psr_tensor *tensor, const_dnnl_memory_desc_t wanted,
+                     psr_onednn_tiles *ret_tiles)
+{
+    static const dnnl_format_tag_t tags[PSR_ONEDNN_TILE_ORDERS] = {dnnl_ABcd16b16a, dnnl_ABcd16a16b,
+                                                                   dnnl_BAcd16a16b};
+    const uint32_t *shape = tensor->shape;
+    if (tensor->rank != 4 || shape[0] % 16 != 0 || shape[1] % 16 != 0)
+        return false;
+    dnnl_dims_t dims = {shape[0], shape[1], shape[2], shape[3]};
+    for (int order = 0; order < PSR_ONEDNN_TILE_ORDERS; order++) {
+        dnnl_memory_desc_t desc;
+        if (psr_onednn_desc(exec, 4, dims, dnnl_f32, tags[order], &desc) != PSR_OK)
+            return false;
+        *ret_tiles =
+            (psr_onednn_tiles){(psr_onednn_tile_order)order, shape[0], shape[1], (size_t)shape[2] * shape[3]};
+        if (dnnl_memory_desc_equal(desc, wanted))
+            return true;
+    }
+    return false;
+}
+
 psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param, const_dnnl_memory_desc_t arena,
                                 const_dnnl_memory_desc_t wanted, psr_onednn_space side,
                                 psr_onednn_weights *ret_weights)
 {
     const psr_tensor *tensor = &exec->net->params.tensors[param];
-    ret_weights->space = side;
-    ret_weights->at = tensor->offset;
-    ret_weights->reorder = (psr_onednn_primitive){0};
+    *ret_weights =
+        (psr_onednn_weights){.side = side, .offset = tensor->offset, .space = side, .at = tensor->offset};
     if (dnnl_memory_desc_equal(arena, wanted))
         return PSR_OK;
     bool pack = side == PSR_ONEDNN_WEIGHTS;
     ret_weights->space = PSR_ONEDNN_WORKSPACE;
     ret_weights->at = pack ? exec->packed : exec->diff_weights;
     psr_onednn_buffer_grow(&exec->buffers, (uint32_t)ret_weights->at, dnnl_memory_desc_get_size(wanted));
+    ret_weights->tiled = is_tiled(exec, tensor, wanted, &ret_weights->tiles);
+    if (ret_weights->tiled)
+        return PSR_OK;
     if (pack)
         return psr_onednn_reorder_init(exec, arena, side, tensor->offset, wanted, ret_weights->space,
                                        ret_weights->at, tensor->name, &ret_weights->reorder);
     return psr_onednn_reorder_init(exec, wanted, ret_weights->space, ret_weights->at, arena, side,
                                    tensor->offset, tensor->name, &ret_weights->reorder);
+}
+
+psr_err psr_onednn_weights_move(const psr_onednn_exec *exec, const psr_onednn_weights *weights)
+{
+    if (!weights->tiled)
+        return psr_onednn_primitive_run(exec, &weights->reorder);
+    float *packed = psr_onednn_at(exec, (uint32_t)weights->at);
+    uint32_t threads = exec->context->threads;
+    if (weights->side == PSR_ONEDNN_WEIGHTS)
+        psr_onednn_tile(&weights->tiles, exec->state->weights + weights->offset, packed, threads);
+    else
+        psr_onednn_untile(&weights->tiles, packed, exec->state->gradients + weights->offset, threads);
+    return PSR_OK;
 }
 
 psr_err psr_onednn_bind(psr_onednn_exec *exec)

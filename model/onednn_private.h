@@ -15,6 +15,7 @@
 #include "model/onednn_choice.h"
 #include "model/onednn_compat.h"
 #include "model/onednn_graph.h"
+#include "model/onednn_tiles.h"
 #include "model/readiness.h"
 
 typedef enum psr_onednn_layout {
@@ -219,6 +220,10 @@ PSR_MUST_CHECK psr_err psr_onednn_bind(psr_onednn_exec *exec);
 /* A weight tensor in the layout that one primitive wants: from the arena into the shared packed buffer (or
  * the arena itself, when that is the layout), or from the shared buffer back into the gradient arena. */
 typedef struct psr_onednn_weights {
+    psr_onednn_space side; /* of the arena: weights or gradients */
+    size_t offset;         /* there */
+    bool tiled;            /* moved by onednn_tiles.h; else by the reorder, if there is one */
+    psr_onednn_tiles tiles;
     psr_onednn_primitive reorder; /* none when the arena serves */
     psr_onednn_space space;       /* where the primitive finds it */
     size_t at;
@@ -229,6 +234,9 @@ PSR_MUST_CHECK psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t p
                                                const_dnnl_memory_desc_t arena,
                                                const_dnnl_memory_desc_t wanted, psr_onednn_space side,
                                                psr_onednn_weights *ret_weights);
+/* Packs them before their primitive runs; or brings a gradient back into the arena after it. */
+PSR_MUST_CHECK psr_err psr_onednn_weights_move(const psr_onednn_exec *exec,
+                                               const psr_onednn_weights *weights);
 
 /* ---- onednn_conv.c ---- */
 

@@ -1,0 +1,71 @@
+/* Weights into oneDNN's tiles and back: where every element goes, against the definition of the layout. */
+#include "model/onednn_tiles.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+#define THREADS 2
+
+/* Of w[o][i][k] in the layout, by its definition. */
+static size_t place(const psr_onednn_tiles *t, size_t o, size_t i, size_t k)
+{
+    size_t rows = t->outputs / 16, columns = t->inputs / 16;
+    size_t tile = t->order == PSR_ONEDNN_TILES_BAAB ? i / 16 * rows + o / 16 : o / 16 * columns + i / 16;
+    size_t within = t->order == PSR_ONEDNN_TILES_ABBA ? i % 16 * 16 + o % 16 : o % 16 * 16 + i % 16;
+    return (tile * t->window + k) * 256 + within;
+}
+
+static void check(psr_onednn_tiles t)
+{
+    size_t count = t.outputs * t.inputs * t.window;
+    float *plain = malloc(count * sizeof *plain), *tiles = calloc(count, sizeof *tiles),
+          *back = calloc(count, sizeof *back);
+    assert_true(plain && tiles && back);
+    for (size_t i = 0; i < count; i++)
+        plain[i] = (float)(i + 1);
+    psr_onednn_tile(&t, plain, tiles, THREADS);
+    for (size_t o = 0, at = 0; o < t.outputs; o++)
+        for (size_t i = 0; i < t.inputs; i++)
+            for (size_t k = 0; k < t.window; k++, at++)
+                if (tiles[place(&t, o, i, k)] != plain[at])
+                    fail_msg("order %d, %zux%zux%zu: w[%zu][%zu][%zu] is not in its place", (int)t.order,
+                             t.outputs, t.inputs, t.window, o, i, k);
+    psr_onednn_untile(&t, tiles, back, THREADS);
+    assert_memory_equal(back, plain, count * sizeof *plain);
+    free(plain);
+    free(tiles);
+    free(back);
+}
+
+static void every_weight_has_its_place_in_every_order(void **state)
+{
+    (void)state;
+    for (int order = 0; order < PSR_ONEDNN_TILE_ORDERS; order++) {
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 16, 16, 1});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 48, 32, 1});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 32, 48, 9});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 16, 80, 25});
+    }
+}
+
+static void the_time_that_it_takes_is_counted(void **state)
+{
+    (void)state;
+    double before = psr_onednn_tiles_seconds();
+    check((psr_onednn_tiles){PSR_ONEDNN_TILES_ABBA, 512, 512, 9});
+    assert_true(psr_onednn_tiles_seconds() > before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_weight_has_its_place_in_every_order),
+        cmocka_unit_test(the_time_that_it_takes_is_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
