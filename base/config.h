@@ -41,8 +41,8 @@ typedef struct psr_config {
     uint32_t workers;           /* --workers, 1..1024 */
     uint32_t shards;            /* --shards, 1..256; used in mode ps */
     uint64_t bucket_bytes;      /* --bucket-size, default 4 MiB (suffixes K, M) */
-    uint64_t slice_bytes;       /* --slice-size: bytes of one data message, default 256 KiB */
-    uint32_t window;            /* --window: slices in flight per connection, default 4 */
+    uint64_t slice_bytes;       /* --slice-size: bytes of one data message, default 512 KiB */
+    uint32_t window;            /* --window: slices in flight per connection, default 2 */
     psr_fold_order fold;        /* --fold rank|arrival (hidden: reversed) */
     /* model and its arithmetic */
     char model[32];             /* --model */

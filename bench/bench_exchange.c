@@ -4,6 +4,7 @@
  * The parent forks workers and shards, gives each the others' endpoints, and for each round sends every worker one
  * byte; a worker then reports all its buckets ready in backward order, runs its engine until all new weights have
  * landed, and answers with its two times of CLOCK_MONOTONIC. Gradients are written anew before a round, untimed. */
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/fold.h"
 #include "base/memory.h"
@@ -37,7 +38,7 @@ typedef struct bench {
     psr_config config;
     uint64_t bytes; /* of one tensor instead of a model; 0: the model */
     uint32_t rounds, warmup;
-    bool pin;
+    bool pin, sum_only;
     psr_layout layout;
     psr_buckets buckets;
     psr_range *ranges;
@@ -192,6 +193,61 @@ static void shard_main(const bench *b, uint32_t index, int link)
     }
 }
 
+/* ---- the ring's sum by itself, which is what an all-reduce library does: no worker updates its weights ---- */
+
+struct psr_engine {
+    psr_ring *ring;
+    psr_range *ranges;
+    psr_engine_env env;
+};
+
+static psr_err on_reduced(void *context, uint64_t step, uint32_t bucket)
+{
+    psr_engine *engine = context;
+    return engine->env.landed(engine->env.context, step, bucket);
+}
+
+static psr_err sum_open(const psr_engine_env *env, psr_engine **ret_engine)
+{
+    psr_engine *engine = calloc(1, sizeof *engine);
+    uint32_t count = env->buckets->count;
+    if (!engine || !(engine->ranges = calloc(count, sizeof *engine->ranges)))
+        die("memory for an engine");
+    engine->env = *env;
+    for (uint32_t k = 0; k < count; k++)
+        engine->ranges[k] = (psr_range){env->buckets->items[k].offset, env->buckets->items[k].length};
+    psr_ring_options options = {.rank = env->rank, .ranks = env->config->workers, .buckets = engine->ranges,
+                                .bucket_count = count, .slice_floats = psr_slice_floats(env->config),
+                                .window = env->config->window, .arena = env->gradients, .outbox = env->outbox,
+                                .context = engine, .reduced = on_reduced};
+    *ret_engine = engine;
+    return psr_ring_new(&options, &engine->ring);
+}
+
+static psr_err sum_begin_step(psr_engine *engine, uint64_t step)
+{
+    (void)engine, (void)step;
+    return PSR_OK;
+}
+
+static psr_err sum_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
+{
+    return psr_ring_ready(engine->ring, step, bucket);
+}
+
+static psr_err sum_message(psr_engine *engine, psr_message **message)
+{
+    return psr_ring_message(engine->ring, message);
+}
+
+static uint32_t sum_lent(const psr_engine *engine, uint32_t bucket)
+{
+    return psr_ring_lent(engine->ring, bucket);
+}
+
+static const psr_engine_ops sum_engine = {.name = "sum", .open = sum_open, .begin_step = sum_begin_step,
+                                          .ready = sum_ready, .message = sum_message, .lent = sum_lent};
+
 static void init_shards(process *p)
 {
     const bench *b = p->b;
@@ -226,7 +282,7 @@ static uint32_t count_wrong(const process *p, uint32_t rounds)
             float sum = 0;
             for (uint32_t r = 0; r < p->b->config.workers; r++)
                 sum += gradient_at(r, i);
-            wrong += p->weights[i] != -LR * sum * (float)rounds;
+            wrong += p->b->sum_only ? p->gradients[i] != sum : p->weights[i] != -LR * sum * (float)rounds;
         }
     }
     return wrong;
@@ -274,14 +330,12 @@ static void await_loans(process *p)
 static void worker_main(const bench *b, uint32_t index, int link)
 {
     process p = {.b = b, .self = member_peer(b, index)};
-    p.weights = aligned_alloc(4096, (b->layout.length * sizeof(float) + 4095) & ~(size_t)4095);
-    p.gradients = aligned_alloc(4096, (b->layout.length * sizeof(float) + 4095) & ~(size_t)4095);
-    if (!p.weights || !p.gradients)
-        die("memory for the arenas");
+    must(psr_arena_new(b->layout.length, &p.weights), "memory for the weights");
+    must(psr_arena_new(b->layout.length, &p.gradients), "memory for the gradients");
     memset(p.weights, 0, b->layout.length * sizeof(float));
     memset(p.gradients, 0, b->layout.length * sizeof(float));
     join(&p, index, link);
-    p.ops = b->config.mode == PSR_MODE_PS ? &psr_engine_ps : &psr_engine_ring;
+    p.ops = b->sum_only ? &sum_engine : b->config.mode == PSR_MODE_PS ? &psr_engine_ps : &psr_engine_ring;
     psr_optimizer *optimizer = NULL;
     if (b->config.mode == PSR_MODE_RING)
         must(psr_optimizer_new(&b->config, &b->layout, &optimizer), "an optimizer");
@@ -426,7 +480,7 @@ static psr_err plan(bench *b)
     return psr_keys_generate(b->config.workers, shards, false, &b->keys, &b->key_count);
 }
 
-enum { KEY_BYTES = 1000, KEY_ROUNDS, KEY_WARMUP, KEY_PIN };
+enum { KEY_BYTES = 1000, KEY_ROUNDS, KEY_WARMUP, KEY_PIN, KEY_SUM_ONLY };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -451,6 +505,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_PIN:
         b->pin = true;
         return 0;
+    case KEY_SUM_ONLY:
+        b->sum_only = true;
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -462,6 +519,8 @@ int main(int argc, char **argv)
                                                  {"rounds", KEY_ROUNDS, "N", 0, "timed exchanges (default 11)", 1},
                                                  {"warmup", KEY_WARMUP, "N", 0, "exchanges before them (default 3)", 1},
                                                  {"pin", KEY_PIN, NULL, 0, "give each process one processor, round robin", 1},
+                                                 {"sum-only", KEY_SUM_ONLY, NULL, 0, "in mode ring: sum the gradients, and leave the "
+                                                  "weights as they are", 1},
                                                  {0}};
     psr_memory_keep_pages();
     bench b = {.rounds = 11, .warmup = 3};
@@ -477,6 +536,10 @@ int main(int argc, char **argv)
     psr_options_parse(&argp, argc, argv, 0, NULL, &b);
     if (b.config.mode != PSR_MODE_PS && b.config.mode != PSR_MODE_RING) {
         fprintf(stderr, "bench_exchange: --mode: only ps and ring exchange anything\n");
+        return 2;
+    }
+    if (b.sum_only && b.config.mode != PSR_MODE_RING) {
+        fprintf(stderr, "bench_exchange: --sum-only: it is in the shards that parameter servers sum; take --mode ring\n");
         return 2;
     }
     b.config.lr = LR;

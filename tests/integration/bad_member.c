@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#define SLICE ((size_t)64 << 10) /* floats of a slice by default */
+#define SLICE ((size_t)128 << 10) /* floats of a slice by default */
 
 typedef struct bad {
     psr_provision provision;

@@ -28,7 +28,7 @@ static const struct {
     {"workers", "1024"},
     {"shards", "256"},
     {"bucket-size", "12345664"},
-    {"slice-size", "512K"},
+    {"slice-size", "128K"},
     {"window", "9"},
     {"fold", "arrival"},
     {"model", "resnet152"},

@@ -178,7 +178,7 @@ static void help_lists_every_option_with_its_default_and_hides_the_hidden(void *
             fail_msg("%s", option);
     }
     assert_non_null(strstr(text, "--shuffle, --no-shuffle"));
-    assert_non_null(strstr(text, "(default 256K)"));
+    assert_non_null(strstr(text, "(default 512K)"));
     assert_non_null(strstr(text, " Optimisation:\n"));
     assert_non_null(strstr(text, "--hostfile=FILE"));
 }

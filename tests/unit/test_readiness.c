@@ -16,10 +16,13 @@ typedef struct record {
     psr_err refuse_wanted, refuse_ready;
 } record;
 
-static void append(record *r, const char *format, uint32_t bucket)
+PSR_PRINTF(2, 3) static void append(record *r, const char *format, ...)
 {
     const size_t used = strlen(r->text);
-    snprintf(r->text + used, sizeof(r->text) - used, format, bucket);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(r->text + used, sizeof(r->text) - used, format, args);
+    va_end(args);
 }
 
 static psr_err on_wanted(void *context, uint32_t bucket)
@@ -36,7 +39,7 @@ static psr_err on_ready(void *context, uint32_t bucket)
 
 static void on_progress(void *context)
 {
-    append(context, "- ", 0);
+    append(context, "- ");
 }
 
 /* Nodes: input; a (weight 40 floats); b (weight 16, bias 16); relu; c (weight 16). Arena of 96 floats with
@@ -72,7 +75,7 @@ static void run(const psr_buckets *buckets, int passes, char *text, size_t size)
             assert_int_equal(psr_readiness_forward(readiness, i), PSR_OK);
         assert_true(psr_readiness_complete(readiness, false));
         assert_false(psr_readiness_complete(readiness, true));
-        append(&r, "| ", 0);
+        append(&r, "| ");
         for (uint32_t i = net.node_count; i-- > 0;)
             assert_int_equal(psr_readiness_backward(readiness, i), PSR_OK);
         assert_true(psr_readiness_complete(readiness, true));
