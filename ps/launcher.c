@@ -78,7 +78,8 @@ void psr_launcher_flush(psr_launcher *launcher)
         gone += (size_t)written;
     }
     launcher->waiting_bytes -= gone;
-    memmove(launcher->waiting, launcher->waiting + gone, launcher->waiting_bytes);
+    if (launcher->waiting_bytes > 0)
+        memmove(launcher->waiting, launcher->waiting + gone, launcher->waiting_bytes);
 }
 
 /* Consumes object, which may be NULL: without memory an event is not told. */
