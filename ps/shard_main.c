@@ -101,6 +101,7 @@ typedef struct program {
     psr_shard *shard;
     bool by_hand; /* standard input is nobody's */
     bool ready, started, done, bye;
+    bool orphaned; /* its agent has gone */
 } program;
 
 static void log_stranger(void *context, const char *line)
@@ -125,6 +126,7 @@ static psr_err check_watch(void *context)
         case PSR_WATCH_NOTHING:
             return PSR_OK;
         case PSR_WATCH_END:
+            p->orphaned = true;
             return psr_fail(PSR_ERR_PEER, "the agent that started this shard is gone");
         case PSR_WATCH_INTERRUPT:
             return psr_fail(PSR_ERR_CANCELLED, "told to end by a signal");
@@ -319,7 +321,8 @@ static psr_err run(program *p)
         psr_log(PSR_LOG_INFO, "joined scheduler=%s", p->provision.scheduler);
         err = run_loop(p);
     }
-    if (err != PSR_OK)
+    /* The launcher has seen the agent end too, and names it with its host and how it ended. */
+    if (err != PSR_OK && !p->orphaned)
         psr_member_failed(p->member, err, psr_err_detail());
     return err;
 }
