@@ -193,61 +193,6 @@ static void shard_main(const bench *b, uint32_t index, int link)
     }
 }
 
-/* ---- the ring's sum by itself, which is what an all-reduce library does: no worker updates its weights ---- */
-
-struct psr_engine {
-    psr_ring *ring;
-    psr_range *ranges;
-    psr_engine_env env;
-};
-
-static psr_err on_reduced(void *context, uint64_t step, uint32_t bucket)
-{
-    psr_engine *engine = context;
-    return engine->env.landed(engine->env.context, step, bucket);
-}
-
-static psr_err sum_open(const psr_engine_env *env, psr_engine **ret_engine)
-{
-    psr_engine *engine = calloc(1, sizeof *engine);
-    uint32_t count = env->buckets->count;
-    if (!engine || !(engine->ranges = calloc(count, sizeof *engine->ranges)))
-        die("memory for an engine");
-    engine->env = *env;
-    for (uint32_t k = 0; k < count; k++)
-        engine->ranges[k] = (psr_range){env->buckets->items[k].offset, env->buckets->items[k].length};
-    psr_ring_options options = {.rank = env->rank, .ranks = env->config->workers, .buckets = engine->ranges,
-                                .bucket_count = count, .slice_floats = psr_slice_floats(env->config),
-                                .window = env->config->window, .arena = env->gradients, .outbox = env->outbox,
-                                .context = engine, .reduced = on_reduced};
-    *ret_engine = engine;
-    return psr_ring_new(&options, &engine->ring);
-}
-
-static psr_err sum_begin_step(psr_engine *engine, uint64_t step)
-{
-    (void)engine, (void)step;
-    return PSR_OK;
-}
-
-static psr_err sum_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
-{
-    return psr_ring_ready(engine->ring, step, bucket);
-}
-
-static psr_err sum_message(psr_engine *engine, psr_message **message)
-{
-    return psr_ring_message(engine->ring, message);
-}
-
-static uint32_t sum_lent(const psr_engine *engine, uint32_t bucket)
-{
-    return psr_ring_lent(engine->ring, bucket);
-}
-
-static const psr_engine_ops sum_engine = {.name = "sum", .open = sum_open, .begin_step = sum_begin_step,
-                                          .ready = sum_ready, .message = sum_message, .lent = sum_lent};
-
 static void init_shards(process *p)
 {
     const bench *b = p->b;
@@ -335,9 +280,9 @@ static void worker_main(const bench *b, uint32_t index, int link)
     memset(p.weights, 0, b->layout.length * sizeof(float));
     memset(p.gradients, 0, b->layout.length * sizeof(float));
     join(&p, index, link);
-    p.ops = b->sum_only ? &sum_engine : b->config.mode == PSR_MODE_PS ? &psr_engine_ps : &psr_engine_ring;
+    p.ops = b->config.mode == PSR_MODE_PS ? &psr_engine_ps : &psr_engine_ring;
     psr_optimizer *optimizer = NULL;
-    if (b->config.mode == PSR_MODE_RING)
+    if (b->config.mode == PSR_MODE_RING && !b->sum_only)
         must(psr_optimizer_new(&b->config, &b->layout, &optimizer), "an optimizer");
     psr_engine_env env = {.config = &b->config, .layout = &b->layout, .buckets = &b->buckets, .rank = p.self.rank,
                           .total_steps = UINT64_MAX, .weights = p.weights, .gradients = p.gradients, .optimizer = optimizer,

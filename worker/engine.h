@@ -19,7 +19,7 @@ typedef struct psr_engine_env {
     uint32_t rank;
     uint64_t total_steps;       /* of the run, for the schedule */
     float *weights, *gradients; /* arenas, borrowed for life */
-    psr_optimizer *optimizer;   /* ring and local: borrowed; NULL in PS mode */
+    psr_optimizer *optimizer;   /* ring and local: borrowed; NULL in PS mode, and in a ring that only sums */
     psr_outbox outbox;
     void *context;
     psr_err (*landed)(void *context, uint64_t step, uint32_t bucket);

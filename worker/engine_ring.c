@@ -1,5 +1,6 @@
 /* The engine of --mode ring: net/ring.c sums a bucket over all workers, and this runs the optimizer on it as
- * a shard would. Every worker computes every update, from the same sums, and so ends with the same bits. */
+ * a shard would. Every worker computes every update, from the same sums, and so ends with the same bits.
+ * Without an optimizer the sums are all that it makes, as an all-reduce library does. */
 #include "worker/engine.h"
 
 #include "base/finite.h"
@@ -72,6 +73,8 @@ static psr_err part_updated(void *context, uint32_t part)
 static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)
 {
     psr_engine *engine = context;
+    if (!engine->env.optimizer)
+        return engine->env.landed(engine->env.context, step, bucket);
     if (!engine->whole)
         return update_bucket(engine, step, bucket);
     const psr_bucket *range = &engine->env.buckets->items[bucket];
@@ -117,7 +120,7 @@ static psr_err engine_init(psr_engine *engine)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " buckets", count);
     for (uint32_t b = 0; b < count; b++)
         engine->ranges[b] = (psr_range){env->buckets->items[b].offset, env->buckets->items[b].length};
-    if (psr_optimizer_whole_tensors(env->optimizer))
+    if (env->optimizer && psr_optimizer_whole_tensors(env->optimizer))
         PSR_TRY(follow_whole_tensors(engine));
     psr_ring_options options = {
         .rank = env->rank,
