@@ -171,7 +171,7 @@ static psr_err measure(const bench_settings *settings, bench *b, figures *ret)
         ret->best_s = times[0]; /* median has sorted them */
         ret->cpu_s = median(cpu, settings->steps);
         ret->update_s = median(updates, settings->steps);
-        profile_begin(&ret->profile, b->net);
+        profile_begin(&ret->profile, b->net, settings->config.backend == PSR_BACKEND_ONEDNN);
         psr_exec_hooks hooks = {.context = &ret->profile, .progress = profile_progress};
         err = step(b, settings, number, &hooks, &unused);
         profile_end(&ret->profile);

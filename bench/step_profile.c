@@ -2,36 +2,34 @@
 
 #include "base/clock.h"
 #include "model/onednn_compat.h"
+#include "model/onednn_graph.h"
 #include "model/onednn_tiles.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The order in which a back end that fuses comes to the nodes: a batch norm whose addition waits for the other
- * branch is computed with that. */
-static uint32_t *order_of(const psr_net *net)
+/* Of every call of progress in a forward pass, the kind that its time counts as: what the oneDNN back end computes
+ * together is one group, and it goes by groups; the reference goes by nodes. NULL: no memory. */
+static psr_op *kinds_of(const psr_net *net, bool by_groups)
 {
-    uint32_t *order = malloc(net->node_count * sizeof *order), count = 0, held = PSR_NONE;
-    for (uint32_t i = 0; order != NULL && i < net->node_count; i++) {
-        psr_op op = net->nodes[i].op, next = i + 1 < net->node_count ? net->nodes[i + 1].op : PSR_OP_RELU;
-        if (held != PSR_NONE && (op == PSR_OP_BATCHNORM || op == PSR_OP_ADD)) {
-            order[count++] = held;
-            held = PSR_NONE;
-        }
-        if (op == PSR_OP_BATCHNORM && next != PSR_OP_RELU && next != PSR_OP_ADD)
-            held = i;
-        else
-            order[count++] = i;
+    psr_onednn_graph graph;
+    psr_op *kinds = malloc(net->node_count * sizeof *kinds);
+    if (kinds == NULL || psr_onednn_graph_init(net, &graph) != PSR_OK) {
+        free(kinds);
+        return NULL;
     }
-    if (held != PSR_NONE && order != NULL)
-        order[count] = held;
-    return order;
+    uint32_t call = 0;
+    for (uint32_t g = 0; g < graph.count; g++)
+        for (uint32_t i = 0; i < graph.groups[g].node_count; i++)
+            kinds[by_groups ? call++ : graph.groups[g].nodes[i]] = graph.groups[g].op;
+    psr_onednn_graph_done(&graph);
+    return kinds;
 }
 
-void profile_begin(profile *p, const psr_net *net)
+void profile_begin(profile *p, const psr_net *net, bool by_groups)
 {
-    *p = (profile){.net = net, .order = order_of(net)};
+    *p = (profile){.net = net, .kinds = kinds_of(net, by_groups)};
     fflush(stdout);
     p->account = tmpfile();
     p->stdout_copy = dup(STDOUT_FILENO);
@@ -43,36 +41,20 @@ void profile_begin(profile *p, const psr_net *net)
     p->began_s = p->last_s = psr_clock_s();
 }
 
-/* Batch norm, with what follows it up to the next node that is not part of it. */
-static psr_op kind_of(const psr_net *net, uint32_t node)
-{
-    while (net->nodes[node].op == PSR_OP_RELU || net->nodes[node].op == PSR_OP_ADD) {
-        const psr_node *n = &net->nodes[node];
-        uint32_t from = n->input[0];
-        if (n->op == PSR_OP_ADD && net->nodes[n->input[1]].op == PSR_OP_BATCHNORM)
-            from = n->input[1];
-        psr_op op = net->nodes[from].op;
-        if (op != PSR_OP_BATCHNORM && op != PSR_OP_ADD)
-            break;
-        node = from;
-    }
-    return net->nodes[node].op;
-}
-
 void profile_progress(void *context)
 {
     profile *p = context;
     uint32_t count = p->net->node_count, call = p->calls++;
     double now_s = psr_clock_s();
-    if (p->order == NULL)
+    if (p->kinds == NULL)
         return;
     if (call > 0 && call < count)
-        p->forward_s[kind_of(p->net, p->order[call - 1])] += now_s - p->last_s;
+        p->forward_s[p->kinds[call - 1]] += now_s - p->last_s;
     else if (call ==
              count) /* the last forward, the loss and the last node's backward; in short, the last layer */
-        p->backward_s[kind_of(p->net, p->order[count - 1])] += now_s - p->last_s;
+        p->backward_s[p->kinds[count - 1]] += now_s - p->last_s;
     else if (call > count)
-        p->backward_s[kind_of(p->net, p->order[2 * count - 1 - call])] += now_s - p->last_s;
+        p->backward_s[p->kinds[2 * count - 1 - call]] += now_s - p->last_s;
     p->last_s = now_s;
 }
 
@@ -103,8 +85,8 @@ void profile_end(profile *p)
         close(p->stdout_copy);
     if (p->account != NULL)
         fclose(p->account);
-    free(p->order);
-    p->order = NULL;
+    free(p->kinds);
+    p->kinds = NULL;
 }
 
 double profile_copy_share(const profile *p)

@@ -14,7 +14,7 @@ enum { PROFILE_KINDS = PSR_OP_DROPOUT2D + 1 };
 
 typedef struct profile {
     const psr_net *net;
-    uint32_t *order; /* of the nodes, as the back end comes to them; owned until profile_end */
+    psr_op *kinds; /* of the calls of a forward pass; owned until profile_end */
     uint32_t calls;
     double began_s, last_s, whole_s;
     double forward_s[PROFILE_KINDS], backward_s[PROFILE_KINDS];
@@ -24,7 +24,8 @@ typedef struct profile {
     int stdout_copy;
 } profile;
 
-void profile_begin(profile *p, const psr_net *net);
+/* by_groups: the back end fuses, as oneDNN's does. */
+void profile_begin(profile *p, const psr_net *net, bool by_groups);
 void profile_progress(void *p);
 void profile_end(profile *p);
 /* Share of the step that only moves bytes: reorders, and the nodes that change shape or layout. */
