@@ -54,9 +54,13 @@ def median_of(results, key):
     return statistics.median(result[key] for result in results)
 
 
+def words(options):
+    """Options as a command line has them; a flag's value is True."""
+    return ["--" + key if value is True else "--%s=%s" % (key, value) for key, value in options.items()]
+
+
 def train_command(psring, out, options):
-    return [psring, "train", "--out", out] + ["--" + key if value is True else "--%s=%s" % (key, value)
-                                               for key, value in options.items()]
+    return [psring, "train", "--out", out] + words(options)
 
 
 def train(psring, options, skip):
