@@ -117,9 +117,9 @@ class Table(Suite):
             self.check_complete(played, run, key_of(case))
             played.expect(not said, "it says: %s" % said)
             return
+        nobody_prints = victim == "launcher" and action == "kill"
         ended_well = played.status == 0 and (victim == "shard" or victim == "launcher" and action == "stop")
-        if victim == "launcher" and action == "kill":
-            # Nobody is left to print; what happened stands in the run directory.
+        if nobody_prints:  # what happened stands in the run directory
             played.line = run.json().get("outcome", {}).get("line", "")
             ended_well = played.line == "%d steps done" % STEPS
         if phase == "shutdown" and ended_well:
@@ -127,7 +127,7 @@ class Table(Suite):
             self.check_hash(played, run, key_of(case))
             return
         played.expect(played.status not in (0, None), "exit status %s" % played.status)
-        if not (victim == "launcher" and action == "kill"):
+        if not nobody_prints:
             played.expect(len(said) == 1, "%d lines: %s" % (len(said), said))
         self.judge_line(played, case)
         self.check_resumes(played, run, key_of(case), can_have=phase != "start")
