@@ -57,6 +57,22 @@ static inline dnnl_status_t dnnl_memory_desc_clone(dnnl_memory_desc_t *ret_desc,
     return dnnl_success;
 }
 
+static inline dnnl_status_t dnnl_memory_desc_create_submemory(dnnl_memory_desc_t *ret_desc,
+                                                              const_dnnl_memory_desc_t parent,
+                                                              const dnnl_dims_t dims,
+                                                              const dnnl_dims_t offsets)
+{
+    psr_dnnl2_desc *desc = malloc(sizeof *desc);
+    if (desc == NULL)
+        return dnnl_out_of_memory;
+    dnnl_status_t status = dnnl_memory_desc_init_submemory(desc, parent, dims, offsets);
+    if (status == dnnl_success)
+        *ret_desc = desc;
+    else
+        free(desc);
+    return status;
+}
+
 static inline dnnl_status_t dnnl_memory_desc_destroy(dnnl_memory_desc_t desc)
 {
     free(desc);

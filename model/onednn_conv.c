@@ -7,6 +7,13 @@
 #include "model/onednn_private.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* Images with rows of zeros below them, as many as the weights' gradient wants. Zero: as they are. */
+typedef struct conv_taller {
+    psr_onednn_tensor tensor;
+    psr_onednn_primitive copy;
+} conv_taller;
 
 typedef struct conv {
     uint32_t node, input;
@@ -18,7 +25,8 @@ typedef struct conv {
     dnnl_primitive_desc_t forward_pd; /* the hint for the backward pass; freed with the step */
     psr_onednn_weights forward_weights, data_weights, gradient;
     psr_onednn_primitive forward, data, weight;
-    uint32_t diff_source; /* buffer */
+    conv_taller taller_source, taller_gradient; /* what `weight` reads, if the images are too low for it */
+    uint32_t diff_source;                       /* buffer */
 } conv;
 
 static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, conv *self)
@@ -53,6 +61,15 @@ static dnnl_status_t create_forward(const psr_onednn_exec *exec, const conv *sel
         self->pad, self->pad, exec->context->attr);
 }
 
+static dnnl_status_t create_weights(const psr_onednn_exec *exec, const conv *self, dnnl_alg_kind_t algorithm,
+                                    const_dnnl_memory_desc_t source, const_dnnl_memory_desc_t gradient,
+                                    const_dnnl_primitive_desc_t forward, dnnl_primitive_desc_t *ret_pd)
+{
+    return dnnl_convolution_backward_weights_primitive_desc_create(
+        ret_pd, exec->context->engine, algorithm, source, self->any_gradient, self->bias, gradient,
+        self->strides, self->dilates, self->pad, self->pad, forward, exec->context->attr);
+}
+
 /* Between the layouts that the values have by now. */
 static dnnl_status_t create(const psr_onednn_exec *exec, const conv *self, psr_onednn_direction direction,
                             dnnl_alg_kind_t algorithm, dnnl_primitive_desc_t *ret_pd)
@@ -67,9 +84,7 @@ static dnnl_status_t create(const psr_onednn_exec *exec, const conv *self, psr_o
             ret_pd, engine, algorithm, x, self->any_weights, y, self->strides, self->dilates, self->pad,
             self->pad, self->forward_pd, exec->context->attr);
     case PSR_ONEDNN_BACKWARD_WEIGHTS:
-        return dnnl_convolution_backward_weights_primitive_desc_create(
-            ret_pd, engine, algorithm, x, self->any_gradient, self->bias, y, self->strides, self->dilates,
-            self->pad, self->pad, self->forward_pd, exec->context->attr);
+        return create_weights(exec, self, algorithm, x, y, self->forward_pd, ret_pd);
     }
     return dnnl_invalid_arguments;
 }
@@ -261,7 +276,7 @@ static psr_err plan_data(psr_onednn_exec *exec, conv *self, uint32_t diff_destin
 
 /* Gradient of the weights: sum over batch and positions of dy * x, in float32 whatever the activations. */
 static psr_err bind_weights(psr_onednn_exec *exec, conv *self, const_dnnl_primitive_desc_t pd,
-                            uint32_t diff_destination)
+                            const psr_onednn_tensor *source, const psr_onednn_tensor *gradient)
 {
     const psr_node *node = &exec->net->nodes[self->node];
     const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 0);
@@ -269,9 +284,8 @@ static psr_err bind_weights(psr_onednn_exec *exec, conv *self, const_dnnl_primit
                                     &self->gradient));
     psr_onednn_primitive *weight = &self->weight;
     PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, weight));
-    PSR_TRY(psr_onednn_primitive_tensor(exec, weight, DNNL_ARG_SRC, psr_onednn_use(exec, self->input)));
-    PSR_TRY(psr_onednn_primitive_arg(exec, weight, DNNL_ARG_DIFF_DST, exec->values[self->node].desc,
-                                     PSR_ONEDNN_WORKSPACE, diff_destination));
+    PSR_TRY(psr_onednn_primitive_tensor(exec, weight, DNNL_ARG_SRC, source));
+    PSR_TRY(psr_onednn_primitive_tensor(exec, weight, DNNL_ARG_DIFF_DST, gradient));
     PSR_TRY(psr_onednn_primitive_arg(exec, weight, DNNL_ARG_DIFF_WEIGHTS, packed, self->gradient.space,
                                      self->gradient.at));
     if (self->bias == NULL)
@@ -280,11 +294,76 @@ static psr_err bind_weights(psr_onednn_exec *exec, conv *self, const_dnnl_primit
                                     exec->net->params.tensors[node->bias].offset);
 }
 
+/* A buffer for tensor's images and rows below them up to `height`, and the copy into it. */
+static psr_err taller_init(psr_onednn_exec *exec, const psr_onednn_tensor *tensor, uint32_t height,
+                           const char *name, conv_taller *ret_taller)
+{
+    static const dnnl_dims_t origin = {0};
+    const dnnl_dims_t dims = {tensor->n, tensor->c, tensor->h, tensor->w};
+    const dnnl_dims_t taller_dims = {tensor->n, tensor->c, height, tensor->w};
+    psr_onednn_tensor *taller = &ret_taller->tensor;
+    *taller = *tensor;
+    taller->h = height;
+    taller->space = PSR_ONEDNN_WORKSPACE;
+    PSR_TRY(
+        psr_onednn_desc(exec, 4, taller_dims, tensor->type, psr_onednn_tag(tensor->layout), &taller->desc));
+    taller->bytes = dnnl_memory_desc_get_size(taller->desc);
+    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, taller->bytes, &taller->buffer));
+
+    dnnl_memory_desc_t upper_rows;
+    dnnl_status_t status = dnnl_memory_desc_create_submemory(&upper_rows, taller->desc, dims, origin);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "memory description", name);
+    psr_err err = psr_onednn_reorder_init(exec, tensor->desc, tensor->space,
+                                          tensor->space == PSR_ONEDNN_WORKSPACE ? tensor->buffer : 0,
+                                          upper_rows, taller->space, taller->buffer, name, &ret_taller->copy);
+    dnnl_memory_desc_destroy(upper_rows);
+    return err;
+}
+
+/* oneDNN has an AVX2 kernel for this gradient only where an image has at least as many rows as the kernel;
+ * else it loops, a hundred times slower. Rows of zeros below source and gradient add nothing to the sum:
+ * the first rows of what the gradient gains would read what was padding, or those zeros. */
+static psr_err plan_taller(psr_onednn_exec *exec, conv *self, const psr_onednn_tensor *source,
+                           const psr_onednn_tensor *gradient)
+{
+    const psr_node *node = &exec->net->nodes[self->node];
+    const uint32_t height = node->kernel, taller = (height + 2 * node->pad - node->kernel) / node->stride + 1;
+    PSR_TRY(taller_init(exec, source, height, node->name, &self->taller_source));
+    PSR_TRY(taller_init(exec, gradient, taller, node->name, &self->taller_gradient));
+    const_dnnl_memory_desc_t x = self->taller_source.tensor.desc, y = self->taller_gradient.tensor.desc;
+    dnnl_primitive_desc_t forward, pd;
+    dnnl_status_t status = create_forward(exec, self, dnnl_convolution_direct, x, y, &forward);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "convolution", node->name);
+    status = create_weights(exec, self, dnnl_convolution_direct, x, y, forward, &pd);
+    dnnl_primitive_desc_destroy(forward);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "convolution's backward weights", node->name);
+    psr_err err = bind_weights(exec, self, pd, &self->taller_source.tensor, &self->taller_gradient.tensor);
+    dnnl_primitive_desc_destroy(pd);
+    return err;
+}
+
+static bool is_loops(const_dnnl_primitive_desc_t pd)
+{
+    const char *implementation = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &implementation) == dnnl_success &&
+           strncmp(implementation, "ref", 3) == 0;
+}
+
 static psr_err plan_weights(psr_onednn_exec *exec, conv *self, uint32_t diff_destination)
 {
+    const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
+    psr_onednn_tensor gradient = exec->values[self->node];
+    gradient.space = PSR_ONEDNN_WORKSPACE;
+    gradient.buffer = diff_destination;
     dnnl_primitive_desc_t pd;
     PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_WEIGHTS, &pd));
-    psr_err err = bind_weights(exec, self, pd, diff_destination);
+    const bool too_low =
+        source->h < exec->net->nodes[self->node].kernel && source->layout != PSR_ONEDNN_OTHER;
+    psr_err err = too_low && is_loops(pd) ? plan_taller(exec, self, source, &gradient)
+                                          : bind_weights(exec, self, pd, source, &gradient);
     dnnl_primitive_desc_destroy(pd);
     return err;
 }
@@ -306,11 +385,21 @@ static psr_err conv_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     return psr_onednn_primitive_run(exec, &self->forward);
 }
 
+static psr_err taller_fill(const psr_onednn_exec *exec, const conv_taller *taller)
+{
+    if (taller->copy.primitive == NULL)
+        return PSR_OK;
+    memset(psr_onednn_data(exec, &taller->tensor), 0, taller->tensor.bytes);
+    return psr_onednn_primitive_run(exec, &taller->copy);
+}
+
 static psr_err conv_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = step->self;
     PSR_TRY(psr_onednn_weights_move(exec, &self->data_weights));
     PSR_TRY(psr_onednn_primitive_run(exec, &self->data));
+    PSR_TRY(taller_fill(exec, &self->taller_source));
+    PSR_TRY(taller_fill(exec, &self->taller_gradient));
     PSR_TRY(psr_onednn_primitive_run(exec, &self->weight));
     return psr_onednn_weights_move(exec, &self->gradient);
 }
@@ -322,6 +411,8 @@ static void conv_done(psr_onednn_step *step)
                                    &self->forward,
                                    &self->data_weights.reorder,
                                    &self->data,
+                                   &self->taller_source.copy,
+                                   &self->taller_gradient.copy,
                                    &self->weight,
                                    &self->gradient.reorder};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

@@ -76,6 +76,16 @@ static psr_net *convolutions(uint32_t in, uint32_t out, uint32_t kernel, uint32_
     return net_end(&b, psr_build_conv(&b, x, "third", 5, 1, 2, 0, PSR_INIT_KAIMING_NORMAL_FAN_IN));
 }
 
+/* Images of fewer rows than the kernel, in whole blocks of channels. */
+static psr_net *low_images(uint32_t height, uint32_t width, uint32_t kernel, uint32_t stride)
+{
+    psr_net_builder b;
+    net_begin(&b, 16, height, width);
+    uint32_t x = psr_build_conv(&b, 0, "first", 32, 1, 1, 0, PSR_INIT_KAIMING_NORMAL_FAN_IN);
+    x = psr_build_conv(&b, x, "second", 16, kernel, stride, kernel / 2, PSR_INIT_KAIMING_NORMAL_FAN_IN);
+    return net_end(&b, psr_build_conv(&b, x, "third", 16, 1, 1, 0, PSR_INIT_KAIMING_NORMAL_FAN_IN));
+}
+
 static psr_net *norm_alone(uint32_t channels)
 {
     psr_net_builder b;
@@ -384,6 +394,19 @@ static void convolutions_of_odd_shapes_agree(void **state)
     compare(convolutions(16, 33, 3, 2, 0), 2, bf16);
 }
 
+/* One row and two rows under windows of three and five, in whole and half steps. */
+static void convolutions_of_low_images_agree(void **state)
+{
+    (void)state;
+    for (uint32_t stride = 1; stride <= 2; stride++) {
+        compare(low_images(1, 1, 3, stride), 3, bf16);
+        compare(low_images(2, 2, 3, stride), 3, bf16);
+        compare(low_images(2, 7, 3, stride), 3, bf16);
+        compare(low_images(2, 5, 5, stride), 2, bf16);
+        compare(low_images(4, 4, 5, stride), 2, bf16);
+    }
+}
+
 static void batch_norm_agrees_alone_and_with_relu(void **state)
 {
     (void)state;
@@ -489,7 +512,8 @@ static void winograd_agrees_where_it_exists_and_falls_back_where_not(void **stat
         assert_string_equal(psr_backend_algorithms(found.backend), algorithms);
         algorithms = "";
         assert_alike(&s, &found, &expected, 3, winograd);
-        /* Version 2 has Winograd on AVX-512, which goes with bf16 here: the text was not ignored. Version 3 has none. */
+        /* Version 2 has Winograd on AVX-512, which goes with bf16 here: the text was not ignored. Version 3
+         * has none. */
         if (have_bf16 && DNNL_VERSION_MAJOR < 3)
             assert_memory_not_equal(found.gradients, direct.gradients, s.net->params.length * sizeof(float));
         outcome_done(&found);
@@ -627,6 +651,7 @@ int main(void)
     have_bf16 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_of_odd_shapes_agree),
+        cmocka_unit_test(convolutions_of_low_images_agree),
         cmocka_unit_test(batch_norm_agrees_alone_and_with_relu),
         cmocka_unit_test(batch_norm_agrees_with_an_addition),
         cmocka_unit_test(two_batch_norms_agree_under_one_relu),

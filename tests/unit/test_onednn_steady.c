@@ -1,5 +1,6 @@
-/* A steady step of the oneDNN back end: which reorders oneDNN itself says that it runs, and that nothing of
- * ours asks for memory.
+/* A steady step of the oneDNN back end: which reorders oneDNN itself says that it runs, that no convolution
+ * is left to its reference loops, and that nothing of ours asks for memory. Meson runs it a second time with
+ * oneDNN held to AVX2.
  *
  * oneDNN's account goes to stdout, so the step runs in a child whose stdout is a pipe; the parent never
  * enters a parallel region, which libgomp does not survive a fork with. */
@@ -124,7 +125,7 @@ static int steady_step(const run *r)
 /* ---- the parent ---- */
 
 typedef struct account {
-    uint32_t convolutions, reorders, image_reorders, activation_reorders;
+    uint32_t convolutions, loops, reorders, image_reorders, activation_reorders;
 } account;
 
 /* onednn_verbose[,stamp],exec,cpu,KIND,implementation,prop,memories,attributes,algorithm,SHAPE,time */
@@ -134,6 +135,8 @@ static void read_line(const char *line, const run *r, account *a)
     snprintf(images, sizeof images, ",%ux%ux%ux%u,", BATCH, r->channels, r->size, r->size);
     if (strstr(line, ",exec,cpu,convolution,") != NULL)
         a->convolutions++;
+    if (strstr(line, ",exec,cpu,convolution,ref") != NULL)
+        a->loops++;
     if (strstr(line, ",exec,cpu,reorder,") == NULL)
         return;
     a->reorders++;
@@ -176,16 +179,24 @@ static account account_of(run r)
     return a;
 }
 
+static bool has_avx512(void)
+{
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 /* Weights go in twice (forward and backward data) and a gradient comes out once per layer; the first
- * convolution has no backward data. */
-static void check(run r, uint32_t convolutions, uint32_t linears)
+ * convolution has no backward data. Of `low` convolutions the images have fewer rows than the kernel: AVX2
+ * needs a taller copy of those and of their gradient. */
+static void check(run r, uint32_t convolutions, uint32_t low, uint32_t linears)
 {
     account a = account_of(r);
     assert_int_equal(a.convolutions, r.training ? 3 * convolutions - 1 : convolutions);
-    assert_int_equal(a.activation_reorders, 0);
+    assert_int_equal(a.loops, 0);
+    assert_int_equal(a.activation_reorders, r.training && !has_avx512() ? 2 * low : 0);
     assert_true(a.image_reorders <= 1);
     uint32_t layers = convolutions + linears;
-    assert_true(a.reorders - a.image_reorders <= (r.training ? 3 * layers - 1 : layers));
+    assert_true(a.reorders - a.image_reorders - a.activation_reorders <=
+                (r.training ? 3 * layers - 1 : layers));
     /* The account is there at all: the convolution of three channels, and all in bf16, have weights that
      * oneDNN moves; float32 tiles are our own to move, and the convnet's few channels are matrix products of
      * plain values. */
@@ -196,27 +207,29 @@ static void check(run r, uint32_t convolutions, uint32_t linears)
 static void a_step_in_float32_reorders_no_activation(void **state)
 {
     (void)state;
-    check((run){"resnet20", 3, 32, PSR_PRECISION_FP32, true}, 21, 0);
-    check((run){"resnet18", 3, 64, PSR_PRECISION_FP32, true}, 20, 0);
-    check((run){"resnet50", 3, 64, PSR_PRECISION_FP32, true}, 53, 0);
-    check((run){"convnet", 1, 28, PSR_PRECISION_FP32, true}, 2, 0);
+    check((run){"resnet20", 3, 32, PSR_PRECISION_FP32, true}, 21, 0, 0);
+    check((run){"resnet18", 3, 64, PSR_PRECISION_FP32, true}, 20, 3, 0);
+    check((run){"resnet50", 3, 64, PSR_PRECISION_FP32, true}, 53, 2, 0);
+    check((run){"convnet", 1, 28, PSR_PRECISION_FP32, true}, 2, 0, 0);
 }
 
 static void a_step_in_bf16_reorders_no_activation(void **state)
 {
     (void)state;
-    if ((dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core)
-        return; /* refused there, which test_onednn holds */
-    check((run){"resnet20", 3, 32, PSR_PRECISION_BF16, true}, 21, 1);
-    check((run){"resnet18", 3, 64, PSR_PRECISION_BF16, true}, 20, 1);
-    check((run){"resnet50", 3, 64, PSR_PRECISION_BF16, true}, 53, 1);
+    if (!has_avx512()) {
+        printf("# skipped: without AVX-512 bf16 is refused, which test_onednn holds\n");
+        skip();
+    }
+    check((run){"resnet20", 3, 32, PSR_PRECISION_BF16, true}, 21, 0, 1);
+    check((run){"resnet18", 3, 64, PSR_PRECISION_BF16, true}, 20, 3, 1);
+    check((run){"resnet50", 3, 64, PSR_PRECISION_BF16, true}, 53, 2, 1);
 }
 
 static void inference_reorders_no_activation(void **state)
 {
     (void)state;
-    check((run){"resnet18", 3, 64, PSR_PRECISION_FP32, false}, 20, 0);
-    check((run){"resnet50", 3, 64, PSR_PRECISION_FP32, false}, 53, 0);
+    check((run){"resnet18", 3, 64, PSR_PRECISION_FP32, false}, 20, 3, 0);
+    check((run){"resnet50", 3, 64, PSR_PRECISION_FP32, false}, 53, 2, 0);
 }
 
 int main(void)
