@@ -103,22 +103,31 @@ psr_err psr_onednn_reorder_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t 
 }
 
 /* Whether wanted is one of the tilings of float32 weights that we move ourselves. */
-static bool is_tiled(psr_onednn_exec *exec, const psr_tensor *tensor, const_dnnl_memory_desc_t wanted,
-                     psr_onednn_tiles *ret_tiles)
+static bool is_tiled(const psr_tensor *tensor, const_dnnl_memory_desc_t wanted, psr_onednn_tiles *ret_tiles)
 {
-    static const dnnl_format_tag_t tags[PSR_ONEDNN_TILE_ORDERS] = {dnnl_ABcd16b16a, dnnl_ABcd16a16b,
-                                                                   dnnl_BAcd16a16b};
+    static const struct {
+        dnnl_format_tag_t tag;
+        psr_onednn_tile_order order;
+        uint32_t tile;
+    } known[] = {
+        {dnnl_ABcd16b16a, PSR_ONEDNN_TILES_ABBA, 16}, {dnnl_ABcd16a16b, PSR_ONEDNN_TILES_ABAB, 16},
+        {dnnl_BAcd16a16b, PSR_ONEDNN_TILES_BAAB, 16}, {dnnl_ABcd8b8a, PSR_ONEDNN_TILES_ABBA, 8},
+        {dnnl_ABcd8a8b, PSR_ONEDNN_TILES_ABAB, 8},
+    };
     const uint32_t *shape = tensor->shape;
-    if (tensor->rank != 4 || shape[0] % 16 != 0 || shape[1] % 16 != 0)
+    if (tensor->rank != 4)
         return false;
     dnnl_dims_t dims = {shape[0], shape[1], shape[2], shape[3]};
-    for (int order = 0; order < PSR_ONEDNN_TILE_ORDERS; order++) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         dnnl_memory_desc_t desc;
-        if (psr_onednn_desc(exec, 4, dims, dnnl_f32, tags[order], &desc) != PSR_OK)
-            return false;
-        *ret_tiles =
-            (psr_onednn_tiles){(psr_onednn_tile_order)order, shape[0], shape[1], (size_t)shape[2] * shape[3]};
-        if (dnnl_memory_desc_equal(desc, wanted))
+        if (shape[0] % known[i].tile != 0 || shape[1] % known[i].tile != 0 ||
+            dnnl_memory_desc_create_with_tag(&desc, 4, dims, dnnl_f32, known[i].tag) != dnnl_success)
+            continue;
+        bool found = dnnl_memory_desc_equal(desc, wanted);
+        dnnl_memory_desc_destroy(desc);
+        *ret_tiles = (psr_onednn_tiles){known[i].order, known[i].tile, shape[0], shape[1],
+                                        (size_t)shape[2] * shape[3]};
+        if (found)
             return true;
     }
     return false;
@@ -137,7 +146,7 @@ psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param, const_dnn
     ret_weights->space = PSR_ONEDNN_WORKSPACE;
     ret_weights->at = pack ? exec->packed : exec->diff_weights;
     psr_onednn_buffer_grow(&exec->buffers, (uint32_t)ret_weights->at, dnnl_memory_desc_get_size(wanted));
-    ret_weights->tiled = is_tiled(exec, tensor, wanted, &ret_weights->tiles);
+    ret_weights->tiled = is_tiled(tensor, wanted, &ret_weights->tiles);
     if (ret_weights->tiled)
         return PSR_OK;
     if (pack)

@@ -2,25 +2,27 @@
 
 #include "base/clock.h"
 
-#define TILE ((size_t)16)
-#define AHEAD_TILES 4 /* of a 1x1 window: a line of a row each */
+#include <assert.h>
+
+#define LINE ((size_t)16)        /* floats of a cache line */
+#define AHEAD ((size_t)4 * LINE) /* at least: rows of a 1x1 window's tiles are short */
 #define INLINE static inline __attribute__((always_inline))
 
 static _Thread_local double seconds;
 
-/* One tile: 16 rows of the plain layout, TILE * window floats each, pitch floats apart. Processors do not
+/* One tile: `tile` rows of the plain layout, tile * window floats each, pitch floats apart. Processors do not
  * foresee such a pattern: what the next tiles take from a row is fetched with it. */
-INLINE void move_tile(float *tile, float *plain, size_t pitch, size_t window, bool outputs_innermost,
-                      bool to_tile)
+INLINE void move_tile(float *tiles, float *plain, size_t tile, size_t pitch, size_t window,
+                      bool outputs_innermost, bool to_tile)
 {
-    size_t output_stride = outputs_innermost ? 1 : TILE, input_stride = outputs_innermost ? TILE : 1;
-    size_t ahead = window < AHEAD_TILES ? AHEAD_TILES * TILE : window * TILE;
-    for (size_t output = 0; output < TILE; output++, plain += pitch) {
-        for (size_t line = 0; line < window; line++)
-            __builtin_prefetch(plain + ahead + line * TILE);
-        for (size_t input = 0; input < TILE; input++)
+    size_t output_stride = outputs_innermost ? 1 : tile, input_stride = outputs_innermost ? tile : 1;
+    size_t row = tile * window, ahead = row < AHEAD ? AHEAD : row;
+    for (size_t output = 0; output < tile; output++, plain += pitch) {
+        for (size_t line = 0; line < row; line += LINE)
+            __builtin_prefetch(plain + ahead + line);
+        for (size_t input = 0; input < tile; input++)
             for (size_t k = 0; k < window; k++) {
-                float *at = tile + k * TILE * TILE + output * output_stride + input * input_stride;
+                float *at = tiles + k * tile * tile + output * output_stride + input * input_stride;
                 if (to_tile)
                     *at = plain[input * window + k];
                 else
@@ -30,33 +32,43 @@ INLINE void move_tile(float *tile, float *plain, size_t pitch, size_t window, bo
 }
 
 /* With the usual windows known to the compiler. */
-INLINE void move_tile_of(const psr_onednn_tiles *t, float *tile, float *plain, bool outputs_innermost,
-                         bool to_tile)
+INLINE void move_tile_of(const psr_onednn_tiles *t, float *tiles, float *plain, size_t tile,
+                         bool outputs_innermost, bool to_tile)
 {
     size_t pitch = t->inputs * t->window;
     if (t->window == 1)
-        move_tile(tile, plain, pitch, 1, outputs_innermost, to_tile);
+        move_tile(tiles, plain, tile, pitch, 1, outputs_innermost, to_tile);
     else if (t->window == 9)
-        move_tile(tile, plain, pitch, 9, outputs_innermost, to_tile);
+        move_tile(tiles, plain, tile, pitch, 9, outputs_innermost, to_tile);
     else
-        move_tile(tile, plain, pitch, t->window, outputs_innermost, to_tile);
+        move_tile(tiles, plain, tile, pitch, t->window, outputs_innermost, to_tile);
+}
+
+INLINE void move_tiles_of(const psr_onednn_tiles *t, float *tiles, float *plain, size_t tile, bool to_tile,
+                          uint32_t threads)
+{
+    size_t rows = t->outputs / tile, columns = t->inputs / tile;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size_t i = 0; i < rows * columns; i++) {
+        size_t row = i / columns, column = i % columns;
+        size_t place = t->order == PSR_ONEDNN_TILES_BAAB ? column * rows + row : i;
+        float *to = tiles + place * t->window * tile * tile;
+        float *from = plain + (row * tile * t->inputs + column * tile) * t->window;
+        if (t->order == PSR_ONEDNN_TILES_ABBA)
+            move_tile_of(t, to, from, tile, true, to_tile);
+        else
+            move_tile_of(t, to, from, tile, false, to_tile);
+    }
 }
 
 INLINE void move_all(const psr_onednn_tiles *t, float *tiles, float *plain, bool to_tile, uint32_t threads)
 {
     double began_s = psr_clock_s();
-    size_t rows = t->outputs / TILE, columns = t->inputs / TILE;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < rows * columns; i++) {
-        size_t row = i / columns, column = i % columns;
-        size_t place = t->order == PSR_ONEDNN_TILES_BAAB ? column * rows + row : i;
-        float *tile = tiles + place * t->window * TILE * TILE;
-        float *from = plain + (row * TILE * t->inputs + column * TILE) * t->window;
-        if (t->order == PSR_ONEDNN_TILES_ABBA)
-            move_tile_of(t, tile, from, true, to_tile);
-        else
-            move_tile_of(t, tile, from, false, to_tile);
-    }
+    assert(t->tile == 8 || t->tile == 16);
+    if (t->tile == 8)
+        move_tiles_of(t, tiles, plain, 8, to_tile, threads);
+    else
+        move_tiles_of(t, tiles, plain, 16, to_tile, threads);
     seconds += psr_clock_s() - began_s;
 }
 

@@ -14,10 +14,12 @@
 /* Of w[o][i][k] in the layout, by its definition. */
 static size_t place(const psr_onednn_tiles *t, size_t o, size_t i, size_t k)
 {
-    size_t rows = t->outputs / 16, columns = t->inputs / 16;
-    size_t tile = t->order == PSR_ONEDNN_TILES_BAAB ? i / 16 * rows + o / 16 : o / 16 * columns + i / 16;
-    size_t within = t->order == PSR_ONEDNN_TILES_ABBA ? i % 16 * 16 + o % 16 : o % 16 * 16 + i % 16;
-    return (tile * t->window + k) * 256 + within;
+    size_t side = t->tile, rows = t->outputs / side, columns = t->inputs / side;
+    size_t tile =
+        t->order == PSR_ONEDNN_TILES_BAAB ? i / side * rows + o / side : o / side * columns + i / side;
+    size_t within =
+        t->order == PSR_ONEDNN_TILES_ABBA ? i % side * side + o % side : o % side * side + i % side;
+    return (tile * t->window + k) * side * side + within;
 }
 
 static void check(psr_onednn_tiles t)
@@ -33,8 +35,8 @@ static void check(psr_onednn_tiles t)
         for (size_t i = 0; i < t.inputs; i++)
             for (size_t k = 0; k < t.window; k++, at++)
                 if (tiles[place(&t, o, i, k)] != plain[at])
-                    fail_msg("order %d, %zux%zux%zu: w[%zu][%zu][%zu] is not in its place", (int)t.order,
-                             t.outputs, t.inputs, t.window, o, i, k);
+                    fail_msg("order %d, tiles of %zu, %zux%zux%zu: w[%zu][%zu][%zu] is not in its place",
+                             (int)t.order, t.tile, t.outputs, t.inputs, t.window, o, i, k);
     psr_onednn_untile(&t, tiles, back, THREADS);
     assert_memory_equal(back, plain, count * sizeof *plain);
     free(plain);
@@ -46,10 +48,13 @@ static void every_weight_has_its_place_in_every_order(void **state)
 {
     (void)state;
     for (int order = 0; order < PSR_ONEDNN_TILE_ORDERS; order++) {
-        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 16, 16, 1});
-        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 48, 32, 1});
-        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 32, 48, 9});
-        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 16, 80, 25});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 16, 16, 16, 1});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 16, 48, 32, 1});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 16, 32, 48, 9});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 16, 16, 80, 25});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 8, 8, 8, 1});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 8, 24, 16, 9});
+        check((psr_onednn_tiles){(psr_onednn_tile_order)order, 8, 16, 40, 4});
     }
 }
 
@@ -57,7 +62,7 @@ static void the_time_that_it_takes_is_counted(void **state)
 {
     (void)state;
     double before = psr_onednn_tiles_seconds();
-    check((psr_onednn_tiles){PSR_ONEDNN_TILES_ABBA, 512, 512, 9});
+    check((psr_onednn_tiles){PSR_ONEDNN_TILES_ABBA, 16, 512, 512, 9});
     assert_true(psr_onednn_tiles_seconds() > before);
 }
 
