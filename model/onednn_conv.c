@@ -3,7 +3,12 @@
  * The source's layout is given; the destination's is oneDNN's choice, unless the value is later added to one
  * that has its layout already. Gradients have the layouts of their values. The weights are packed right
  * before the primitive that reads them, into a buffer that all convolutions share: it stays in the cache, and
- * nothing reads the arena's weights after the step's backward. */
+ * nothing reads the arena's weights after the step's backward.
+ *
+ * Late stages of a network see small images. Taps of a window that meet nothing but padding are left out
+ * (crop): 3x3 on one pixel is 1x1, a ninth of the work and of the weights to pack. And what has fewer rows
+ * than oneDNN's kernel for the weights' gradient wants is copied with rows of zeros below it (plan_taller).
+ */
 #include "model/onednn_private.h"
 
 #include <stdlib.h>
@@ -18,9 +23,10 @@ typedef struct conv_taller {
 typedef struct conv {
     uint32_t node, input;
     uint32_t index; /* among the convolutions, for the choice of algorithms */
-    dnnl_dims_t strides, dilates, pad;
-    dnnl_memory_desc_t weights, bias; /* as they lie in the arena; bias NULL when absent */
-    dnnl_memory_desc_t any_weights;   /* in the compute type */
+    dnnl_dims_t strides, dilates;
+    dnnl_dims_t kernel, pad_begin, pad_end; /* of the window that meets images (crop) */
+    dnnl_memory_desc_t weights, bias;       /* as they lie in the arena; bias NULL when absent */
+    dnnl_memory_desc_t any_weights;         /* in the compute type */
     dnnl_memory_desc_t any_gradient;
     dnnl_primitive_desc_t forward_pd; /* the hint for the backward pass; freed with the step */
     psr_onednn_weights forward_weights, data_weights, gradient;
@@ -28,6 +34,42 @@ typedef struct conv {
     conv_taller taller_source, taller_gradient; /* what `weight` reads, if the images are too low for it */
     uint32_t diff_source;                       /* buffer */
 } conv;
+
+/* Along one axis: the taps that meet images for some output. The others meet nothing but padding, and are
+ * left out: a 3x3 window on images of one pixel is a 1x1 window. Returns the first that stays. */
+static dnnl_dim_t crop(conv *self, int axis, const psr_node *node, uint32_t in, uint32_t out)
+{
+    const dnnl_dim_t pad = node->pad, last_output = (dnnl_dim_t)(out - 1) * node->stride;
+    const dnnl_dim_t first = pad > last_output ? pad - last_output : 0;
+    const dnnl_dim_t last = in + pad < node->kernel ? in + pad - 1 : node->kernel - 1;
+    self->kernel[axis] = last - first + 1;
+    self->pad_begin[axis] = pad - first;
+    self->pad_end[axis] = pad - (node->kernel - 1 - last);
+    self->strides[axis] = node->stride;
+    if (out == 1 && self->kernel[axis] == in) { /* the window covers the image: any stride is the same */
+        self->pad_begin[axis] = self->pad_end[axis] = 0;
+        self->strides[axis] = 1;
+    }
+    return first;
+}
+
+/* self->weights: the cropped window of those in the arena. */
+static psr_err describe_weights(psr_onednn_exec *exec, conv *self, const dnnl_dims_t first)
+{
+    const psr_node *node = &exec->net->nodes[self->node];
+    const uint32_t *shape = exec->net->params.tensors[node->weight].shape;
+    const dnnl_dims_t whole = {shape[0], shape[1], shape[2], shape[3]};
+    const dnnl_dims_t dims = {shape[0], shape[1], self->kernel[0], self->kernel[1]};
+    const dnnl_dims_t offsets = {0, 0, first[0], first[1]};
+    dnnl_memory_desc_t arena;
+    PSR_TRY(psr_onednn_desc(exec, 4, whole, dnnl_f32, dnnl_oihw, &arena));
+    PSR_TRY(psr_onednn_desc_within(exec, arena, dims, offsets, &self->weights));
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any, &self->any_weights));
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_format_tag_any, &self->any_gradient));
+    if (node->bias == PSR_NONE)
+        return PSR_OK;
+    return psr_onednn_desc(exec, 1, dims, dnnl_f32, dnnl_x, &self->bias);
+}
 
 static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, conv *self)
 {
@@ -37,18 +79,10 @@ static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, co
     self->input = node->input[0];
     for (uint32_t i = 0; i < self->node; i++)
         self->index += net->nodes[i].op == PSR_OP_CONV;
-    for (int axis = 0; axis < 2; axis++) {
-        self->strides[axis] = node->stride;
-        self->pad[axis] = node->pad;
-    }
-    const uint32_t *shape = net->params.tensors[node->weight].shape;
-    dnnl_dims_t dims = {shape[0], shape[1], shape[2], shape[3]};
-    PSR_TRY(psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_oihw, &self->weights));
-    PSR_TRY(psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any, &self->any_weights));
-    PSR_TRY(psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_format_tag_any, &self->any_gradient));
-    if (node->bias != PSR_NONE)
-        PSR_TRY(psr_onednn_desc(exec, 1, dims, dnnl_f32, dnnl_x, &self->bias));
-    return PSR_OK;
+    const psr_node *source = &net->nodes[self->input];
+    const dnnl_dims_t first = {crop(self, 0, node, source->height, node->height),
+                               crop(self, 1, node, source->width, node->width)};
+    return describe_weights(exec, self, first);
 }
 
 static dnnl_status_t create_forward(const psr_onednn_exec *exec, const conv *self, dnnl_alg_kind_t algorithm,
@@ -58,7 +92,7 @@ static dnnl_status_t create_forward(const psr_onednn_exec *exec, const conv *sel
     return dnnl_convolution_forward_primitive_desc_create(
         ret_pd, exec->context->engine, exec->training ? dnnl_forward_training : dnnl_forward_inference,
         algorithm, source, self->any_weights, self->bias, destination, self->strides, self->dilates,
-        self->pad, self->pad, exec->context->attr);
+        self->pad_begin, self->pad_end, exec->context->attr);
 }
 
 static dnnl_status_t create_weights(const psr_onednn_exec *exec, const conv *self, dnnl_alg_kind_t algorithm,
@@ -67,7 +101,7 @@ static dnnl_status_t create_weights(const psr_onednn_exec *exec, const conv *sel
 {
     return dnnl_convolution_backward_weights_primitive_desc_create(
         ret_pd, exec->context->engine, algorithm, source, self->any_gradient, self->bias, gradient,
-        self->strides, self->dilates, self->pad, self->pad, forward, exec->context->attr);
+        self->strides, self->dilates, self->pad_begin, self->pad_end, forward, exec->context->attr);
 }
 
 /* Between the layouts that the values have by now. */
@@ -81,8 +115,8 @@ static dnnl_status_t create(const psr_onednn_exec *exec, const conv *self, psr_o
         return create_forward(exec, self, algorithm, x, y, ret_pd);
     case PSR_ONEDNN_BACKWARD_DATA:
         return dnnl_convolution_backward_data_primitive_desc_create(
-            ret_pd, engine, algorithm, x, self->any_weights, y, self->strides, self->dilates, self->pad,
-            self->pad, self->forward_pd, exec->context->attr);
+            ret_pd, engine, algorithm, x, self->any_weights, y, self->strides, self->dilates, self->pad_begin,
+            self->pad_end, self->forward_pd, exec->context->attr);
     case PSR_ONEDNN_BACKWARD_WEIGHTS:
         return create_weights(exec, self, algorithm, x, y, self->forward_pd, ret_pd);
     }
@@ -282,6 +316,8 @@ static psr_err bind_weights(psr_onednn_exec *exec, conv *self, const_dnnl_primit
     const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 0);
     PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_GRADIENTS,
                                     &self->gradient));
+    if (self->kernel[0] * self->kernel[1] < (dnnl_dim_t)node->kernel * node->kernel)
+        self->gradient.zeros = exec->net->params.tensors[node->weight].count; /* of cropped taps */
     psr_onednn_primitive *weight = &self->weight;
     PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, weight));
     PSR_TRY(psr_onednn_primitive_tensor(exec, weight, DNNL_ARG_SRC, source));
@@ -300,6 +336,7 @@ static psr_err taller_init(psr_onednn_exec *exec, const psr_onednn_tensor *tenso
 {
     static const dnnl_dims_t origin = {0};
     const dnnl_dims_t dims = {tensor->n, tensor->c, tensor->h, tensor->w};
+    dnnl_memory_desc_t upper_rows;
     const dnnl_dims_t taller_dims = {tensor->n, tensor->c, height, tensor->w};
     psr_onednn_tensor *taller = &ret_taller->tensor;
     *taller = *tensor;
@@ -310,15 +347,10 @@ static psr_err taller_init(psr_onednn_exec *exec, const psr_onednn_tensor *tenso
     taller->bytes = dnnl_memory_desc_get_size(taller->desc);
     PSR_TRY(psr_onednn_buffer_add(&exec->buffers, taller->bytes, &taller->buffer));
 
-    dnnl_memory_desc_t upper_rows;
-    dnnl_status_t status = dnnl_memory_desc_create_submemory(&upper_rows, taller->desc, dims, origin);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "memory description", name);
-    psr_err err = psr_onednn_reorder_init(exec, tensor->desc, tensor->space,
-                                          tensor->space == PSR_ONEDNN_WORKSPACE ? tensor->buffer : 0,
-                                          upper_rows, taller->space, taller->buffer, name, &ret_taller->copy);
-    dnnl_memory_desc_destroy(upper_rows);
-    return err;
+    PSR_TRY(psr_onednn_desc_within(exec, taller->desc, dims, origin, &upper_rows));
+    return psr_onednn_reorder_init(exec, tensor->desc, tensor->space,
+                                   tensor->space == PSR_ONEDNN_WORKSPACE ? tensor->buffer : 0, upper_rows,
+                                   taller->space, taller->buffer, name, &ret_taller->copy);
 }
 
 /* oneDNN has an AVX2 kernel for this gradient only where an image has at least as many rows as the kernel;
@@ -328,9 +360,11 @@ static psr_err plan_taller(psr_onednn_exec *exec, conv *self, const psr_onednn_t
                            const psr_onednn_tensor *gradient)
 {
     const psr_node *node = &exec->net->nodes[self->node];
-    const uint32_t height = node->kernel, taller = (height + 2 * node->pad - node->kernel) / node->stride + 1;
-    PSR_TRY(taller_init(exec, source, height, node->name, &self->taller_source));
-    PSR_TRY(taller_init(exec, gradient, taller, node->name, &self->taller_gradient));
+    const uint32_t source_height = (uint32_t)self->kernel[0],
+                   gradient_height =
+                       (uint32_t)((self->pad_begin[0] + self->pad_end[0]) / self->strides[0] + 1);
+    PSR_TRY(taller_init(exec, source, source_height, node->name, &self->taller_source));
+    PSR_TRY(taller_init(exec, gradient, gradient_height, node->name, &self->taller_gradient));
     const_dnnl_memory_desc_t x = self->taller_source.tensor.desc, y = self->taller_gradient.tensor.desc;
     dnnl_primitive_desc_t forward, pd;
     dnnl_status_t status = create_forward(exec, self, dnnl_convolution_direct, x, y, &forward);
@@ -360,8 +394,7 @@ static psr_err plan_weights(psr_onednn_exec *exec, conv *self, uint32_t diff_des
     gradient.buffer = diff_destination;
     dnnl_primitive_desc_t pd;
     PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_WEIGHTS, &pd));
-    const bool too_low =
-        source->h < exec->net->nodes[self->node].kernel && source->layout != PSR_ONEDNN_OTHER;
+    const bool too_low = source->h < self->kernel[0] && source->layout != PSR_ONEDNN_OTHER;
     psr_err err = too_low && is_loops(pd) ? plan_taller(exec, self, source, &gradient)
                                           : bind_weights(exec, self, pd, source, &gradient);
     dnnl_primitive_desc_destroy(pd);

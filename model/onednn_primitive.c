@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 static psr_err add_binding(psr_onednn_exec *exec, psr_onednn_binding binding)
 {
@@ -158,6 +159,8 @@ psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param, const_dnn
 
 psr_err psr_onednn_weights_move(const psr_onednn_exec *exec, const psr_onednn_weights *weights)
 {
+    if (weights->zeros > 0)
+        memset(exec->state->gradients + weights->offset, 0, weights->zeros * sizeof(float));
     if (!weights->tiled)
         return psr_onednn_primitive_run(exec, &weights->reorder);
     float *packed = psr_onednn_at(exec, (uint32_t)weights->at);

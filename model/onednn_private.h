@@ -144,6 +144,11 @@ PSR_MUST_CHECK psr_err psr_onednn_desc(psr_onednn_exec *exec, int rank, const dn
                                        dnnl_data_type_t type, dnnl_format_tag_t tag,
                                        dnnl_memory_desc_t *ret_desc);
 
+/* Likewise of the part of whole's array that begins at offsets. */
+PSR_MUST_CHECK psr_err psr_onednn_desc_within(psr_onednn_exec *exec, const_dnnl_memory_desc_t whole,
+                                              const dnnl_dims_t dims, const dnnl_dims_t offsets,
+                                              dnnl_memory_desc_t *ret_desc);
+
 /* node's value in a layout; `desc` a copy of one that oneDNN chose, whose layout is found out. No
  * buffer yet: space WORKSPACE, buffer to be filled in. */
 PSR_MUST_CHECK psr_err psr_onednn_tensor_in(psr_onednn_exec *exec, uint32_t node, psr_onednn_layout layout,
@@ -222,14 +227,16 @@ PSR_MUST_CHECK psr_err psr_onednn_bind(psr_onednn_exec *exec);
 typedef struct psr_onednn_weights {
     psr_onednn_space side; /* of the arena: weights or gradients */
     size_t offset;         /* there */
-    bool tiled;            /* moved by onednn_tiles.h; else by the reorder, if there is one */
+    size_t zeros; /* floats of a gradient to clear first, when the primitive gives but a part of it */
+    bool tiled;   /* moved by onednn_tiles.h; else by the reorder, if there is one */
     psr_onednn_tiles tiles;
     psr_onednn_primitive reorder; /* none when the arena serves */
     psr_onednn_space space;       /* where the primitive finds it */
     size_t at;
 } psr_onednn_weights;
 
-/* arena: description of tensor `param` as it lies in the arena; wanted: the primitive's. */
+/* arena: description of tensor `param` as it lies in the arena, or of a part of it; wanted: the primitive's.
+ */
 PSR_MUST_CHECK psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param,
                                                const_dnnl_memory_desc_t arena,
                                                const_dnnl_memory_desc_t wanted, psr_onednn_space side,

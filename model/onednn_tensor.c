@@ -58,6 +58,18 @@ psr_err psr_onednn_desc(psr_onednn_exec *exec, int rank, const dnnl_dims_t dims,
     return PSR_OK;
 }
 
+psr_err psr_onednn_desc_within(psr_onednn_exec *exec, const_dnnl_memory_desc_t whole, const dnnl_dims_t dims,
+                               const dnnl_dims_t offsets, dnnl_memory_desc_t *ret_desc)
+{
+    dnnl_memory_desc_t desc;
+    dnnl_status_t status = dnnl_memory_desc_create_submemory(&desc, whole, dims, offsets);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "memory description", exec->net->name);
+    PSR_TRY(own_desc(exec, desc));
+    *ret_desc = desc;
+    return PSR_OK;
+}
+
 static void set_shape(psr_onednn_tensor *tensor, const psr_onednn_exec *exec, uint32_t node)
 {
     const psr_node *n = &exec->net->nodes[node];

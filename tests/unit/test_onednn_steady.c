@@ -208,6 +208,8 @@ static void a_step_in_float32_reorders_no_activation(void **state)
 {
     (void)state;
     check((run){"resnet20", 3, 32, PSR_PRECISION_FP32, true}, 21, 0, 0);
+    check((run){"resnet18", 3, 32, PSR_PRECISION_FP32, true}, 20, 3, 0);
+    check((run){"resnet50", 3, 32, PSR_PRECISION_FP32, true}, 53, 5, 0);
     check((run){"resnet18", 3, 64, PSR_PRECISION_FP32, true}, 20, 3, 0);
     check((run){"resnet50", 3, 64, PSR_PRECISION_FP32, true}, 53, 2, 0);
     check((run){"convnet", 1, 28, PSR_PRECISION_FP32, true}, 2, 0, 0);
