@@ -13,9 +13,11 @@ enum { IMAGES = 1, LABELS = 2, SIGNS = 3 };
 static psr_err parse_tensor(golden_run *run, char *line)
 {
     golden_tensor t;
-    int used = 0;
-    if (sscanf(line, "tensor %63s %lf %lf%n", t.name, &t.norm, &t.error, &used) != 3)
+    int used = 0, settled;
+    if (sscanf(line, "tensor %63s %d %lf %lf%n", t.name, &settled, &t.norm, &t.error, &used) != 4 ||
+        (settled != 0 && settled != 1))
         return psr_fail(PSR_ERR_FORMAT, "tensor line");
+    t.settled = settled;
     char *at = line + used;
     for (int k = 0; k < GOLDEN_PROJECTIONS; k++) {
         char *end;
@@ -48,7 +50,8 @@ static psr_err parse_case_line(golden *g, const char *line)
         sscanf(line, "channels %u", &g->channels) == 1 || sscanf(line, "size %u", &g->size) == 1 ||
         sscanf(line, "batch %u", &g->batch) == 1 || sscanf(line, "lr %lf", &g->lr) == 1 ||
         sscanf(line, "momentum %lf", &g->momentum) == 1 ||
-        sscanf(line, "weight-decay %lf", &g->weight_decay) == 1)
+        sscanf(line, "weight-decay %lf", &g->weight_decay) == 1 ||
+        sscanf(line, "settled-steps %u", &g->settled_steps) == 1)
         return PSR_OK;
     return psr_fail(PSR_ERR_FORMAT, "\"%.20s\" is no word of a golden file", line);
 }

@@ -5,15 +5,17 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GOLDEN_STEPS = 10, GOLDEN_PROJECTIONS = 16 };
+enum { GOLDEN_STEPS = 10, GOLDEN_PROJECTIONS = 16, GOLDEN_RUNS_MAX = 16 };
 
 typedef struct golden_tensor {
     char name[64];
-    double norm;                            /* of PyTorch's float64 gradient */
-    double error;                           /* norm of PyTorch's float32 gradient's error */
+    bool settled; /* no ReLU between it and the loss lies within a rounding of zero */
+    double norm;  /* of PyTorch's float64 gradient */
+    double error; /* norm of PyTorch's float32 gradient's error */
     double projections[GOLDEN_PROJECTIONS]; /* of PyTorch's float64 gradient */
 } golden_tensor;
 
@@ -30,6 +32,7 @@ typedef struct golden {
     char model[32];
     uint32_t classes, channels, size, batch;
     double lr, momentum, weight_decay;
+    uint32_t settled_steps; /* so many first steps of every run are settled */
     golden_run *runs;
     size_t run_count;
 } golden;

@@ -5,16 +5,21 @@
 
 EXPORT_WEIGHTS is the program of that name from the build's tests/golden; the weights pass through a safetensors
 checkpoint of its. Needs torch, torchvision and numpy. PyTorch runs in float64, which is the truth, and in
-float32, whose distance from it is what psring's is measured by. That distance is a matter of luck in a single run: one
-ReLU whose input lies within a rounding of zero changes the gradient of all layers below it by a thousandth. So a
-case has several seeds, each with weights and a batch of its own, and what counts is the root mean square over
-them, PyTorch's and psring's. (Large networks have so many such ReLUs that few seeds do.)
+float32, whose distance from it is what psring's is measured by.
 
-A file holds the case (model and its input, batch, lr, momentum, weight decay), and for each seed
+A gradient jumps where a ReLU's input is zero or two inputs of a max pool are equal: a single one within a rounding of
+that changes the gradients of all tensors above it (nearer the input) by a thousandth, a thousand times what rounding
+does elsewhere, and on which side it falls is luck. So a tensor is said to be settled if everything between it and the
+loss stays clear of such places, by MARGIN times the largest error that PyTorch's float32 has there; a step, if all its
+tensors are. For small networks and batches, seeds are searched for on which the first steps are settled, all ten where
+there are such seeds. (test_golden.c says how what is settled and what is not are compared.)
+
+A file holds the case (model and its input, batch, lr, momentum, weight decay, settled steps), and for each seed
     hash of the weights, CRC-32 of the images;
     loss STEP FLOAT64 FLOAT32, for 10 steps of SGD;
-    tensor NAME NORM ERROR P0 .. P15, of the first step's gradient: the norm of the float64 one, the norm of
-        the float32 one's error, and 16 scalar products of the float64 one with vectors of +-1.
+    tensor NAME SETTLED NORM ERROR P0 .. P15, of the first step's gradient: whether it is settled (1) or not (0), the
+        norm of the float64 one, the norm of the float32 one's error, and 16 scalar products of the float64 one with
+        vectors of +-1.
 For an error e and a vector s of random signs the mean of (s . e)^2 is |e|^2: the products of psring's gradient,
 less those in the file, give the norm of its error (to 18%, for one seed) without the gradient having to be stored.
 """
@@ -28,6 +33,7 @@ import zlib
 import numpy as np
 import torch
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 import models
 import philox
@@ -36,18 +42,21 @@ STEPS, PROJECTIONS = 10, 16
 IMAGES, LABELS, SIGNS = 1, 2, 3  # layers of the stream of test numbers
 
 # The learning rates let the loss fall by a tenth or more and are far from where a network amplifies rounding
-# from step to step: for ResNet-50 at its default initialisation that is low.
-#       name          model      classes channels size batch lr weight decay, seeds
+# from step to step: for ResNet-50 at its default initialisation that is low. Seeds are searched for on which so many
+# first steps are settled.
+#       name          model      classes channels size batch lr weight decay, seeds, settled steps
 CASES = {
-    "mlp": ("mlp", 10, 1, 28, 32, 0.02, 1e-2, 8),
-    "convnet": ("convnet", 10, 1, 28, 32, 0.1, 1e-2, 8),
-    "resnet20-32": ("resnet20", 10, 3, 32, 64, 1e-3, 1e-2, 4),
-    "resnet18-32": ("resnet18", 10, 3, 32, 16, 1e-5, 1e-4, 4),
-    "resnet50-32": ("resnet50", 10, 3, 32, 32, 3e-8, 1e-4, 8),
-    "resnet18-224": ("resnet18", 1000, 3, 224, 4, 1e-4, 1e-4, 3),
-    "resnet50-224": ("resnet50", 1000, 3, 224, 4, 1e-6, 1e-4, 1),
+    "mlp": ("mlp", 10, 1, 28, 32, 0.02, 1e-2, 8, 10),
+    "convnet": ("convnet", 10, 1, 28, 32, 0.1, 1e-2, 8, 10),
+    "resnet20-32": ("resnet20", 10, 3, 32, 2, 1e-3, 1e-2, 8, 1),
+    "resnet18-32": ("resnet18", 10, 3, 32, 8, 1e-5, 1e-4, 5, 1),
+    "resnet50-32": ("resnet50", 10, 3, 32, 32, 3e-8, 1e-4, 8, 0),
+    "resnet18-224": ("resnet18", 1000, 3, 224, 4, 1e-4, 1e-4, 6, 0),
+    "resnet50-224": ("resnet50", 1000, 3, 224, 4, 1e-6, 1e-4, 4, 0),
 }
+MARGIN = 2
 MOMENTUM = 0.9
+
 
 def read_safetensors(path):
     data = pathlib.Path(path).read_bytes()
@@ -80,22 +89,74 @@ def batch_of(classes, channels, size, batch, seed):
     return torch.from_numpy(pixels.reshape(batch, channels, size, size)), torch.tensor(labels)
 
 
-def train(model, weights, images, labels, lr, weight_decay, dtype):
-    """Losses of all steps and the gradients of the first."""
-    model.load_state_dict(weights, strict=True)
-    model = model.to(dtype).train()
-    images = images.to(dtype)
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=weight_decay)
-    losses, gradients = [], {}
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(images), labels)
-        loss.backward()
-        losses.append(loss.item())
-        if step == 0:
-            gradients = {name: p.grad.double().flatten().clone() for name, p in model.named_parameters()}
-        optimizer.step()
-    return losses, gradients
+class Kinks(TorchFunctionMode):
+    """What ReLUs and max pools read in a forward pass, in order, and how many of them came before each module."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.inputs, self.before, self.hooks = [], {}, []
+        for name, module in model.named_modules():
+            if any(True for _ in module.parameters(recurse=False)):
+                self.hooks.append(module.register_forward_pre_hook(lambda _m, _x, name=name: self.note(name)))
+
+    def note(self, name):
+        self.before[name] = len(self.inputs)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        kind = getattr(func, "__name__", "")
+        if kind in ("relu", "max_pool2d"):
+            window = (args[1], kwargs["stride"] or args[1], kwargs["padding"]) if kind == "max_pool2d" else None
+            self.inputs.append((args[0].detach().double().clone(), window))
+        return func(*args, **kwargs)
+
+    def __exit__(self, *error):
+        for hook in self.hooks:
+            hook.remove()
+        return super().__exit__(*error)
+
+
+def is_settled(truth, single, window):
+    """Whether no result of up to MARGIN times float32's error would go over to the other side."""
+    error = MARGIN * (truth - single).abs().max()
+    if window is None:
+        return bool(truth.abs().min() > error)
+    size, stride, padding = window
+    padded = F.pad(truth, (padding,) * 4, value=-np.inf)
+    largest = padded.unfold(2, size, stride).unfold(3, size, stride).flatten(-2).topk(2).values
+    # A maximum of zero or less passes no gradient: a ReLU comes before the pool or after it.
+    return bool(((largest[..., 0] - largest[..., 1] > 2 * error) | (largest[..., 0] <= 0)).all())
+
+
+def unsettled_until(truth, single):
+    """How many ReLUs and max pools it takes from the input to pass the last one that is not settled."""
+    settled = [is_settled(x, y, window) for (x, window), (y, _) in zip(truth.inputs, single.inputs)]
+    return max((i + 1 for i, ok in enumerate(settled) if not ok), default=0)
+
+
+class Training:
+    """A network with its optimizer, one step at a time."""
+
+    def __init__(self, case, weights, dtype):
+        name, classes, channels, size, _, lr, weight_decay, _, _ = case
+        self.dtype, self.model = dtype, models.build(name, classes, channels, size)
+        self.model.load_state_dict(weights, strict=True)
+        self.model, self.loss = self.model.to(dtype).train(), None
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=weight_decay)
+
+    def forward(self, images, labels):
+        """The loss and the kinks."""
+        with Kinks(self.model) as kinks:
+            self.loss = F.cross_entropy(self.model(images.to(self.dtype)), labels)
+        return self.loss.item(), kinks
+
+    def backward(self):
+        self.optimizer.zero_grad()
+        self.loss.backward()
+        self.optimizer.step()
+
+    def gradients(self):
+        return {name: p.grad.double().flatten().clone() for name, p in self.model.named_parameters()}
 
 
 def projections(seed, index, gradient):
@@ -107,38 +168,52 @@ def projections(seed, index, gradient):
 
 
 def run_seed(program, case, seed):
-    """The lines of one seed, and a word on its losses."""
-    model, classes, channels, size, batch, lr, weight_decay, _ = case
+    """The lines of one seed, and a word on its losses; None when too few of its steps are settled."""
+    model, classes, channels, size, batch, _, _, _, settled_steps = case
     weights, weights_hash = initial_weights(program, model, classes, channels, size, seed)
     images, labels = batch_of(classes, channels, size, batch, seed)
-    (losses64, truth), (losses32, single) = (
-        train(models.build(model, classes, channels, size), weights, images, labels, lr, weight_decay, dtype)
-        for dtype in (torch.float64, torch.float32))
+    truth, single = Training(case, weights, torch.float64), Training(case, weights, torch.float32)
+    losses, tensors = [], []
+    for step in range(STEPS):
+        (loss64, kinks64), (loss32, kinks32) = truth.forward(images, labels), single.forward(images, labels)
+        losses.append((loss64, loss32))
+        unsettled = unsettled_until(kinks64, kinks32)
+        if step < settled_steps and unsettled > 0:
+            return None
+        truth.backward()
+        single.backward()
+        if step > 0:
+            continue
+        gradients32 = single.gradients()
+        for index, (name, gradient) in enumerate(truth.gradients().items()):
+            settled = kinks64.before[name.rpartition(".")[0]] >= unsettled
+            error = (gradients32[name] - gradient).norm().item()
+            tensors.append(f"tensor {name} {settled:d} {gradient.norm().item():.9g} {error:.6g} " +
+                           " ".join(f"{p:.10g}" for p in projections(seed, index, gradient)))
     lines = [f"seed {seed}", f"weights-hash {weights_hash}",
              f"images-crc32 {zlib.crc32(images.numpy().tobytes()):08x}"]
-    lines += [f"loss {step} {a:.17g} {b:.17g}" for step, (a, b) in enumerate(zip(losses64, losses32), 1)]
-    for index, (tensor, gradient) in enumerate(truth.items()):
-        error = (single[tensor] - gradient).norm().item()
-        lines.append(f"tensor {tensor} {gradient.norm().item():.9g} {error:.6g} " +
-                     " ".join(f"{p:.10g}" for p in projections(seed, index, gradient)))
-    fall = 100 * (1 - losses64[-1] / losses64[0])
-    return lines, f"{fall:.0f}% lower, off by {np.linalg.norm(np.subtract(losses32, losses64)):.2g}"
+    lines += [f"loss {step} {a:.17g} {b:.17g}" for step, (a, b) in enumerate(losses, 1)]
+    fall = 100 * (1 - losses[-1][0] / losses[0][0])
+    return lines + tensors, f"{fall:.0f}% lower, off by {np.linalg.norm([b - a for a, b in losses]):.2g}"
 
 
 def make(program, name):
     case = CASES[name]
-    model, classes, channels, size, batch, lr, weight_decay, seeds = case
+    model, classes, channels, size, batch, lr, weight_decay, seeds, settled_steps = case
     lines = [f"# made by make_golden.py with torch {torch.__version__}, numpy {np.__version__}",
              f"model {model}", f"classes {classes}", f"channels {channels}", f"size {size}", f"batch {batch}",
-             f"lr {lr}", f"momentum {MOMENTUM}", f"weight-decay {weight_decay}"]
-    words = []
-    for seed in range(1, seeds + 1):
-        seed_lines, word = run_seed(program, case, seed)
-        lines += seed_lines
-        words.append(word)
+             f"lr {lr}", f"momentum {MOMENTUM}", f"weight-decay {weight_decay}", f"settled-steps {settled_steps}"]
+    words, seed = [], 0
+    while len(words) < seeds:
+        seed += 1
+        found = run_seed(program, case, seed)
+        if found is not None:
+            lines += found[0]
+            words.append(found[1])
+            print(f"{name}, seed {seed}: {found[1]}", flush=True)
     path = pathlib.Path(__file__).parent / f"{name}.txt"
     path.write_text("\n".join(lines) + "\n")
-    print(f"{name}: {path.stat().st_size} bytes; loss " + "; ".join(words), flush=True)
+    print(f"{name}: {path.stat().st_size} bytes, {seed} seeds tried", flush=True)
 
 
 if __name__ == "__main__":
