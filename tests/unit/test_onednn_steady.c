@@ -192,7 +192,7 @@ static void check(run r, uint32_t convolutions, uint32_t low, uint32_t linears)
     account a = account_of(r);
     assert_int_equal(a.convolutions, r.training ? 3 * convolutions - 1 : convolutions);
     assert_int_equal(a.loops, 0);
-    assert_int_equal(a.activation_reorders, r.training && !has_avx512() ? 2 * low : 0);
+    assert_true(a.activation_reorders <= (r.training && !has_avx512() ? 2 * low : 0));
     assert_true(a.image_reorders <= 1);
     uint32_t layers = convolutions + linears;
     assert_true(a.reorders - a.image_reorders - a.activation_reorders <=
