@@ -6,19 +6,18 @@
  * nothing reads the arena's weights after the step's backward.
  *
  * Late stages of a network see small images. Taps of a window that meet nothing but padding are left out
- * (crop): 3x3 on one pixel is 1x1, a ninth of the work and of the weights to pack. And what has fewer rows
- * than oneDNN's kernel for the weights' gradient wants is copied with rows of zeros below it (plan_taller).
- */
+ * (crop): 3x3 on one pixel is 1x1, a ninth of the work and of the weights to pack. And images of fewer rows
+ * or channels than oneDNN's kernel for the weights' gradient wants are copied among zeros (plan_larger). */
 #include "model/onednn_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Images with rows of zeros below them, as many as the weights' gradient wants. Zero: as they are. */
-typedef struct conv_taller {
+/* A value with rows of zeros below its own and channels of zeros behind them. Zero: as it is. */
+typedef struct conv_larger {
     psr_onednn_tensor tensor;
     psr_onednn_primitive copy;
-} conv_taller;
+} conv_larger;
 
 typedef struct conv {
     uint32_t node, input;
@@ -31,7 +30,7 @@ typedef struct conv {
     dnnl_primitive_desc_t forward_pd; /* the hint for the backward pass; freed with the step */
     psr_onednn_weights forward_weights, data_weights, gradient;
     psr_onednn_primitive forward, data, weight;
-    conv_taller taller_source, taller_gradient; /* what `weight` reads, if the images are too low for it */
+    conv_larger larger_source, larger_gradient; /* what `weight` reads, if the images are too small for it */
     uint32_t diff_source;                       /* buffer */
 } conv;
 
@@ -53,6 +52,15 @@ static dnnl_dim_t crop(conv *self, int axis, const psr_node *node, uint32_t in, 
     return first;
 }
 
+/* The weights of a window of so many input channels, in a layout of oneDNN's choice. */
+static psr_err describe_any(psr_onednn_exec *exec, conv *self, uint32_t channels)
+{
+    const dnnl_dims_t dims = {exec->net->nodes[self->node].channels, channels, self->kernel[0],
+                              self->kernel[1]};
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any, &self->any_weights));
+    return psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_format_tag_any, &self->any_gradient);
+}
+
 /* self->weights: the cropped window of those in the arena. */
 static psr_err describe_weights(psr_onednn_exec *exec, conv *self, const dnnl_dims_t first)
 {
@@ -64,8 +72,7 @@ static psr_err describe_weights(psr_onednn_exec *exec, conv *self, const dnnl_di
     dnnl_memory_desc_t arena;
     PSR_TRY(psr_onednn_desc(exec, 4, whole, dnnl_f32, dnnl_oihw, &arena));
     PSR_TRY(psr_onednn_desc_within(exec, arena, dims, offsets, &self->weights));
-    PSR_TRY(psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any, &self->any_weights));
-    PSR_TRY(psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_format_tag_any, &self->any_gradient));
+    PSR_TRY(describe_any(exec, self, shape[1]));
     if (node->bias == PSR_NONE)
         return PSR_OK;
     return psr_onednn_desc(exec, 1, dims, dnnl_f32, dnnl_x, &self->bias);
@@ -314,7 +321,17 @@ static psr_err bind_weights(psr_onednn_exec *exec, conv *self, const_dnnl_primit
 {
     const psr_node *node = &exec->net->nodes[self->node];
     const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 0);
-    PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_GRADIENTS,
+    const_dnnl_memory_desc_t wanted = packed;
+    const uint32_t channels = exec->values[self->input].c;
+    if (channels < source->c) { /* channels of zeros, which have no weights in the arena */
+        const dnnl_dims_t origin = {0};
+        const dnnl_dims_t dims = {node->channels, channels, self->kernel[0], self->kernel[1]};
+        dnnl_memory_desc_t part;
+        PSR_TRY(psr_onednn_desc_within(exec, packed, dims, origin, &part));
+        psr_onednn_buffer_grow(&exec->buffers, exec->diff_weights, dnnl_memory_desc_get_size(packed));
+        wanted = part;
+    }
+    PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, wanted, PSR_ONEDNN_GRADIENTS,
                                     &self->gradient));
     if (self->kernel[0] * self->kernel[1] < (dnnl_dim_t)node->kernel * node->kernel)
         self->gradient.zeros = exec->net->params.tensors[node->weight].count; /* of cropped taps */
@@ -330,51 +347,83 @@ static psr_err bind_weights(psr_onednn_exec *exec, conv *self, const_dnnl_primit
                                     exec->net->params.tensors[node->bias].offset);
 }
 
-/* A buffer for tensor's images and rows below them up to `height`, and the copy into it. */
-static psr_err taller_init(psr_onednn_exec *exec, const psr_onednn_tensor *tensor, uint32_t height,
-                           const char *name, conv_taller *ret_taller)
+/* A buffer for tensor among zeros, so many channels and rows in all, and the copy into it. */
+static psr_err larger_init(psr_onednn_exec *exec, const psr_onednn_tensor *tensor, uint32_t channels,
+                           uint32_t height, const char *name, conv_larger *ret_larger)
 {
-    static const dnnl_dims_t origin = {0};
-    const dnnl_dims_t dims = {tensor->n, tensor->c, tensor->h, tensor->w};
-    dnnl_memory_desc_t upper_rows;
-    const dnnl_dims_t taller_dims = {tensor->n, tensor->c, height, tensor->w};
-    psr_onednn_tensor *taller = &ret_taller->tensor;
-    *taller = *tensor;
-    taller->h = height;
-    taller->space = PSR_ONEDNN_WORKSPACE;
+    const dnnl_dims_t origin = {0}, dims = {tensor->n, tensor->c, tensor->h, tensor->w};
+    const dnnl_dims_t larger_dims = {tensor->n, channels, height, tensor->w};
+    dnnl_memory_desc_t part;
+    psr_onednn_tensor *larger = &ret_larger->tensor;
+    *larger = *tensor;
+    larger->c = channels;
+    larger->h = height;
+    larger->space = PSR_ONEDNN_WORKSPACE;
     PSR_TRY(
-        psr_onednn_desc(exec, 4, taller_dims, tensor->type, psr_onednn_tag(tensor->layout), &taller->desc));
-    taller->bytes = dnnl_memory_desc_get_size(taller->desc);
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, taller->bytes, &taller->buffer));
+        psr_onednn_desc(exec, 4, larger_dims, tensor->type, psr_onednn_tag(tensor->layout), &larger->desc));
+    larger->bytes = dnnl_memory_desc_get_size(larger->desc);
+    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, larger->bytes, &larger->buffer));
 
-    PSR_TRY(psr_onednn_desc_within(exec, taller->desc, dims, origin, &upper_rows));
-    return psr_onednn_reorder_init(exec, tensor->desc, tensor->space,
-                                   tensor->space == PSR_ONEDNN_WORKSPACE ? tensor->buffer : 0, upper_rows,
-                                   taller->space, taller->buffer, name, &ret_taller->copy);
+    PSR_TRY(psr_onednn_desc_within(exec, larger->desc, dims, origin, &part));
+    return psr_onednn_copy_init(exec, tensor->desc, tensor->space, psr_onednn_place(tensor), part,
+                                larger->space, larger->buffer, name, &ret_larger->copy);
 }
 
-/* oneDNN has an AVX2 kernel for this gradient only where an image has at least as many rows as the kernel;
- * else it loops, a hundred times slower. Rows of zeros below source and gradient add nothing to the sum:
- * the first rows of what the gradient gains would read what was padding, or those zeros. */
-static psr_err plan_taller(psr_onednn_exec *exec, conv *self, const psr_onednn_tensor *source,
+static psr_err larger_fill(const psr_onednn_exec *exec, const conv_larger *larger)
+{
+    if (larger->copy.primitive == NULL)
+        return PSR_OK;
+    memset(psr_onednn_data(exec, &larger->tensor), 0, larger->tensor.bytes);
+    return psr_onednn_primitive_run(exec, &larger->copy);
+}
+
+/* What oneDNN's AVX2 kernel for the weights' gradient wants of a source that does not lie in blocks. */
+enum { PLAIN_CHANNELS = 3 };
+
+static bool too_few(const psr_onednn_tensor *source)
+{
+    return source->layout == PSR_ONEDNN_PLAIN && source->c < PLAIN_CHANNELS;
+}
+
+static bool too_low(const conv *self, const psr_onednn_tensor *source)
+{
+    return source->layout != PSR_ONEDNN_OTHER && source->h < self->kernel[0];
+}
+
+/* oneDNN's AVX2 kernel for this gradient wants at least as many rows of an image as of the window, and of
+ * channels whole blocks or three; else oneDNN loops, a hundred times slower. Zeros add nothing to the sum:
+ * rows of them lie below source and gradient (what the gradient's own rows read of them was padding),
+ * channels behind source's own, whose gradient of the weights is left where it is. */
+static psr_err plan_larger(psr_onednn_exec *exec, conv *self, const psr_onednn_tensor *source,
                            const psr_onednn_tensor *gradient)
 {
-    const psr_node *node = &exec->net->nodes[self->node];
-    const uint32_t source_height = (uint32_t)self->kernel[0],
-                   gradient_height =
-                       (uint32_t)((self->pad_begin[0] + self->pad_end[0]) / self->strides[0] + 1);
-    PSR_TRY(taller_init(exec, source, source_height, node->name, &self->taller_source));
-    PSR_TRY(taller_init(exec, gradient, gradient_height, node->name, &self->taller_gradient));
-    const_dnnl_memory_desc_t x = self->taller_source.tensor.desc, y = self->taller_gradient.tensor.desc;
+    const char *name = exec->net->nodes[self->node].name;
+    uint32_t channels = source->c, source_height = source->h, gradient_height = gradient->h;
+    conv window = *self; /* over the channels of zeros too */
+    if (too_few(source)) {
+        channels = PLAIN_CHANNELS;
+        PSR_TRY(describe_any(exec, &window, channels));
+    }
+    if (too_low(self, source)) {
+        source_height = (uint32_t)self->kernel[0];
+        gradient_height = (uint32_t)((self->pad_begin[0] + self->pad_end[0]) / self->strides[0] + 1);
+        PSR_TRY(larger_init(exec, gradient, gradient->c, gradient_height, name, &self->larger_gradient));
+        gradient = &self->larger_gradient.tensor;
+    }
+    PSR_TRY(larger_init(exec, source, channels, source_height, name, &self->larger_source));
+    source = &self->larger_source.tensor;
+
     dnnl_primitive_desc_t forward, pd;
-    dnnl_status_t status = create_forward(exec, self, dnnl_convolution_direct, x, y, &forward);
+    dnnl_status_t status =
+        create_forward(exec, &window, dnnl_convolution_direct, source->desc, gradient->desc, &forward);
     if (status != dnnl_success)
-        return psr_onednn_fail(status, "convolution", node->name);
-    status = create_weights(exec, self, dnnl_convolution_direct, x, y, forward, &pd);
+        return psr_onednn_fail(status, "convolution", name);
+    status =
+        create_weights(exec, &window, dnnl_convolution_direct, source->desc, gradient->desc, forward, &pd);
     dnnl_primitive_desc_destroy(forward);
     if (status != dnnl_success)
-        return psr_onednn_fail(status, "convolution's backward weights", node->name);
-    psr_err err = bind_weights(exec, self, pd, &self->taller_source.tensor, &self->taller_gradient.tensor);
+        return psr_onednn_fail(status, "convolution's backward weights", name);
+    psr_err err = bind_weights(exec, self, pd, source, gradient);
     dnnl_primitive_desc_destroy(pd);
     return err;
 }
@@ -394,9 +443,9 @@ static psr_err plan_weights(psr_onednn_exec *exec, conv *self, uint32_t diff_des
     gradient.buffer = diff_destination;
     dnnl_primitive_desc_t pd;
     PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_WEIGHTS, &pd));
-    const bool too_low = source->h < self->kernel[0] && source->layout != PSR_ONEDNN_OTHER;
-    psr_err err = too_low && is_loops(pd) ? plan_taller(exec, self, source, &gradient)
-                                          : bind_weights(exec, self, pd, source, &gradient);
+    const bool too_small = too_few(source) || too_low(self, source);
+    psr_err err = too_small && is_loops(pd) ? plan_larger(exec, self, source, &gradient)
+                                            : bind_weights(exec, self, pd, source, &gradient);
     dnnl_primitive_desc_destroy(pd);
     return err;
 }
@@ -418,21 +467,13 @@ static psr_err conv_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     return psr_onednn_primitive_run(exec, &self->forward);
 }
 
-static psr_err taller_fill(const psr_onednn_exec *exec, const conv_taller *taller)
-{
-    if (taller->copy.primitive == NULL)
-        return PSR_OK;
-    memset(psr_onednn_data(exec, &taller->tensor), 0, taller->tensor.bytes);
-    return psr_onednn_primitive_run(exec, &taller->copy);
-}
-
 static psr_err conv_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = step->self;
     PSR_TRY(psr_onednn_weights_move(exec, &self->data_weights));
     PSR_TRY(psr_onednn_primitive_run(exec, &self->data));
-    PSR_TRY(taller_fill(exec, &self->taller_source));
-    PSR_TRY(taller_fill(exec, &self->taller_gradient));
+    PSR_TRY(larger_fill(exec, &self->larger_source));
+    PSR_TRY(larger_fill(exec, &self->larger_gradient));
     PSR_TRY(psr_onednn_primitive_run(exec, &self->weight));
     return psr_onednn_weights_move(exec, &self->gradient);
 }
@@ -444,8 +485,8 @@ static void conv_done(psr_onednn_step *step)
                                    &self->forward,
                                    &self->data_weights.reorder,
                                    &self->data,
-                                   &self->taller_source.copy,
-                                   &self->taller_gradient.copy,
+                                   &self->larger_source.copy,
+                                   &self->larger_gradient.copy,
                                    &self->weight,
                                    &self->gradient.reorder};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

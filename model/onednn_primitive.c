@@ -70,7 +70,7 @@ psr_err psr_onednn_primitive_tensor(psr_onednn_exec *exec, psr_onednn_primitive 
                                     const psr_onednn_tensor *tensor)
 {
     return psr_onednn_primitive_arg(exec, primitive, arg, tensor->desc, tensor->space,
-                                    tensor->space == PSR_ONEDNN_WORKSPACE ? tensor->buffer : 0);
+                                    psr_onednn_place(tensor));
 }
 
 psr_err psr_onednn_primitive_run(const psr_onednn_exec *exec, const psr_onednn_primitive *primitive)
@@ -83,14 +83,12 @@ psr_err psr_onednn_primitive_run(const psr_onednn_exec *exec, const psr_onednn_p
                                   : psr_onednn_fail(status, "execution of a primitive", exec->net->name);
 }
 
-psr_err psr_onednn_reorder_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t from,
-                                psr_onednn_space from_space, size_t from_at, const_dnnl_memory_desc_t to,
-                                psr_onednn_space to_space, size_t to_at, const char *name,
-                                psr_onednn_primitive *ret_primitive)
+psr_err psr_onednn_copy_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t from,
+                             psr_onednn_space from_space, size_t from_at, const_dnnl_memory_desc_t to,
+                             psr_onednn_space to_space, size_t to_at, const char *name,
+                             psr_onednn_primitive *ret_primitive)
 {
     *ret_primitive = (psr_onednn_primitive){0};
-    if (dnnl_memory_desc_equal(from, to))
-        return PSR_OK;
     dnnl_primitive_desc_t pd;
     dnnl_status_t status = dnnl_reorder_primitive_desc_create(&pd, from, exec->context->engine, to,
                                                               exec->context->engine, exec->context->attr);
@@ -101,6 +99,17 @@ psr_err psr_onednn_reorder_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t 
     PSR_TRY(err);
     PSR_TRY(psr_onednn_primitive_arg(exec, ret_primitive, DNNL_ARG_FROM, from, from_space, from_at));
     return psr_onednn_primitive_arg(exec, ret_primitive, DNNL_ARG_TO, to, to_space, to_at);
+}
+
+psr_err psr_onednn_reorder_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t from,
+                                psr_onednn_space from_space, size_t from_at, const_dnnl_memory_desc_t to,
+                                psr_onednn_space to_space, size_t to_at, const char *name,
+                                psr_onednn_primitive *ret_primitive)
+{
+    *ret_primitive = (psr_onednn_primitive){0};
+    if (dnnl_memory_desc_equal(from, to))
+        return PSR_OK;
+    return psr_onednn_copy_init(exec, from, from_space, from_at, to, to_space, to_at, name, ret_primitive);
 }
 
 /* Whether wanted is one of the tilings of float32 weights that we move ourselves. */

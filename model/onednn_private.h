@@ -171,6 +171,12 @@ static inline size_t psr_onednn_elements(const psr_onednn_tensor *tensor)
     return tensor->bytes / psr_onednn_type_bytes(tensor->type);
 }
 
+/* Where in its space a value begins, for a binding. */
+static inline size_t psr_onednn_place(const psr_onednn_tensor *tensor)
+{
+    return tensor->space == PSR_ONEDNN_WORKSPACE ? tensor->buffer : 0;
+}
+
 /* Bytes of a value or a buffer in the present pass. */
 void *psr_onednn_at(const psr_onednn_exec *exec, uint32_t buffer);
 void *psr_onednn_data(const psr_onednn_exec *exec, const psr_onednn_tensor *tensor);
@@ -210,7 +216,13 @@ PSR_MUST_CHECK psr_err psr_onednn_primitive_tensor(psr_onednn_exec *exec, psr_on
 PSR_MUST_CHECK psr_err psr_onednn_primitive_run(const psr_onednn_exec *exec,
                                                 const psr_onednn_primitive *primitive);
 
-/* A reorder between two places; none when the descriptions are equal. */
+/* A copy from one place to another, whatever the layouts. */
+PSR_MUST_CHECK psr_err psr_onednn_copy_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t from,
+                                            psr_onednn_space from_space, size_t from_at,
+                                            const_dnnl_memory_desc_t to, psr_onednn_space to_space,
+                                            size_t to_at, const char *name,
+                                            psr_onednn_primitive *ret_primitive);
+/* Likewise, but none when the descriptions are equal: for bytes that serve as they are. */
 PSR_MUST_CHECK psr_err psr_onednn_reorder_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t from,
                                                psr_onednn_space from_space, size_t from_at,
                                                const_dnnl_memory_desc_t to, psr_onednn_space to_space,
