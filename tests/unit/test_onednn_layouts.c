@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "avx512.h"
 #include "expect.h"
 
 enum { BATCH = 16, PIXELS = 3 * 48 * 48 };
@@ -166,11 +167,6 @@ static void channels_last_agrees_in_float32(void **state)
     compare_fp32(named("resnet18", 48, PSR_SHORTCUT_B), PSR_ONEDNN_CHANNELS_LAST);
 }
 
-static bool has_avx512(void)
-{
-    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-}
-
 static void blocks_of_16_agree_in_float32(void **state)
 {
     (void)state;
@@ -199,11 +195,9 @@ int main(int argc, char **argv)
     };
     if (argc == 1)
         return cmocka_run_group_tests_name("onednn_layouts", tests, NULL, NULL);
-    if (strcmp(argv[1], "avx512") != 0)
-        return 2;
-    if (!has_avx512()) {
-        printf("skipped: without AVX-512 oneDNN refuses bf16 and has but loops for blocks of 16\n");
-        return 77;
-    }
+    int status =
+        status_before_avx512_tests(argc, argv, "oneDNN refuses bf16 and has but loops for blocks of 16");
+    if (status != 0)
+        return status;
     return cmocka_run_group_tests_name("onednn_layouts_avx512", avx512, NULL, NULL);
 }

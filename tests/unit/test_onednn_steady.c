@@ -5,7 +5,6 @@
  * oneDNN's account goes to stdout, so the step runs in a child whose stdout is a pipe; the parent never
  * enters a parallel region, which libgomp does not survive a fork with. */
 #include "model/backend.h"
-#include "model/onednn_compat.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "avx512.h"
 #include "expect.h"
 
 enum { BATCH = 13, WARM_UP = 2 }; /* 13: the first size of no weight tensor */
@@ -179,11 +179,6 @@ static account account_of(run r)
     return a;
 }
 
-static bool has_avx512(void)
-{
-    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-}
-
 /* Weights go in twice (forward and backward data) and a gradient comes out once per layer; the first
  * convolution has no backward data. Of `low` convolutions the images have fewer rows than the kernel: AVX2
  * needs a taller copy of those and of their gradient. */
@@ -212,6 +207,8 @@ static void a_step_in_float32_reorders_no_activation(void **state)
     check((run){"resnet50", 3, 32, PSR_PRECISION_FP32, true}, 53, 5, 0);
     check((run){"resnet18", 3, 64, PSR_PRECISION_FP32, true}, 20, 3, 0);
     check((run){"resnet50", 3, 64, PSR_PRECISION_FP32, true}, 53, 2, 0);
+    check((run){"resnet20", 1, 28, PSR_PRECISION_FP32, true}, 21, 0, 0);
+    check((run){"resnet18", 1, 28, PSR_PRECISION_FP32, true}, 20, 4, 0);
     check((run){"convnet", 1, 28, PSR_PRECISION_FP32, true}, 2, 0, 0);
 }
 
@@ -241,11 +238,8 @@ int main(int argc, char **argv)
     };
     if (argc == 1)
         return cmocka_run_group_tests_name("onednn_steady", tests, NULL, NULL);
-    if (strcmp(argv[1], "avx512") != 0)
-        return 2;
-    if (!has_avx512()) {
-        printf("skipped: without AVX-512 bf16 is refused, which test_onednn holds\n");
-        return 77;
-    }
+    int status = status_before_avx512_tests(argc, argv, "bf16 is refused, which test_onednn holds");
+    if (status != 0)
+        return status;
     return cmocka_run_group_tests_name("onednn_steady_avx512", avx512, NULL, NULL);
 }
