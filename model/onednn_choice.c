@@ -2,11 +2,18 @@
 
 #include <string.h>
 
-dnnl_alg_kind_t psr_onednn_choice(const char *choices, uint32_t index, psr_onednn_direction direction)
+static const char letters[] = "dwo"; /* by psr_onednn_algorithm */
+
+char psr_onednn_letter(psr_onednn_algorithm algorithm)
+{
+    return letters[algorithm];
+}
+
+psr_onednn_algorithm psr_onednn_choice(const char *choices, uint32_t index, psr_onednn_direction direction)
 {
     if (choices[0] == '\0')
-        return dnnl_convolution_direct;
-    return choices[4 * index + direction] == 'w' ? dnnl_convolution_winograd : dnnl_convolution_direct;
+        return PSR_ONEDNN_DIRECT;
+    return (psr_onednn_algorithm)(strchr(letters, choices[4 * index + direction]) - letters);
 }
 
 psr_err psr_onednn_choice_check(const psr_net *net, const char *text)
@@ -20,8 +27,8 @@ psr_err psr_onednn_choice_check(const psr_net *net, const char *text)
         return psr_fail(PSR_ERR_FORMAT, "algorithms: %zu characters do not fit the %zu convolutions of %s",
                         strlen(text), convolutions, net->name);
     for (size_t i = 0; text[i] != '\0'; i++)
-        if (i % 4 == 3 ? text[i] != ',' : text[i] != 'd' && text[i] != 'w')
+        if (i % 4 == 3 ? text[i] != ',' : strchr(letters, text[i]) == NULL)
             return psr_fail(PSR_ERR_FORMAT, "algorithms: character %zu is '%c', expected %s", i + 1, text[i],
-                            i % 4 == 3 ? "a comma" : "d or w");
+                            i % 4 == 3 ? "a comma" : "d, w or o");
     return PSR_OK;
 }

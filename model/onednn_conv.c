@@ -31,7 +31,9 @@ typedef struct conv {
     psr_onednn_weights forward_weights, data_weights, gradient;
     psr_onednn_primitive forward, data, weight;
     conv_larger larger_source, larger_gradient; /* what `weight` reads, if the images are too small for it */
-    uint32_t diff_source;                       /* buffer */
+    uint32_t diff_source, diff_destination;     /* buffers */
+    psr_winograd winograd;                      /* by it, instead of the primitive: */
+    bool forward_by_winograd, data_by_winograd, weight_by_winograd;
 } conv;
 
 /* Along one axis: the taps that meet images for some output. The others meet nothing but padding, and are
@@ -92,6 +94,11 @@ static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, co
     return describe_weights(exec, self, first);
 }
 
+static dnnl_alg_kind_t kind_of(psr_onednn_algorithm algorithm)
+{
+    return algorithm == PSR_ONEDNN_WINOGRAD ? dnnl_convolution_winograd : dnnl_convolution_direct;
+}
+
 static dnnl_status_t create_forward(const psr_onednn_exec *exec, const conv *self, dnnl_alg_kind_t algorithm,
                                     const_dnnl_memory_desc_t source, const_dnnl_memory_desc_t destination,
                                     dnnl_primitive_desc_t *ret_pd)
@@ -113,19 +120,20 @@ static dnnl_status_t create_weights(const psr_onednn_exec *exec, const conv *sel
 
 /* Between the layouts that the values have by now. */
 static dnnl_status_t create(const psr_onednn_exec *exec, const conv *self, psr_onednn_direction direction,
-                            dnnl_alg_kind_t algorithm, dnnl_primitive_desc_t *ret_pd)
+                            psr_onednn_algorithm algorithm, dnnl_primitive_desc_t *ret_pd)
 {
     const_dnnl_memory_desc_t x = exec->values[self->input].desc, y = exec->values[self->node].desc;
     dnnl_engine_t engine = exec->context->engine;
+    const dnnl_alg_kind_t kind = kind_of(algorithm);
     switch (direction) {
     case PSR_ONEDNN_FORWARD:
-        return create_forward(exec, self, algorithm, x, y, ret_pd);
+        return create_forward(exec, self, kind, x, y, ret_pd);
     case PSR_ONEDNN_BACKWARD_DATA:
         return dnnl_convolution_backward_data_primitive_desc_create(
-            ret_pd, engine, algorithm, x, self->any_weights, y, self->strides, self->dilates, self->pad_begin,
+            ret_pd, engine, kind, x, self->any_weights, y, self->strides, self->dilates, self->pad_begin,
             self->pad_end, self->forward_pd, exec->context->attr);
     case PSR_ONEDNN_BACKWARD_WEIGHTS:
-        return create_weights(exec, self, algorithm, x, y, self->forward_pd, ret_pd);
+        return create_weights(exec, self, kind, x, y, self->forward_pd, ret_pd);
     }
     return dnnl_invalid_arguments;
 }
@@ -136,23 +144,47 @@ static psr_err create_chosen(const psr_onednn_exec *exec, const conv *self, psr_
 {
     static const char *const what[] = {"convolution", "convolution's backward data",
                                        "convolution's backward weights"};
-    dnnl_alg_kind_t algorithm = psr_onednn_choice(exec->choices, self->index, direction);
+    psr_onednn_algorithm algorithm = psr_onednn_choice(exec->choices, self->index, direction);
     dnnl_status_t status = create(exec, self, direction, algorithm, ret_pd);
-    if (status == dnnl_unimplemented && algorithm != dnnl_convolution_direct)
-        status = create(exec, self, direction, dnnl_convolution_direct, ret_pd);
+    if (status == dnnl_unimplemented && algorithm != PSR_ONEDNN_DIRECT)
+        status = create(exec, self, direction, PSR_ONEDNN_DIRECT, ret_pd);
     return status == dnnl_success
                ? PSR_OK
                : psr_onednn_fail(status, what[direction], exec->net->nodes[self->node].name);
 }
 
 bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *step,
-                            psr_onednn_direction direction, dnnl_alg_kind_t algorithm,
+                            psr_onednn_direction direction, psr_onednn_algorithm algorithm,
                             dnnl_primitive_desc_t *ret_pd)
 {
     const conv *self = step->self;
     if (direction == PSR_ONEDNN_BACKWARD_DATA && !psr_onednn_wants_gradient(exec, self->input))
         return false;
     return create(exec, self, direction, algorithm, ret_pd) == dnnl_success;
+}
+
+bool psr_onednn_conv_winograd(const psr_onednn_exec *exec, const psr_onednn_step *step,
+                              psr_winograd *ret_winograd)
+{
+    const conv *self = step->self;
+    const psr_node *node = &exec->net->nodes[self->node];
+    const psr_onednn_tensor *x = &exec->values[self->input], *y = &exec->values[self->node];
+    const bool window = self->kernel[0] == 3 && self->kernel[1] == 3 && node->stride == 1 && node->pad == 1;
+    const bool blocks = x->layout == y->layout &&
+                        (x->layout == PSR_ONEDNN_BLOCKED_8 || x->layout == PSR_ONEDNN_BLOCKED_16) &&
+                        x->c % x->block == 0 && y->c % y->block == 0;
+    if (!window || !blocks || x->type != dnnl_f32 || self->bias != NULL || !psr_winograd_supported())
+        return false;
+    *ret_winograd = (psr_winograd){x->n, x->c, y->c, x->h, x->w, x->block, exec->context->threads};
+    return true;
+}
+
+/* Whether it is to be computed by our own Winograd, and can be. */
+static bool is_own(const psr_onednn_exec *exec, const psr_onednn_step *step, psr_onednn_direction direction)
+{
+    conv *self = step->self;
+    return psr_onednn_choice(exec->choices, self->index, direction) == PSR_ONEDNN_OWN_WINOGRAD &&
+           psr_onednn_conv_winograd(exec, step, &self->winograd);
 }
 
 static psr_err any_value(psr_onednn_exec *exec, uint32_t node, dnnl_memory_desc_t *ret_desc)
@@ -265,6 +297,13 @@ static psr_err bind_forward(psr_onednn_exec *exec, conv *self, const_dnnl_primit
     return psr_onednn_primitive_tensor(exec, forward, DNNL_ARG_DST, destination);
 }
 
+static psr_err use_values_scratch(psr_onednn_exec *exec, const conv *self)
+{
+    psr_onednn_buffer_grow(&exec->buffers, exec->scratch,
+                           psr_winograd_values_scratch(&self->winograd) * sizeof(float));
+    return PSR_OK;
+}
+
 static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = calloc(1, sizeof *self);
@@ -277,6 +316,9 @@ static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     PSR_TRY(psr_onednn_give(exec, self->node, &tensor));
     const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
     const psr_onednn_tensor *destination = psr_onednn_use(exec, self->node);
+    self->forward_by_winograd = is_own(exec, step, PSR_ONEDNN_FORWARD);
+    if (self->forward_by_winograd)
+        return use_values_scratch(exec, self);
 
     dnnl_primitive_desc_t pd;
     PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_FORWARD, &pd));
@@ -286,31 +328,34 @@ static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 }
 
 /* Gradient of the source: w^T * dy. */
-static psr_err bind_data(psr_onednn_exec *exec, conv *self, const_dnnl_primitive_desc_t pd,
-                         uint32_t diff_destination)
+static psr_err bind_data(psr_onednn_exec *exec, conv *self, const_dnnl_primitive_desc_t pd)
 {
     const psr_node *node = &exec->net->nodes[self->node];
     const psr_onednn_tensor *source = &exec->values[self->input], *destination = &exec->values[self->node];
     const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_WEIGHTS,
                                     &self->data_weights));
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, source->bytes, &self->diff_source));
     psr_onednn_primitive *data = &self->data;
     PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, data));
     PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_WEIGHTS, packed, self->data_weights.space,
                                      self->data_weights.at));
     PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_DIFF_DST, destination->desc, PSR_ONEDNN_WORKSPACE,
-                                     diff_destination));
-    PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_DIFF_SRC, source->desc, PSR_ONEDNN_WORKSPACE,
-                                     self->diff_source));
-    return psr_onednn_gradient_put(exec, self->input, self->diff_source);
+                                     self->diff_destination));
+    return psr_onednn_primitive_arg(exec, data, DNNL_ARG_DIFF_SRC, source->desc, PSR_ONEDNN_WORKSPACE,
+                                    self->diff_source);
 }
 
-static psr_err plan_data(psr_onednn_exec *exec, conv *self, uint32_t diff_destination)
+static psr_err plan_data(psr_onednn_exec *exec, const psr_onednn_step *step)
 {
+    conv *self = step->self;
+    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->input].bytes, &self->diff_source));
+    PSR_TRY(psr_onednn_gradient_put(exec, self->input, self->diff_source));
+    self->data_by_winograd = is_own(exec, step, PSR_ONEDNN_BACKWARD_DATA);
+    if (self->data_by_winograd)
+        return use_values_scratch(exec, self);
     dnnl_primitive_desc_t pd;
     PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_DATA, &pd));
-    psr_err err = bind_data(exec, self, pd, diff_destination);
+    psr_err err = bind_data(exec, self, pd);
     dnnl_primitive_desc_destroy(pd);
     return err;
 }
@@ -435,12 +480,19 @@ static bool is_loops(const_dnnl_primitive_desc_t pd)
            strncmp(implementation, "ref", 3) == 0;
 }
 
-static psr_err plan_weights(psr_onednn_exec *exec, conv *self, uint32_t diff_destination)
+static psr_err plan_weights(psr_onednn_exec *exec, const psr_onednn_step *step)
 {
+    conv *self = step->self;
     const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
+    self->weight_by_winograd = is_own(exec, step, PSR_ONEDNN_BACKWARD_WEIGHTS);
+    if (self->weight_by_winograd) {
+        psr_onednn_buffer_grow(&exec->buffers, exec->scratch,
+                               psr_winograd_weights_scratch(&self->winograd) * sizeof(float));
+        return PSR_OK;
+    }
     psr_onednn_tensor gradient = exec->values[self->node];
     gradient.space = PSR_ONEDNN_WORKSPACE;
-    gradient.buffer = diff_destination;
+    gradient.buffer = self->diff_destination;
     dnnl_primitive_desc_t pd;
     PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_WEIGHTS, &pd));
     const bool too_small = too_few(source) || too_low(self, source);
@@ -455,14 +507,27 @@ static psr_err conv_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     conv *self = step->self;
     uint32_t diff_destination[2];
     psr_onednn_gradient_take(exec, step, self->node, 1, diff_destination);
+    self->diff_destination = diff_destination[0];
     if (psr_onednn_wants_gradient(exec, self->input))
-        PSR_TRY(plan_data(exec, self, diff_destination[0]));
-    return plan_weights(exec, self, diff_destination[0]);
+        PSR_TRY(plan_data(exec, step));
+    return plan_weights(exec, step);
+}
+
+static size_t weight_offset(const psr_onednn_exec *exec, const conv *self)
+{
+    return exec->net->params.tensors[exec->net->nodes[self->node].weight].offset;
 }
 
 static psr_err conv_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = step->self;
+    if (self->forward_by_winograd) {
+        psr_winograd_forward(&self->winograd, psr_onednn_data(exec, &exec->values[self->input]),
+                             exec->state->weights + weight_offset(exec, self),
+                             psr_onednn_data(exec, &exec->values[self->node]),
+                             psr_onednn_at(exec, exec->scratch));
+        return PSR_OK;
+    }
     PSR_TRY(psr_onednn_weights_move(exec, &self->forward_weights));
     return psr_onednn_primitive_run(exec, &self->forward);
 }
@@ -470,6 +535,15 @@ static psr_err conv_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 static psr_err conv_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = step->self;
+    const size_t offset = weight_offset(exec, self);
+    const float *gradient = psr_onednn_at(exec, self->diff_destination);
+    float *scratch = psr_onednn_at(exec, exec->scratch);
+    if (self->data_by_winograd)
+        psr_winograd_source_gradient(&self->winograd, gradient, exec->state->weights + offset,
+                                     psr_onednn_at(exec, self->diff_source), scratch);
+    if (self->weight_by_winograd)
+        psr_winograd_weights_gradient(&self->winograd, psr_onednn_data(exec, &exec->values[self->input]),
+                                      gradient, exec->state->gradients + offset, scratch);
     PSR_TRY(psr_onednn_weights_move(exec, &self->data_weights));
     PSR_TRY(psr_onednn_primitive_run(exec, &self->data));
     PSR_TRY(larger_fill(exec, &self->larger_source));

@@ -1,10 +1,10 @@
 /* Batch norm with the addition and the ReLU behind it, as kernels of our own.
  *
- * Two ways to share the work, both fixed by shapes and number of threads alone, so that the sums have one
- * order: by columns  a thread has whole channels: it sums them up, then passes over them a second time while
- * they are still in its cache. For blocked layouts with enough columns. by rows     a thread has a share of
- * the pixels of all channels; the sums meet between two parallel regions. For channels last, where a channel
- * alone is a few bytes of every cache line, and for few columns. */
+ * Two ways to share the work, both fixed by shapes and number of threads alone, so that the sums have one order:
+ *   by columns  a thread has whole channels: it sums them up, then passes over them a second time while they are
+ *               still in its cache. For blocked layouts with enough columns.
+ *   by rows     a thread has a share of the pixels of all channels; the sums meet between two parallel regions.
+ *               For channels last, where a channel alone is a few bytes of every cache line, and for few columns. */
 #include "model/onednn_norm_kernels.h"
 #include "model/onednn_private.h"
 

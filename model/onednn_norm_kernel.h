@@ -1,6 +1,8 @@
-/* Loops of batch norm over one slab, for one width of vector and one element type. Included once for each,
- * with LANES       channels in a vector: 8 or 16 BF16        1: elements are bfloat16; 0: float32 KERNEL(x)
- * the name x of this instance
+/* Loops of batch norm over one slab, for one width of vector and one element type. Included once for each, with
+ *   INSTANCE    the table's declaration
+ *   LANES       channels in a vector: 8 or 16
+ *   BF16        1: elements are bfloat16; 0: float32
+ *   KERNEL(x)   the name x of this instance
  *
  * Vectors are GNU C's, so that the same sums are formed in the same order whatever the processor's width;
  * loads and stores are unaligned because channels-last rows begin where they like. The inlined helpers take

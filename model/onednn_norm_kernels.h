@@ -2,12 +2,15 @@
  * channels). In a blocked layout a column's rows lie side by side; channels last they are C apart.
  *
  * Per channel, with M = N*H*W and every sum over batch and pixels:
- *   forward   mean = sum x / M, var = sum (x - mean)^2 / M, scale = weight / sqrt(var + epsilon), shift =
- * bias y = relu((x - mean) * scale + shift + r) backward  g = (dy + dy2) where the ReLU let it through d_bias
- * = sum g, d_weight = sum g (x - mean) / sqrt(var + epsilon) dx = scale * (g - d_bias / M - (x - mean) *
- * slope), slope = sum g (x - mean) / M / (var + epsilon) (Ioffe and Szegedy, "Batch normalization", 2015,
- * section 3). Sums are float32 within a slab's column, which is at most NORM_SLAB_ROWS rows, and double
- * beyond. */
+ *   forward   mean = sum x / M, var = sum (x - mean)^2 / M
+ *             scale = weight / sqrt(var + epsilon), shift = bias
+ *             y = relu((x - mean) * scale + shift + r)
+ *   backward  g = (dy + dy2) where the ReLU let it through
+ *             d_bias = sum g, d_weight = sum g (x - mean) / sqrt(var + epsilon)
+ *             dx = scale * (g - d_bias / M - (x - mean) * slope)
+ *             slope = sum g (x - mean) / M / (var + epsilon)
+ * (Ioffe and Szegedy, "Batch normalization", 2015, section 3). Sums are float32 within a slab's column, which is
+ * at most NORM_SLAB_ROWS rows, and double beyond. */
 #ifndef PSR_MODEL_ONEDNN_NORM_KERNELS_H
 #define PSR_MODEL_ONEDNN_NORM_KERNELS_H
 

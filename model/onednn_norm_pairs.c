@@ -2,8 +2,9 @@
  *
  * A 32-bit word holds two bf16; the even one becomes a float32 by a shift, the odd one by a mask, without the
  * shuffles that widening takes, and rounding puts them back the same way. So 64 bytes are a pair of vectors,
- * even and odd: rows of 16 channels that lie side by side (blocked): two rows, the lanes being channels 0 2
- * .. 14 0 2 .. 14; longer rows (channels last): 32 channels of a row, the lanes being channels 0 2 .. 30.
+ * even and odd:
+ *   rows of 16 channels that lie side by side (blocked): two rows, the lanes being channels 0 2 .. 14 0 2 .. 14;
+ *   longer rows (channels last): 32 channels of a row, the lanes being channels 0 2 .. 30.
  * Either way two vectors of 16 channels (twice the same, or neighbours) are dealt out into even and odd. What
  * is left over, a last row or a last column, is for the kernels of 16 elements. */
 #include "model/onednn_norm_kernels.h"

@@ -17,6 +17,7 @@
 #include "model/onednn_graph.h"
 #include "model/onednn_tiles.h"
 #include "model/readiness.h"
+#include "model/winograd.h"
 
 typedef enum psr_onednn_layout {
     PSR_ONEDNN_PLAIN,
@@ -264,11 +265,14 @@ PSR_MUST_CHECK psr_err psr_onednn_weights_move(const psr_onednn_exec *exec,
 PSR_MUST_CHECK psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_onednn_group *group,
                                               dnnl_memory_desc_t *ret_desc);
 
-/* One direction of a planned convolution with an algorithm, between the layouts that its values have. False
- * when there is no such primitive. ret owns: dnnl_primitive_desc_destroy. */
+/* One direction of a planned convolution by oneDNN, DIRECT or WINOGRAD, between the layouts that its values
+ * have. False when there is no such primitive. ret owns: dnnl_primitive_desc_destroy. */
 bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *step,
-                            psr_onednn_direction direction, dnnl_alg_kind_t algorithm,
+                            psr_onednn_direction direction, psr_onednn_algorithm algorithm,
                             dnnl_primitive_desc_t *ret_pd);
+/* All directions by OWN_WINOGRAD. False when it does not fit. */
+bool psr_onednn_conv_winograd(const psr_onednn_exec *exec, const psr_onednn_step *step,
+                              psr_winograd *ret_winograd);
 
 /* ---- onednn_elementwise.c ---- */
 

@@ -1,4 +1,4 @@
-/* test_golden reference|onednn FILE: a whole network from the weights and batches of a golden file, beside
+/* test_golden reference|onednn|winograd FILE: a whole network from the weights and batches of a golden file, beside
  * PyTorch. The error of PyTorch's float32 runs against its float64 runs is the measure: psring's gradient
  * of the first step, tensor by tensor, and its losses of 10 steps may be at most twice as far off.
  *
@@ -8,7 +8,8 @@
  * over to the other side, in psring's run and in PyTorch's: there psring's error is the median over the
  * seeds, which one unlucky seed does not move. One rounding of each number of the result is free (a norm's
  * 2^-24), or a tensor that PyTorch has right to the last bit could only be equalled by luck. Convolutions are
- * direct ones, not those that happened to be fastest. */
+ * direct ones, not those that happened to be fastest; `winograd` is oneDNN's back end with our own Winograd
+ * wherever it fits. */
 #include "golden.h"
 
 #include "model/backend.h"
@@ -30,6 +31,7 @@
 #define ONE_ROUNDING 0x1p-24
 
 static psr_backend_kind kind;
+static bool winograd;
 static golden g;
 static psr_net *net;
 static psr_buckets buckets;
@@ -156,6 +158,17 @@ static void train(psr_backend *backend, psr_optimizer *optimizer, size_t r)
     }
 }
 
+/* "": all direct; "ooo,ooo...": our own Winograd. Static storage. */
+static const char *algorithms(void)
+{
+    static char text[1024];
+    text[0] = '\0';
+    for (uint32_t i = 0; winograd && i < net->node_count; i++)
+        if (net->nodes[i].op == PSR_OP_CONV)
+            strcat(text, text[0] == '\0' ? "ooo" : ",ooo");
+    return text;
+}
+
 static void the_network_trains_for_ten_steps(void **state)
 {
     (void)state;
@@ -167,7 +180,7 @@ static void the_network_trains_for_ten_steps(void **state)
     config.momentum = g.momentum;
     config.weight_decay = g.weight_decay;
     const psr_backend_options options = {
-        .kind = kind, .max_batch = g.batch, .threads = 2, .buckets = &buckets, .algorithms = ""};
+        .kind = kind, .max_batch = g.batch, .threads = 2, .buckets = &buckets, .algorithms = algorithms()};
     must(psr_backend_new(net, &options, &backend));
     for (size_t r = 0; r < g.run_count; r++) {
         psr_optimizer *optimizer = NULL;
@@ -299,8 +312,9 @@ static void the_loss_falls_by_a_tenth(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3 || (strcmp(argv[1], "reference") != 0 && strcmp(argv[1], "onednn") != 0)) {
-        fprintf(stderr, "usage: test_golden reference|onednn FILE\n");
+    winograd = argc == 3 && strcmp(argv[1], "winograd") == 0;
+    if (argc != 3 || (strcmp(argv[1], "reference") != 0 && strcmp(argv[1], "onednn") != 0 && !winograd)) {
+        fprintf(stderr, "usage: test_golden reference|onednn|winograd FILE\n");
         return 2;
     }
     kind = strcmp(argv[1], "reference") == 0 ? PSR_BACKEND_REFERENCE : PSR_BACKEND_ONEDNN;
