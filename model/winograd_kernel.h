@@ -2,6 +2,7 @@
  *   INSTANCE    the table's declaration
  *   LANES       channels in a vector: 8 or 16
  *   TARGET      the instructions, as an attribute; may be empty
+ *   FUSED       the sum c + a * b of a float a and vectors b and c, rounded once where the instructions have that
  *   KERNEL(x)   the name x of this instance
  *
  * Vectors are GNU C's. The inlined helpers take them by pointer: by value their calling convention would depend
@@ -233,8 +234,8 @@ LOOP void KERNEL(unfold)(const winograd_matrices *s, size_t in, size_t o, float 
 /* ---- products ---- */
 
 /* rows * vectors sums in registers: six times two leave AVX2's sixteen room for two of b and one of a. */
-INLINE void KERNEL(multiply_rows)(const winograd_product *p, size_t first, const size_t rows,
-                                  const size_t vectors)
+TARGET INLINE void KERNEL(multiply_rows)(const winograd_product *p, size_t first, const size_t rows,
+                                         const size_t vectors)
 {
     VECTOR sums[6][2];
     const float *a = p->a + first * p->a_row, *b = p->b;
@@ -252,7 +253,7 @@ INLINE void KERNEL(multiply_rows)(const winograd_product *p, size_t first, const
         for (size_t row = 0; row < rows; row++)
 #pragma GCC unroll 2
             for (size_t i = 0; i < vectors; i++)
-                sums[row][i] += a[row * p->a_row] * values[i];
+                sums[row][i] = FUSED(a[row * p->a_row], values[i], sums[row][i]);
     }
 #pragma GCC unroll 6
     for (size_t row = 0; row < rows; row++)
@@ -268,7 +269,7 @@ INLINE void KERNEL(multiply_rows)(const winograd_product *p, size_t first, const
         }
 }
 
-INLINE void KERNEL(multiply_panel)(const winograd_product *p, const size_t vectors)
+TARGET INLINE void KERNEL(multiply_panel)(const winograd_product *p, const size_t vectors)
 {
     size_t row = 0;
     for (; row + 6 <= p->rows; row += 6)
@@ -292,6 +293,7 @@ INSTANCE = {KERNEL(cut), KERNEL(spread), KERNEL(join), KERNEL(fold), KERNEL(unfo
 #undef INSTANCE
 #undef LANES
 #undef TARGET
+#undef FUSED
 #undef KERNEL
 #undef VECTOR
 #undef INLINE

@@ -34,17 +34,25 @@ static inline __attribute__((always_inline)) tile_place place_of(const winograd_
     };
 }
 
+/* The compiler may not fuse by itself: -ffp-contract=off holds for the whole tree. */
+#define UNFUSED(a, b, c) ((c) + (a) * (b))
 #if defined(__x86_64__)
+#include <immintrin.h>
 #define AVX2 __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx512f")))
+#define FUSED_8(a, b, c) ((VECTOR)_mm256_fmadd_ps(_mm256_set1_ps(a), (__m256)(b), (__m256)(c)))
+#define FUSED_16(a, b, c) ((VECTOR)_mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)(b), (__m512)(c)))
 #else
 #define AVX2
 #define AVX512
+#define FUSED_8 UNFUSED
+#define FUSED_16 UNFUSED
 #endif
 
 #define INSTANCE static const winograd_kernels of_8
 #define LANES 8
 #define TARGET AVX2
+#define FUSED FUSED_8
 #define KERNEL(name) name##_8
 #include "model/winograd_kernel.h"
 
@@ -52,12 +60,14 @@ static inline __attribute__((always_inline)) tile_place place_of(const winograd_
 #define INSTANCE static const winograd_kernels of_16_halves
 #define LANES 16
 #define TARGET AVX2
+#define FUSED UNFUSED
 #define KERNEL(name) name##_16_halves
 #include "model/winograd_kernel.h"
 
 #define INSTANCE static const winograd_kernels of_16
 #define LANES 16
 #define TARGET AVX512
+#define FUSED FUSED_16
 #define KERNEL(name) name##_16
 #include "model/winograd_kernel.h"
 
