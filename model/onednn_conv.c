@@ -153,6 +153,13 @@ static psr_err create_chosen(const psr_onednn_exec *exec, const conv *self, psr_
                : psr_onednn_fail(status, what[direction], exec->net->nodes[self->node].name);
 }
 
+static bool is_loops(const_dnnl_primitive_desc_t pd)
+{
+    const char *implementation = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &implementation) == dnnl_success &&
+           strncmp(implementation, "ref", 3) == 0;
+}
+
 bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *step,
                             psr_onednn_direction direction, psr_onednn_algorithm algorithm,
                             dnnl_primitive_desc_t *ret_pd)
@@ -160,7 +167,15 @@ bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *
     const conv *self = step->self;
     if (direction == PSR_ONEDNN_BACKWARD_DATA && !psr_onednn_wants_gradient(exec, self->input))
         return false;
-    return create(exec, self, direction, algorithm, ret_pd) == dnnl_success;
+    dnnl_primitive_desc_t pd;
+    if (create(exec, self, direction, algorithm, &pd) != dnnl_success)
+        return false;
+    if (is_loops(pd)) {
+        dnnl_primitive_desc_destroy(pd);
+        return false;
+    }
+    *ret_pd = pd;
+    return true;
 }
 
 bool psr_onednn_conv_winograd(const psr_onednn_exec *exec, const psr_onednn_step *step,
@@ -471,13 +486,6 @@ static psr_err plan_larger(psr_onednn_exec *exec, conv *self, const psr_onednn_t
     psr_err err = bind_weights(exec, self, pd, source, gradient);
     dnnl_primitive_desc_destroy(pd);
     return err;
-}
-
-static bool is_loops(const_dnnl_primitive_desc_t pd)
-{
-    const char *implementation = NULL;
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &implementation) == dnnl_success &&
-           strncmp(implementation, "ref", 3) == 0;
 }
 
 static psr_err plan_weights(psr_onednn_exec *exec, const psr_onednn_step *step)
