@@ -264,6 +264,13 @@ static bool serves(const psr_onednn_exec *exec, const conv *self, const psr_oned
            (tensor->layout == PSR_ONEDNN_CHANNELS_LAST && tensor->c % 16 == 0);
 }
 
+/* Those of a vector. In others oneDNN has but loops. */
+static psr_onednn_layout usual_blocks(const psr_onednn_exec *exec)
+{
+    const bool avx512 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+    return avx512 || exec->context->type != dnnl_f32 ? PSR_ONEDNN_BLOCKED_16 : PSR_ONEDNN_BLOCKED_8;
+}
+
 /* The forward primitive with a destination that oneDNN likes best among those that serve. */
 static psr_err choose_destination(psr_onednn_exec *exec, conv *self, uint32_t match,
                                   psr_onednn_tensor *ret_tensor)
@@ -285,7 +292,7 @@ static psr_err choose_destination(psr_onednn_exec *exec, conv *self, uint32_t ma
     if (layout == PSR_ONEDNN_OTHER)
         layout = match != PSR_NONE                     ? exec->values[match].layout
                  : wants_plain(exec, self, ret_tensor) ? PSR_ONEDNN_PLAIN
-                                                       : PSR_ONEDNN_BLOCKED_16;
+                                                       : usual_blocks(exec);
     PSR_TRY(psr_onednn_tensor_in(exec, self->node, layout, exec->context->type, ret_tensor));
     dnnl_primitive_desc_destroy(self->forward_pd);
     self->forward_pd = NULL;
