@@ -27,6 +27,9 @@ CASES = {
                              **{"batch-size": 8, "bucket-size": 200000}), (2, 3)),
     "resnet20-3-lars": (dict(model="resnet20", workers=3, data=COLOUR % 97, steps=5, lr=0.5, optimizer="lars",
                              **{"batch-size": 16, "bucket-size": 4096}), (1, 3)),
+    # Our own Winograd wherever it fits, with the uneven batches of an epoch's end.
+    "resnet20-3-winograd": (dict(model="resnet20", workers=3, data=COLOUR % 97, steps=5, shortcut="b",
+                                 algorithms=",".join(["ooo"] * 21), **{"batch-size": 16}), (2,)),
 }
 
 # Arrivals delayed on purpose: one worker computes several times as long as the others, so that its pushes and hops come last
