@@ -6,8 +6,7 @@
  * a network's first gradients over that of PyTorch's float32, both against float64 (tests/golden), median over the
  * tensors; it is to stay below 2. ResNet-18 at 32 px: 1.0 when all is direct; with oneDNN's Winograd in the backward
  * pass 1.1, in the forward pass too, where its rounding goes through all later layers and back, 2.4; with our own in
- * both 1.1. So oneDNN's may have the backward pass alone. Convolutions of few channels are short sums, which round
- * hardly at all when direct: ResNet-20 with our own in all its layers, of 16, 32 and 64 channels, comes to 2.1.
+ * both 1.1. So oneDNN's may have the backward pass alone, and our own what winograd.h says.
  *
  * Each shape is timed once, however many layers have it. The algorithms take turns and the least time of each counts,
  * so that a neighbour on the machine, who can only make things slower, has to hit one of them every time to mislead.
@@ -25,7 +24,6 @@
 #define LEAST_WORK 5e9
 #define ROUNDS 3
 #define CLEARLY 0.9
-#define LEAST_CHANNELS 64 /* for our own Winograd */
 
 enum { DIRECTIONS = PSR_ONEDNN_BACKWARD_WEIGHTS + 1 };
 
@@ -190,11 +188,13 @@ static bool rounds_little(const psr_onednn_exec *exec, const psr_onednn_step *st
 {
     const uint32_t weight = exec->net->nodes[step->group->output].weight;
     const uint32_t *shape = exec->net->params.tensors[weight].shape;
+    const uint32_t least =
+        direction == PSR_ONEDNN_FORWARD ? PSR_WINOGRAD_FORWARD_CHANNELS : PSR_WINOGRAD_BACKWARD_CHANNELS;
     switch (algorithm) {
     case PSR_ONEDNN_WINOGRAD:
         return direction != PSR_ONEDNN_FORWARD;
     case PSR_ONEDNN_OWN_WINOGRAD:
-        return shape[0] >= LEAST_CHANNELS && shape[1] >= LEAST_CHANNELS;
+        return shape[0] >= least && shape[1] >= least;
     default:
         return true;
     }

@@ -9,11 +9,12 @@
  * seeds, which one unlucky seed does not move. One rounding of each number of the result is free (a norm's
  * 2^-24), or a tensor that PyTorch has right to the last bit could only be equalled by luck. Convolutions are
  * direct ones, not those that happened to be fastest; `winograd` is oneDNN's back end with our own Winograd
- * wherever it fits. */
+ * as far as picking by timing may go. */
 #include "golden.h"
 
 #include "model/backend.h"
 #include "model/optimizer.h"
+#include "model/winograd.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -158,14 +159,21 @@ static void train(psr_backend *backend, psr_optimizer *optimizer, size_t r)
     }
 }
 
-/* "": all direct; "ooo,ooo...": our own Winograd. Static storage. */
+/* "": all direct. Static storage. */
 static const char *algorithms(void)
 {
     static char text[1024];
     text[0] = '\0';
-    for (uint32_t i = 0; winograd && i < net->node_count; i++)
-        if (net->nodes[i].op == PSR_OP_CONV)
-            strcat(text, text[0] == '\0' ? "ooo" : ",ooo");
+    for (uint32_t i = 0; winograd && i < net->node_count; i++) {
+        if (net->nodes[i].op != PSR_OP_CONV)
+            continue;
+        const uint32_t *shape = net->params.tensors[net->nodes[i].weight].shape;
+        const uint32_t channels = shape[0] < shape[1] ? shape[0] : shape[1];
+        strcat(text, text[0] == '\0' ? "" : ",");
+        strcat(text, channels >= PSR_WINOGRAD_FORWARD_CHANNELS    ? "ooo"
+                     : channels >= PSR_WINOGRAD_BACKWARD_CHANNELS ? "doo"
+                                                                  : "ddd");
+    }
     return text;
 }
 
