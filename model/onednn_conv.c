@@ -267,8 +267,8 @@ static bool serves(const psr_onednn_exec *exec, const conv *self, const psr_oned
 /* Those of a vector. In others oneDNN has but loops. */
 static psr_onednn_layout usual_blocks(const psr_onednn_exec *exec)
 {
-    const bool avx512 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-    return avx512 || exec->context->type != dnnl_f32 ? PSR_ONEDNN_BLOCKED_16 : PSR_ONEDNN_BLOCKED_8;
+    return exec->context->type != dnnl_f32 || psr_onednn_has_avx512() ? PSR_ONEDNN_BLOCKED_16
+                                                                      : PSR_ONEDNN_BLOCKED_8;
 }
 
 /* The forward primitive with a destination that oneDNN likes best among those that serve. */
@@ -319,11 +319,9 @@ static psr_err bind_forward(psr_onednn_exec *exec, conv *self, const_dnnl_primit
     return psr_onednn_primitive_tensor(exec, forward, DNNL_ARG_DST, destination);
 }
 
-static psr_err use_values_scratch(psr_onednn_exec *exec, const conv *self)
+static void use_scratch(psr_onednn_exec *exec, size_t floats)
 {
-    psr_onednn_buffer_grow(&exec->buffers, exec->scratch,
-                           psr_winograd_values_scratch(&self->winograd) * sizeof(float));
-    return PSR_OK;
+    psr_onednn_buffer_grow(&exec->buffers, exec->scratch, floats * sizeof(float));
 }
 
 static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
@@ -339,8 +337,10 @@ static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
     const psr_onednn_tensor *destination = psr_onednn_use(exec, self->node);
     self->forward_by_winograd = is_own(exec, step, PSR_ONEDNN_FORWARD);
-    if (self->forward_by_winograd)
-        return use_values_scratch(exec, self);
+    if (self->forward_by_winograd) {
+        use_scratch(exec, psr_winograd_values_scratch(&self->winograd));
+        return PSR_OK;
+    }
 
     dnnl_primitive_desc_t pd;
     PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_FORWARD, &pd));
@@ -373,8 +373,10 @@ static psr_err plan_data(psr_onednn_exec *exec, const psr_onednn_step *step)
     PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->input].bytes, &self->diff_source));
     PSR_TRY(psr_onednn_gradient_put(exec, self->input, self->diff_source));
     self->data_by_winograd = is_own(exec, step, PSR_ONEDNN_BACKWARD_DATA);
-    if (self->data_by_winograd)
-        return use_values_scratch(exec, self);
+    if (self->data_by_winograd) {
+        use_scratch(exec, psr_winograd_values_scratch(&self->winograd));
+        return PSR_OK;
+    }
     dnnl_primitive_desc_t pd;
     PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_DATA, &pd));
     psr_err err = bind_data(exec, self, pd);
@@ -501,8 +503,7 @@ static psr_err plan_weights(psr_onednn_exec *exec, const psr_onednn_step *step)
     const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
     self->weight_by_winograd = is_own(exec, step, PSR_ONEDNN_BACKWARD_WEIGHTS);
     if (self->weight_by_winograd) {
-        psr_onednn_buffer_grow(&exec->buffers, exec->scratch,
-                               psr_winograd_weights_scratch(&self->winograd) * sizeof(float));
+        use_scratch(exec, psr_winograd_weights_scratch(&self->winograd));
         return PSR_OK;
     }
     psr_onednn_tensor gradient = exec->values[self->node];

@@ -25,6 +25,16 @@ INLINE void KERNEL(store)(float *to, const VECTOR *value)
 
 /* ---- one dimension; step: vectors from one element to the next ---- */
 
+/* A polynomial at +-P and +-Q is its even part plus and minus its odd one. to: the element of +P. */
+INLINE void KERNEL(pairs)(VECTOR *to, size_t step, const VECTOR *even_p, const VECTOR *odd_p,
+                          const VECTOR *even_q, const VECTOR *odd_q)
+{
+    to[0] = *even_p + *odd_p;
+    to[step] = *even_p - *odd_p;
+    to[2 * step] = *even_q + *odd_q;
+    to[3 * step] = *even_q - *odd_q;
+}
+
 /* to[6] = B^T d: coefficients of the products of (x - a) over all points a but one. */
 INLINE void KERNEL(bt)(VECTOR *to, const VECTOR *d, size_t step)
 {
@@ -32,10 +42,7 @@ INLINE void KERNEL(bt)(VECTOR *to, const VECTOR *d, size_t step)
     VECTOR even_p = d4 - QQ * d2, odd_p = P * (d3 - QQ * d1);
     VECTOR even_q = d4 - PP * d2, odd_q = Q * (d3 - PP * d1);
     to[0] = PP * QQ * d0 - (PP + QQ) * d2 + d4;
-    to[step] = even_p + odd_p;
-    to[2 * step] = even_p - odd_p;
-    to[3 * step] = even_q + odd_q;
-    to[4 * step] = even_q - odd_q;
+    KERNEL(pairs)(to + step, step, &even_p, &odd_p, &even_q, &odd_q);
     to[5 * step] = PP * QQ * d1 - (PP + QQ) * d3 + d5;
 }
 
@@ -46,10 +53,7 @@ INLINE void KERNEL(a)(VECTOR *to, const VECTOR *d, size_t step)
     VECTOR even_p = d0 + PP * d2, odd_p = P * (d1 + PP * d3);
     VECTOR even_q = d0 + QQ * d2, odd_q = Q * (d1 + QQ * d3);
     to[0] = d0;
-    to[step] = even_p + odd_p;
-    to[2 * step] = even_p - odd_p;
-    to[3 * step] = even_q + odd_q;
-    to[4 * step] = even_q - odd_q;
+    KERNEL(pairs)(to + step, step, &even_p, &odd_p, &even_q, &odd_q);
     to[5 * step] = d3;
 }
 
@@ -71,10 +75,7 @@ INLINE void KERNEL(g)(VECTOR *to, const VECTOR *g, size_t step)
     VECTOR even_p = SCALE_P * (g0 + PP * g2), odd_p = SCALE_P * P * g1;
     VECTOR even_q = SCALE_Q * (g0 + QQ * g2), odd_q = SCALE_Q * Q * g1;
     to[0] = SCALE_0 * g0;
-    to[step] = even_p + odd_p;
-    to[2 * step] = even_p - odd_p;
-    to[3 * step] = even_q + odd_q;
-    to[4 * step] = even_q - odd_q;
+    KERNEL(pairs)(to + step, step, &even_p, &odd_p, &even_q, &odd_q);
     to[5 * step] = g2;
 }
 
