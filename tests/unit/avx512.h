@@ -8,18 +8,13 @@
 
 #include "model/onednn_compat.h"
 
-static inline bool has_avx512(void)
-{
-    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-}
-
 /* Tests that need it are a run of their own: `PROGRAM avx512`. The status with which such a run ends before
  * its first test: 77, a skip with its reason, without AVX-512; 2 when called otherwise; 0: go on. */
 static inline int status_before_avx512_tests(int argc, char **argv, const char *reason)
 {
     if (argc != 2 || strcmp(argv[1], "avx512") != 0)
         return 2;
-    if (has_avx512())
+    if (psr_onednn_has_avx512())
         return 0;
     printf("skipped: without AVX-512 %s\n", reason);
     return 77;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algorithms.h"
 #include "avx512.h"
 #include "expect.h"
 
@@ -371,7 +372,7 @@ static void compare_batch(const setting *s, uint32_t count, tolerance rounded)
         assert_alike(s, &found, &expected, count, fp32);
         outcome_done(&found);
     }
-    if (has_avx512() && rounded.value > 0) {
+    if (psr_onednn_has_avx512() && rounded.value > 0) {
         outcome found = outcome_of(s, PSR_BACKEND_ONEDNN, PSR_PRECISION_BF16, 2, count);
         assert_alike(s, &found, &expected, count, rounded);
         outcome_done(&found);
@@ -505,22 +506,6 @@ static void the_residual_networks_agree(void **state)
 
 /* ---- algorithms ---- */
 
-/* A letter for every convolution of net and direction; where it does not fit direct is taken. Static storage. */
-static const char *all_by(char letter, const psr_net *net)
-{
-    static char text[1024];
-    size_t length = 0;
-    for (uint32_t i = 0; i < net->node_count; i++)
-        if (net->nodes[i].op == PSR_OP_CONV) {
-            if (length > 0)
-                text[length++] = ',';
-            memset(text + length, letter, 3);
-            length += 3;
-        }
-    text[length] = '\0';
-    return text;
-}
-
 /* Found by letter, expected from the reference, and whether the letter was ignored. */
 static bool agrees_with_all_by(char letter, psr_net *net, tolerance limit)
 {
@@ -545,7 +530,7 @@ static void onednns_winograd_agrees_where_it_exists_and_falls_back_where_not(voi
 {
     (void)state;
     const tolerance winograd = {1e-3, 5e-3};
-    const bool exists = has_avx512() && DNNL_VERSION_MAJOR < 3;
+    const bool exists = psr_onednn_has_avx512() && DNNL_VERSION_MAJOR < 3;
     assert_true(agrees_with_all_by('w', norm_add(32, true), winograd) || !exists);
     assert_true(agrees_with_all_by('w', named("resnet18", 3, 48, PSR_SHORTCUT_B), winograd) || !exists);
 }
@@ -584,7 +569,7 @@ static void the_same_pass_gives_the_same_bits_whatever_ran_before(void **state)
 {
     (void)state;
     setting s = setting_of(named("resnet20", 3, 32, PSR_SHORTCUT_B), 8);
-    for (int half = 0; half < (has_avx512() ? 2 : 1); half++) {
+    for (int half = 0; half < (psr_onednn_has_avx512() ? 2 : 1); half++) {
         const psr_precision precision = half ? PSR_PRECISION_BF16 : PSR_PRECISION_FP32;
         outcome a = outcome_of(&s, PSR_BACKEND_ONEDNN, precision, 2, 8);
         outcome b = outcome_of(&s, PSR_BACKEND_ONEDNN, precision, 2, 3);
@@ -619,7 +604,7 @@ static void weights_may_be_overwritten_as_soon_as_their_gradient_is_ready(void *
     (void)state;
     setting s = setting_of(everything(), 4);
     const psr_batch batch = {s.images, s.labels, s.samples, 4, .epoch = 2, .seed = 5};
-    for (int half = 0; half < (has_avx512() ? 2 : 1); half++) {
+    for (int half = 0; half < (psr_onednn_has_avx512() ? 2 : 1); half++) {
         outcome a = outcome_of(&s, PSR_BACKEND_ONEDNN, half ? PSR_PRECISION_BF16 : PSR_PRECISION_FP32, 2, 4);
         overwriting o = {&s, floats(s.net->params.length)};
         memcpy(o.weights, s.weights, s.net->params.length * sizeof(float));
@@ -660,7 +645,7 @@ static void precisions_that_cannot_be_had_are_refused_by_name(void **state)
     setting s = setting_of(named("convnet", 1, 28, PSR_SHORTCUT_A), 2);
     expect_failure(try_new(&s, PSR_PRECISION_FP16, NULL), PSR_ERR_UNSUPPORTED,
                    "--precision fp16: the oneDNN back end has fp32 and bf16");
-    if (has_avx512()) {
+    if (psr_onednn_has_avx512()) {
         expect_ok(try_new(&s, PSR_PRECISION_BF16, NULL));
     } else {
         assert_int_equal(try_new(&s, PSR_PRECISION_BF16, NULL), PSR_ERR_UNSUPPORTED);
