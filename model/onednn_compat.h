@@ -9,6 +9,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 #include <oneapi/dnnl/dnnl_debug.h>
+#include <stdbool.h>
 
 #if DNNL_VERSION_MAJOR >= 3
 
