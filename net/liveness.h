@@ -2,7 +2,8 @@
  * time is passed in. The scheduler holds one.
  *
  * A member reports PROGRESS (phase, step, bucket, counter of its compute thread, whom it waits for) at least
- * every quarter of the deadline, from its exchange thread. A member is to blame when
+ * every quarter of the deadline and when its step or phase has changed, from its exchange thread. A member is
+ * to blame when
  *   - nothing was heard of it for the deadline (stopped, cut off), or
  *   - its counter stood still for the deadline in a phase in which it waits for nobody (hung); in its
  *     start and first step for five seconds at least.

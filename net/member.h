@@ -8,8 +8,9 @@
  *             <-  WELCOME  the roster and what they agreed on
  *     READY   ->  connected to everybody that I send to, weights in place
  *             <-  START
- * From CONFIG on PROGRESS goes out by itself (in psr_member_recv) four times per deadline and at least ten
- * times a second, and a scheduler that has been silent for the deadline is an error.
+ * From CONFIG on PROGRESS goes out by itself (in psr_member_recv): four times per deadline, at least ten times
+ * a second, and when step or phase has changed (in a long row of changes, every ten milliseconds). A scheduler
+ * that has been silent for the deadline is an error.
  *
  * All of it on the one thread that made the transport. */
 #ifndef PSR_NET_MEMBER_H

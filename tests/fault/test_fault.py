@@ -144,7 +144,11 @@ class Table(Suite):
         others = r"the run was at (step|its start)" if victim == "scheduler" else r"(workers?|shards?) \d.*(%s)" % at
         if action == "stop" and victim in ("worker", "shard") and phase not in ("start", "barrier", "evaluation", "shutdown"):
             others = r"step \d+, (data|forward|backward|pull|push|ring), bucket \d+|step \d+, (barrier|checkpoint)"
-        for what, pattern in (("whom", whom), ("how", how), ("what others were doing", others)):
+        told = [("whom", whom), ("how", how), ("what others were doing", others)]
+        if action == "stop" and victim == "worker" and phase not in ("start", "shutdown"):
+            # It stops with its first breath in the step, before its exchange thread must have told of it.
+            told.append(("where it was", r"last in step (%d|%d), \w+" % (STEP_OF[phase], STEP_OF[phase] + 1)))
+        for what, pattern in told:
             played.expect(re.search(pattern, played.line), "the line does not tell %s (%s): %s" % (what, pattern, played.line))
 
 

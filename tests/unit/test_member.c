@@ -218,13 +218,32 @@ static void facts_that_cannot_be_had_are_told_to_the_scheduler(void **state)
     strike_stage(&s);
 }
 
-static uint64_t counter;
+static psr_head place;
 
 static void report(void *context, psr_head *head)
 {
     (void)context;
-    head->aux = ++counter;
-    head->flags = PSR_PHASE_FORWARD;
+    *head = place;
+}
+
+/* How many reports the scheduler has had since it was asked last. A mark behind them says where they end. */
+static unsigned count_reports(stage *s, psr_member *m, psr_head *ret_last)
+{
+    psr_message *message = NULL;
+    unsigned count = 0;
+    uint64_t before = place.aux;
+    place.aux = UINT64_MAX;
+    assert_ok(psr_member_report(m));
+    for (bool last = false; !last; count++) {
+        message = receive(s->scheduler);
+        assert_int_equal(message->head.type, PSR_MSG_PROGRESS);
+        last = message->head.aux == UINT64_MAX;
+        if (!last && ret_last)
+            *ret_last = message->head;
+        psr_message_free(&message);
+    }
+    place.aux = before;
+    return count - 1;
 }
 
 static void progress_goes_out_by_itself_and_at_once_when_it_is_asked_for(void **state)
@@ -234,17 +253,49 @@ static void progress_goes_out_by_itself_and_at_once_when_it_is_asked_for(void **
     psr_member *m;
     psr_message *message;
     raise_stage(&s);
+    place = (psr_head){.flags = PSR_PHASE_FORWARD};
     assert_ok(join(&s, (psr_member_options){.facts = say_facts, .report = report}, &m));
-    uint64_t before = counter;
+    count_reports(&s, m, NULL);
     assert_int_equal(psr_member_recv(m, 450, &message), PSR_ERR_TIMEOUT);
-    assert_true(counter >= before + 3); /* ten a second */
-    before = counter;
+    assert_true(count_reports(&s, m, NULL) >= 3); /* ten a second */
     send_text(s.scheduler, worker1, (psr_head){.type = PSR_MSG_ALIVE, .flags = 1}, NULL);
     send_text(s.scheduler, worker1, (psr_head){.type = PSR_MSG_START}, NULL);
     assert_ok(psr_member_recv(m, WAIT_MS, &message));
     assert_int_equal(message->head.type, PSR_MSG_START); /* ALIVE was the member's own business */
-    assert_true(counter > before);
+    assert_true(count_reports(&s, m, NULL) >= 1);
     psr_message_free(&message);
+    psr_member_free(m);
+    strike_stage(&s);
+}
+
+static void a_step_or_phase_that_has_changed_is_told_at_once_and_a_long_row_of_them_in_part(void **state)
+{
+    (void)state;
+    stage s;
+    psr_member *m;
+    psr_message *message;
+    raise_stage(&s);
+    s.config.deadline_s = WAIT_MS / 1000.0; /* this scheduler says nothing any more */
+    place = (psr_head){.flags = PSR_PHASE_FORWARD};
+    assert_ok(join(&s, (psr_member_options){.report = report}, &m));
+    int64_t begin_ms = psr_clock_ms();
+    for (uint32_t i = 1; i <= 10; i++) {
+        psr_head told = {0};
+        place.step = i / 2;
+        place.flags = i % 2 ? PSR_PHASE_BACKWARD : PSR_PHASE_FORWARD;
+        assert_int_equal(psr_member_recv(m, 20, &message), PSR_ERR_TIMEOUT);
+        assert_true(count_reports(&s, m, &told) >= 1);
+        assert_int_equal(told.step, place.step);
+        assert_int_equal(told.flags, place.flags);
+    }
+    for (uint32_t i = 0; i < 200; i++) {
+        place.step++;
+        assert_int_equal(psr_member_recv(m, 2, &message), PSR_ERR_TIMEOUT);
+    }
+    unsigned told = count_reports(&s, m, NULL);
+    int64_t took_ms = psr_clock_ms() - begin_ms;
+    assert_true(told >= 40);
+    assert_true(told <= 50 + 1 + took_ms / 10 + took_ms / 100); /* as it was asked for, too */
     psr_member_free(m);
     strike_stage(&s);
 }
@@ -291,6 +342,7 @@ int main(void)
         cmocka_unit_test(a_configuration_that_cannot_be_read_is_refused),
         cmocka_unit_test(facts_that_cannot_be_had_are_told_to_the_scheduler),
         cmocka_unit_test(progress_goes_out_by_itself_and_at_once_when_it_is_asked_for),
+        cmocka_unit_test(a_step_or_phase_that_has_changed_is_told_at_once_and_a_long_row_of_them_in_part),
         cmocka_unit_test(a_scheduler_that_falls_silent_is_named_after_the_deadline_and_not_before),
         cmocka_unit_test(joining_ends_when_it_is_interrupted),
     };
