@@ -141,6 +141,8 @@ class Table(Suite):
         if victim == "launcher" and action == "kill":
             how = r"gone without a word"
         at = r"start|step \d+, \w+" if phase == "start" else r"step \d+, \w+|done" if phase == "shutdown" else r"step \d+, \w+"
+        if victim == "launcher" and action == "kill":  # the few steps that were left may be done before it is missed
+            at += "|done"
         others = r"the run was at (step|its start)" if victim == "scheduler" else r"(workers?|shards?) \d.*(%s)" % at
         if action == "stop" and victim in ("worker", "shard") and phase not in ("start", "barrier", "evaluation", "shutdown"):
             others = r"step \d+, (data|forward|backward|pull|push|ring), bucket \d+|step \d+, (barrier|checkpoint)"
