@@ -33,10 +33,9 @@ struct psr_member {
     int64_t next_report_ms; /* INT64_MAX until CONFIG has come */
     int64_t next_change_ms; /* from when on a change may be told before next_report_ms */
     int64_t compared_ms;    /* when the place was last held against what was told */
-    uint64_t told_step;     /* by the last report */
-    uint32_t told_phase;
-    int64_t heard_ms; /* of the scheduler */
-    int64_t seen_ms;  /* when this thread last looked */
+    psr_head told;          /* the last report */
+    int64_t heard_ms;       /* of the scheduler */
+    int64_t seen_ms;        /* when this thread last looked */
     char name[PSR_HOST_MAX + 32];
     bool joined;
     early *first_early, **last_early;
@@ -64,6 +63,11 @@ static psr_head place(const psr_member *member)
     return head;
 }
 
+static bool has_changed(const psr_member *member, const psr_head *now)
+{
+    return now->step != member->told.step || now->flags != member->told.flags;
+}
+
 /* When changes may be told again: a leaky bucket, as a time. */
 static void count_change(psr_member *member, int64_t now_ms)
 {
@@ -80,10 +84,9 @@ psr_err psr_member_report(psr_member *member)
 {
     psr_head head = place(member);
     int64_t now_ms = psr_clock_ms();
-    if (head.step != member->told_step || head.flags != member->told_phase)
+    if (has_changed(member, &head))
         count_change(member, now_ms);
-    member->told_step = head.step;
-    member->told_phase = head.flags;
+    member->told = head;
     member->next_report_ms = now_ms + member->report_every_ms;
     return psr_transport_send(member->options.transport, scheduler, &head, NULL);
 }
@@ -98,8 +101,7 @@ static int64_t report_due_ms(psr_member *member, int64_t now_ms)
         return now_ms + 1;
     member->compared_ms = now_ms;
     psr_head head = place(member);
-    bool changed = head.step != member->told_step || head.flags != member->told_phase;
-    return changed ? member->next_change_ms : member->next_report_ms;
+    return has_changed(member, &head) ? member->next_change_ms : member->next_report_ms;
 }
 
 /* Time in which this process was stopped, or its thread was elsewhere, is no silence of the scheduler's: what
