@@ -141,7 +141,7 @@ class Table(Suite):
         if victim == "launcher" and action == "kill":
             how = r"gone without a word"
         at = r"start|step \d+, \w+" if phase == "start" else r"step \d+, \w+|done" if phase == "shutdown" else r"step \d+, \w+"
-        if victim == "launcher" and action == "kill":  # the few steps that were left may be done before it is missed
+        if victim == "launcher" and action == "kill" and STEP_OF[phase] >= STEPS - 3:  # they may be done before it is missed
             at += "|done"
         others = r"the run was at (step|its start)" if victim == "scheduler" else r"(workers?|shards?) \d.*(%s)" % at
         if action == "stop" and victim in ("worker", "shard") and phase not in ("start", "barrier", "evaluation", "shutdown"):
