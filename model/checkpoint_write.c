@@ -1,5 +1,6 @@
 #include "model/checkpoint.h"
-#include "model/ranges.h"
+
+#include "base/ranges.h"
 #include "model/safetensors.h"
 
 #include <assert.h>

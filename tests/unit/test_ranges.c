@@ -1,7 +1,7 @@
 #include "tests/unit/expect.h"
 
 #include "base/rng.h"
-#include "model/ranges.h"
+#include "base/ranges.h"
 
 #include <string.h>
 

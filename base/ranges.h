@@ -1,8 +1,8 @@
 /* A set of index ranges that do not overlap: which elements of a tensor have come. Sorted, neighbours joined,
  * so a set that is complete is one range, and pieces in any order cost a binary search. Plain data, one
  * thread at a time. */
-#ifndef PSR_MODEL_RANGES_H
-#define PSR_MODEL_RANGES_H
+#ifndef PSR_BASE_RANGES_H
+#define PSR_BASE_RANGES_H
 
 #include "base/err.h"
 

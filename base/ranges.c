@@ -1,4 +1,4 @@
-#include "model/ranges.h"
+#include "base/ranges.h"
 
 #include <assert.h>
 #include <stdlib.h>
