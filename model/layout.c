@@ -56,6 +56,19 @@ const psr_tensor *psr_layout_find(const psr_layout *layout, const char *name)
     return NULL;
 }
 
+uint64_t psr_layout_elements_in(const psr_layout *layout, size_t offset, size_t count)
+{
+    uint64_t elements = 0;
+    size_t end = offset + count;
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const psr_tensor *tensor = &layout->tensors[i];
+        size_t from = offset > tensor->offset ? offset : tensor->offset;
+        size_t to = end < tensor->offset + tensor->count ? end : tensor->offset + tensor->count;
+        elements += from < to ? to - from : 0;
+    }
+    return elements;
+}
+
 uint64_t psr_layout_hash(const psr_layout *layout, const float *arena)
 {
     XXH3_state_t state;

@@ -56,6 +56,8 @@ PSR_MUST_CHECK psr_err psr_layout_add(psr_layout *layout, const char *name, uint
 void psr_layout_done(psr_layout *layout);
 /* NULL when there is none of that name. Borrowed from layout. */
 const psr_tensor *psr_layout_find(const psr_layout *layout, const char *name);
+/* Elements among the count floats at offset, which lie within the array: what is left of them without padding. */
+uint64_t psr_layout_elements_in(const psr_layout *layout, size_t offset, size_t count);
 
 /* bucket_bytes >= 64. USAGE when not. ret owns: psr_buckets_done. */
 PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes,

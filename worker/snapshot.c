@@ -92,20 +92,6 @@ static void snapshot_done(snapshot *s)
 
 /* ---- in: from the scheduler ---- */
 
-/* Elements of tensors in [offset, offset + count) of a layout's array: what is left without padding. */
-static uint64_t elements_in(const psr_layout *layout, size_t offset, size_t count)
-{
-    uint64_t elements = 0;
-    size_t end = offset + count;
-    for (size_t i = 0; i < layout->tensor_count; i++) {
-        const psr_tensor *tensor = &layout->tensors[i];
-        size_t from = offset > tensor->offset ? offset : tensor->offset;
-        size_t to = end < tensor->offset + tensor->count ? end : tensor->offset + tensor->count;
-        elements += from < to ? to - from : 0;
-    }
-    return elements;
-}
-
 static psr_err take_piece(snapshot *s, const psr_message *message)
 {
     const psr_head *head = &message->head;
@@ -132,7 +118,7 @@ static psr_err take_piece(snapshot *s, const psr_message *message)
             PSR_ERR_PROTOCOL, "the scheduler restored %llu floats at %llu of section %u, which has %zu",
             (unsigned long long)head->count, (unsigned long long)head->offset, section, layout->length);
     memcpy(to + head->offset, message->payload, message->payload_bytes);
-    uint64_t elements = elements_in(layout, head->offset, head->count);
+    uint64_t elements = psr_layout_elements_in(layout, head->offset, head->count);
     if (elements > s->missing)
         return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u more than once", section);
     s->missing -= elements;

@@ -44,6 +44,19 @@ static void unused_dimensions_are_one(void **state)
     psr_layout_done(&layout);
 }
 
+static void elements_are_counted_without_the_padding_between_them(void **state)
+{
+    (void)state;
+    psr_layout layout = three_tensors();
+    assert_int_equal(psr_layout_elements_in(&layout, 0, 192), 167);
+    assert_int_equal(psr_layout_elements_in(&layout, 0, 0), 0);
+    assert_int_equal(psr_layout_elements_in(&layout, 149, 11), 1);
+    assert_int_equal(psr_layout_elements_in(&layout, 150, 10), 0);
+    assert_int_equal(psr_layout_elements_in(&layout, 140, 25), 15);
+    assert_int_equal(psr_layout_elements_in(&layout, 170, 22), 7);
+    psr_layout_done(&layout);
+}
+
 static void a_name_that_is_not_there_is_not_found(void **state)
 {
     (void)state;
@@ -136,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_begin_at_64_byte_boundaries_in_the_order_of_adding),
         cmocka_unit_test(unused_dimensions_are_one),
+        cmocka_unit_test(elements_are_counted_without_the_padding_between_them),
         cmocka_unit_test(a_name_that_is_not_there_is_not_found),
         cmocka_unit_test(a_name_that_is_too_long_is_refused_and_changes_nothing),
         cmocka_unit_test(a_shape_that_is_empty_or_overflows_is_refused),
