@@ -31,9 +31,12 @@ PSR_MUST_CHECK psr_err psr_checkpoint_create_model(const char *path, const psr_t
                                                    size_t tensor_count, const char *const *metadata,
                                                    int64_t batches_tracked,
                                                    psr_checkpoint_writer **ret_writer);
-/* Stores elements [first, first+count) of a tensor. Each element exactly once: PROTOCOL when not, or when the
- * tensor does not have them; NOT_FOUND for a name that was not announced; IO. A failed put stores nothing
- * that counts. */
+/* From now on put and commit call moved(context) whenever the disk has taken or given something, at least once in
+ * 32 MiB, so that a slow disk and one that hangs can be told apart. When it returns false they give up: CANCELLED. */
+void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *context), void *context);
+/* Stores elements [first, first+count) of a tensor, and flushes to the disk now and then, so that a commit never
+ * has much to flush. Each element exactly once: PROTOCOL when not, or when the tensor does not have them; NOT_FOUND
+ * for a name that was not announced: nothing was stored then; IO: the file is good for nothing any more. */
 PSR_MUST_CHECK psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name, size_t first,
                                           size_t count, const float *data);
 /* True when every element of every tensor has been put. */

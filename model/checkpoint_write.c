@@ -20,6 +20,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are written a
 
 #define DATA_ALIGN 64 /* of the data's start in the file: the header is padded with spaces */
 #define READ_BYTES ((size_t)1 << 20)
+#define WRITE_BYTES ((size_t)1 << 20)
+#define FLUSH_BYTES ((uint64_t)32 << 20)
 
 typedef struct writer_tensor {
     char name[PSR_TENSOR_NAME_MAX];
@@ -43,6 +45,9 @@ struct psr_checkpoint_writer {
     size_t header_bytes, header_capacity;
     size_t digits; /* place of the header's own checksum */
     uint64_t data_bytes;
+    uint64_t unflushed_bytes;
+    bool (*moved)(void *context); /* NULL: nobody watches */
+    void *context;
 };
 
 /* ---- header ---- */
@@ -255,11 +260,18 @@ static psr_err fail_errno(const char *path)
     return psr_fail(PSR_ERR_IO, "%s: %s", path, strerror(errno));
 }
 
+static psr_err tell_moved(const psr_checkpoint_writer *writer)
+{
+    return !writer->moved || writer->moved(writer->context)
+               ? PSR_OK
+               : psr_fail(PSR_ERR_CANCELLED, "%s: given up", writer->path);
+}
+
 static psr_err write_at(const psr_checkpoint_writer *writer, const void *bytes, size_t size, uint64_t offset)
 {
     const char *from = bytes;
     while (size > 0) {
-        ssize_t written = pwrite(writer->fd, from, size, (off_t)offset);
+        ssize_t written = pwrite(writer->fd, from, size < WRITE_BYTES ? size : WRITE_BYTES, (off_t)offset);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
@@ -267,8 +279,17 @@ static psr_err write_at(const psr_checkpoint_writer *writer, const void *bytes, 
         from += written;
         offset += (uint64_t)written;
         size -= (size_t)written;
+        PSR_TRY(tell_moved(writer));
     }
     return PSR_OK;
+}
+
+static psr_err flush(psr_checkpoint_writer *writer)
+{
+    if (fsync(writer->fd) != 0)
+        return fail_errno(writer->part_path);
+    writer->unflushed_bytes = 0;
+    return tell_moved(writer);
 }
 
 static psr_err create_file(psr_checkpoint_writer *writer)
@@ -323,6 +344,12 @@ psr_err psr_checkpoint_create(const char *path, const psr_tensor *tensors, size_
     return create(path, tensors, tensor_count, metadata, false, ret_writer);
 }
 
+void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *context), void *context)
+{
+    writer->moved = moved;
+    writer->context = context;
+}
+
 /* ---- pieces ---- */
 
 static psr_err put(psr_checkpoint_writer *writer, writer_tensor *tensor, size_t first, size_t count,
@@ -341,7 +368,8 @@ static psr_err put(psr_checkpoint_writer *writer, writer_tensor *tensor, size_t 
     PSR_TRY(write_at(writer, data, count * element_bytes,
                      writer->header_bytes + tensor->begin + first * element_bytes));
     psr_ranges_add(&tensor->put, first, first + count);
-    return PSR_OK;
+    writer->unflushed_bytes += count * element_bytes;
+    return writer->unflushed_bytes < FLUSH_BYTES ? PSR_OK : flush(writer);
 }
 
 psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name, size_t first, size_t count,
@@ -407,6 +435,7 @@ static psr_err hash_tensor(const psr_checkpoint_writer *writer, const writer_ten
                            : psr_fail(PSR_ERR_IO, "%s: was cut short by somebody else", writer->part_path);
         XXH3_64bits_update(&state, buffer, (size_t)got);
         done += (uint64_t)got;
+        PSR_TRY(tell_moved(writer));
     }
     *ret_checksum = XXH3_64bits_digest(&state);
     return PSR_OK;
@@ -457,8 +486,7 @@ static psr_err commit(psr_checkpoint_writer *writer)
                             tensor->name, psr_ranges_first_missing(&tensor->put), tensor->count);
     }
     PSR_TRY(write_header(writer));
-    if (fsync(writer->fd) != 0)
-        return fail_errno(writer->part_path);
+    PSR_TRY(flush(writer));
     if (rename(writer->part_path, writer->path) != 0)
         return fail_errno(writer->path);
     writer->created = false;
