@@ -45,6 +45,8 @@ const char *psr_message_name(psr_message_type type)
         return "BYE";
     case PSR_MSG_CONFIG:
         return "CONFIG";
+    case PSR_MSG_SAVED:
+        return "SAVED";
     case PSR_MSG_INIT:
         return "INIT";
     case PSR_MSG_PUSH:

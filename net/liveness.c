@@ -31,6 +31,7 @@ struct psr_liveness {
     size_t count, capacity;
     int64_t seen_ms; /* the last check */
     bool seen;
+    int64_t scheduler_ms; /* when it last worked; INT64_MIN: never */
 };
 
 /* ---- text: appended as far as there is room ---- */
@@ -239,6 +240,7 @@ psr_err psr_liveness_new(int64_t deadline_ms, psr_liveness **ret_liveness)
     if (l == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to watch the members");
     l->deadline_ms = deadline_ms;
+    l->scheduler_ms = INT64_MIN;
     *ret_liveness = l;
     return PSR_OK;
 }
@@ -287,6 +289,11 @@ void psr_liveness_heard(psr_liveness *liveness, psr_peer peer, int64_t now_ms)
     size_t i = index_of(liveness, peer);
     if (i != NOBODY)
         liveness->members[i].heard_ms = now_ms;
+}
+
+void psr_liveness_scheduler_works(psr_liveness *liveness, int64_t now_ms)
+{
+    liveness->scheduler_ms = now_ms;
 }
 
 void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_head *report, int64_t now_ms)
@@ -358,7 +365,8 @@ static int64_t patience_ms(const psr_liveness *l, const watched *m)
  * will be named for its silence soon. */
 static bool is_hung(const psr_liveness *l, const watched *m, int64_t now_ms)
 {
-    return m->on && !m->waits && now_ms - m->moved_ms >= patience_ms(l, m) && now_ms - m->heard_ms < l->deadline_ms / 2;
+    return m->on && !m->waits && now_ms - m->moved_ms >= patience_ms(l, m) &&
+           now_ms - m->heard_ms < l->deadline_ms / 2;
 }
 
 static bool blame_hung(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
@@ -372,21 +380,20 @@ static bool blame_hung(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
     return worst != NOBODY;
 }
 
-/* All wait, and not for the scheduler alone, who may have to wait itself for those who have not joined: when
- * the last of them began to. INT64_MAX: not so. */
+/* All wait: when the last of them began to, or the scheduler last worked. INT64_MAX: not so. */
 static int64_t all_wait_since(const psr_liveness *l)
 {
     int64_t since_ms = INT64_MIN;
-    bool scheduler_alone = true;
     for (size_t i = 0; i < l->count; i++) {
         const watched *m = &l->members[i];
         if (m->on && !m->waits)
             return INT64_MAX;
-        scheduler_alone = scheduler_alone && (!m->on || m->waits_for.role == PSR_ROLE_SCHEDULER);
         if (m->on && m->moved_ms > since_ms)
             since_ms = m->moved_ms;
     }
-    return since_ms == INT64_MIN || scheduler_alone ? INT64_MAX : since_ms;
+    if (since_ms == INT64_MIN)
+        return INT64_MAX;
+    return since_ms > l->scheduler_ms ? since_ms : l->scheduler_ms;
 }
 
 /* The member at which most chains of waiting end. */

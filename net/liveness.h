@@ -8,8 +8,8 @@
  *   - its counter stood still for the deadline in a phase in which it waits for nobody (hung); in its
  *     start and first step for five seconds at least.
  *
- * A member that waits for another is not to blame; if all wait and nobody moves for the deadline, the member
- * at which the waiting ends is named with what it waits for itself. One thread. */
+ * A member that waits for another is not to blame; if all wait and nobody moves for the deadline, nor the scheduler
+ * works, the member at which the waiting ends is named with what it waits for itself. One thread. */
 #ifndef PSR_NET_LIVENESS_H
 #define PSR_NET_LIVENESS_H
 
@@ -27,6 +27,9 @@ PSR_MUST_CHECK psr_err psr_liveness_add(psr_liveness *liveness, psr_peer peer, c
 void psr_liveness_remove(psr_liveness *liveness, psr_peer peer);
 /* Anything at all was heard of it. */
 void psr_liveness_heard(psr_liveness *liveness, psr_peer peer, int64_t now_ms);
+/* The scheduler is at work on what members may be waiting for: who has yet to join, a checkpoint on its way to the
+ * disk. That they wait for it is nobody's fault until now. */
+void psr_liveness_scheduler_works(psr_liveness *liveness, int64_t now_ms);
 /* A PROGRESS report. */
 void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_head *report, int64_t now_ms);
 

@@ -114,7 +114,7 @@ static bool scan_unsigned(const uint8_t **at, const uint8_t *end, uint64_t *ret_
 static bool known_type(uint64_t type)
 {
     return type == PSR_MSG_HELLO || (type >= PSR_MSG_JOIN && type <= PSR_MSG_FACTS) ||
-           (type >= PSR_MSG_WELCOME && type <= PSR_MSG_CONFIG) ||
+           (type >= PSR_MSG_WELCOME && type <= PSR_MSG_SAVED) ||
            (type >= PSR_MSG_INIT && type <= PSR_MSG_ACK) || (type >= PSR_MSG_RING && type <= PSR_MSG_SPREAD);
 }
 

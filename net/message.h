@@ -51,13 +51,14 @@ typedef enum psr_message_type {
     /* scheduler -> member */
     PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: roster, facts, first step */
     PSR_MSG_START,        /* all are ready: begin */
-    PSR_MSG_ALIVE,        /* answer to PROGRESS; flags = 1: a PROGRESS is wanted at once */
+    PSR_MSG_ALIVE,        /* answer to PROGRESS and CHECKPOINT; flags = 1: a PROGRESS is wanted at once */
     PSR_MSG_HOLD,         /* begin no further step; answer HELD */
     PSR_MSG_STOP_AT,      /* step = the last step to take; ends a HOLD */
     PSR_MSG_RESTORE,      /* a piece of a checkpoint, tensor by tensor: fields as CHECKPOINT. To worker 0 weights and slots, to each rank its own buffers */
     PSR_MSG_ABORT,        /* payload: one line of text: why the run ends */
     PSR_MSG_BYE,          /* all is written: leave */
     PSR_MSG_CONFIG,       /* answer to JOIN. payload JSON: your rank, config */
+    PSR_MSG_SAVED,        /* to workers: the checkpoint after `step` steps is in place; pieces of the next one may come */
 
     /* worker -> shard. All: step = this worker's step (0-based), bucket, offset and count in floats of the arena */
     PSR_MSG_INIT = 50,    /* initial state from worker 0: flags = 0 weights, 1 + i optimizer slot i */

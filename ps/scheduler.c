@@ -147,8 +147,10 @@ static psr_err take_checkpoint(psr_scheduler *scheduler, const psr_message *mess
     if (head->count > PSR_PAYLOAD_BYTES_MAX / sizeof(float) ||
         message->payload_bytes != head->count * sizeof(float))
         return psr_breach(message, "its payload has %zu bytes", message->payload_bytes);
-    return scheduler->events.checkpoint(scheduler->events.context, head->step, head->bucket, message->payload,
-                                        head->offset, head->count);
+    PSR_TRY(scheduler->events.checkpoint(scheduler->events.context, head->step, head->bucket,
+                                         message->payload, head->offset, head->count));
+    /* Its PROGRESS may have many pieces before it. */
+    return psr_scheduler_send(scheduler, message->from, PSR_MSG_ALIVE, 0, NULL);
 }
 
 static psr_err take_running(psr_scheduler *scheduler, psr_scheduler_member *member,
@@ -239,8 +241,15 @@ static void check_slow(psr_scheduler *scheduler, int64_t now_ms)
     scheduler->slow_check_ms = now_ms + scheduler->deadline_ms; /* say so once a while */
 }
 
+void psr_scheduler_writing(psr_scheduler *scheduler, int64_t now_ms)
+{
+    psr_liveness_scheduler_works(scheduler->liveness, now_ms);
+}
+
 void psr_scheduler_tick(psr_scheduler *scheduler, int64_t now_ms)
 {
+    if (scheduler->state == PSR_SCHEDULER_JOINING || scheduler->state == PSR_SCHEDULER_WELCOMED)
+        psr_liveness_scheduler_works(scheduler->liveness, now_ms);
     if (scheduler->state != PSR_SCHEDULER_ENDED)
         psr_scheduler_check_losing(scheduler, now_ms);
     if (scheduler->state == PSR_SCHEDULER_JOINING)

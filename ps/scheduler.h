@@ -64,7 +64,10 @@ void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms);
  * ..."). host: where it was started, for one that had not joined yet; NULL: not known. */
 void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how,
                         int64_t now_ms);
-/* A checkpoint directory was renamed into place (the driver tells): the run may end when the last one is. */
+/* The disk is at work on a checkpoint: who waits for the scheduler waits for that. */
+void psr_scheduler_writing(psr_scheduler *scheduler, int64_t now_ms);
+/* A checkpoint directory was renamed into place (the driver tells): the workers may send the next one, and the run
+ * may end when it was the last. */
 void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step, int64_t now_ms);
 /* The launcher, on this host, is gone or silent: how. */
 void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how, int64_t now_ms);

@@ -111,9 +111,17 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
 void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step, int64_t now_ms)
 {
     (void)now_ms;
+    if (scheduler->state == PSR_SCHEDULER_ENDED)
+        return;
     scheduler->last_checkpointed = step;
-    if (scheduler->state != PSR_SCHEDULER_ENDED)
-        end_when_written(scheduler);
+    for (uint32_t r = 0; r < scheduler->worker_count; r++) {
+        psr_peer worker = scheduler->members[scheduler->shard_count + r].entry.peer;
+        if (psr_scheduler_send(scheduler, worker, PSR_MSG_SAVED, step, NULL) != PSR_OK) {
+            psr_scheduler_fail_detail(scheduler, PSR_ERR_PEER);
+            return;
+        }
+    }
+    end_when_written(scheduler);
 }
 
 /* ---- told to stop ---- */

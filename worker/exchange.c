@@ -74,6 +74,8 @@ static bool satisfied(psr_exchange *exchange, psr_wait wait)
         return atomic_load(&exchange->started);
     case PSR_WAIT_HOLD:
         return !exchange->held;
+    case PSR_WAIT_SAVED:
+        return atomic_load(&exchange->saved_steps) >= steps;
     case PSR_WAIT_BYE:
         return atomic_load(&exchange->bye);
     }
@@ -474,6 +476,12 @@ psr_err psr_exchange_restored(psr_exchange *exchange, psr_message **ret_message)
 psr_err psr_exchange_metrics(psr_exchange *exchange, const char *json)
 {
     return tell(exchange, &(psr_head){.type = PSR_MSG_METRICS, .step = exchange->step.step}, json);
+}
+
+psr_err psr_exchange_await_saved(psr_exchange *exchange, uint64_t steps)
+{
+    atomic_store(&exchange->wanted_steps, steps);
+    return wait_in_phase(exchange, PSR_WAIT_SAVED, PSR_PHASE_CHECKPOINT);
 }
 
 /* Small enough for PSR_PAYLOAD_BYTES_MAX, large enough that their number does not matter. */

@@ -119,6 +119,9 @@ uint32_t psr_exchange_slot_count(psr_exchange *exchange);
 const char *psr_exchange_slot_name(psr_exchange *exchange, uint32_t slot);
 float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot);
 
+/* Waits until the checkpoint after `steps` steps, which this worker has sent, is in place; 0: none was sent. So at most
+ * one is on its way to the disk while the next one is sent, however slow the disk is. */
+PSR_MUST_CHECK psr_err psr_exchange_await_saved(psr_exchange *exchange, uint64_t steps);
 /* One line of metrics.jsonl to the scheduler. Copies; waits only for room in the queue. */
 PSR_MUST_CHECK psr_err psr_exchange_metrics(psr_exchange *exchange, const char *json);
 /* [0, count) floats of a section (net/member.h) of the checkpoint after `step` steps, in pieces. Copies, as

@@ -27,6 +27,7 @@ typedef enum psr_wait {
     PSR_WAIT_RESTORE,    /* a RESTORE message */
     PSR_WAIT_START,      /* START */
     PSR_WAIT_HOLD,       /* no hold is on */
+    PSR_WAIT_SAVED,      /* the checkpoint of wanted_steps is in place */
     PSR_WAIT_BYE,        /* BYE */
 } psr_wait;
 
@@ -71,7 +72,8 @@ struct psr_exchange {
     _Atomic uint64_t *landed; /* [buckets]: steps whose weights the bucket has */
     _Atomic uint64_t operations_ended;
     _Atomic bool started, bye;
-    _Atomic int status; /* psr_err: of the exchange, for good */
+    _Atomic uint64_t saved_steps; /* of the last checkpoint in place */
+    _Atomic int status;           /* psr_err: of the exchange, for good */
     _Atomic uint64_t bytes_sent, bytes_received, staleness;
     _Atomic int64_t exchange_ns;
 

@@ -191,6 +191,10 @@ static psr_err take_scheduler_message(psr_exchange *exchange, psr_message **mess
         return PSR_OK;
     case PSR_MSG_RESTORE:
         return keep_restored(exchange, message);
+    case PSR_MSG_SAVED:
+        atomic_store(&exchange->saved_steps, (*message)->head.step);
+        psr_exchange_changed(exchange);
+        return PSR_OK;
     case PSR_MSG_BYE:
         atomic_store(&exchange->bye, true);
         psr_exchange_changed(exchange);
@@ -294,6 +298,7 @@ static bool waits_for(psr_exchange *exchange, psr_peer *ret_peer, uint64_t *ret_
     case PSR_WAIT_RESTORE:
     case PSR_WAIT_START:
     case PSR_WAIT_HOLD:
+    case PSR_WAIT_SAVED:
     case PSR_WAIT_BYE:
         *ret_peer = (psr_peer){PSR_ROLE_SCHEDULER, 0};
         return true;

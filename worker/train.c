@@ -97,7 +97,8 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
                                   .progress = progress};
     psr_pass_result result;
     /* What a first step does once and for all is no measure of how fast a worker is. */
-    tr->slow = t->config->slowed && t->config->slow_rank == replica->rank && now->metrics.step > t->first_step + 1;
+    tr->slow =
+        t->config->slowed && t->config->slow_rank == replica->rank && now->metrics.step > t->first_step + 1;
     tr->nodes_done = 0;
     tr->busy_s = 0;
     tr->marked_s = psr_clock_s();
@@ -209,6 +210,7 @@ static psr_err save(training *tr, uint64_t steps)
 {
     PSR_TRY(psr_exchange_drain(tr->t->exchange));
     double left_s = psr_clock_s();
+    PSR_TRY(psr_exchange_await_saved(tr->t->exchange, tr->last_saved));
     PSR_TRY(psr_snapshot_save(tr->t, steps));
     came_back(tr, left_s);
     tr->last_saved = steps;

@@ -608,6 +608,28 @@ static void a_checkpoints_section_leaves_in_pieces_that_cover_it_once(void **sta
     assert_int_equal(next, count);
 }
 
+static void *report_then_say_saved(void *unused)
+{
+    until_it_waits_for(PSR_WAIT_SAVED);
+    psr_exchange_report(exchange, &report_while_waiting);
+    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_SAVED, .step = 20}, NULL, 0);
+    return unused;
+}
+
+static void the_next_checkpoint_waits_until_the_last_one_is_in_place(void **state)
+{
+    (void)state;
+    expect_ok(psr_exchange_await_saved(exchange, 0)); /* there was none */
+    whole_step(29);
+    meanwhile(report_then_say_saved);
+    expect_ok(psr_exchange_await_saved(exchange, 20));
+    helper_result();
+    assert_int_equal(report_while_waiting.flags, PSR_PHASE_CHECKPOINT);
+    assert_int_equal(report_while_waiting.step, 29);
+    assert_true(report_while_waiting.offset == psr_peer_pack((psr_peer){PSR_ROLE_SCHEDULER, 0}));
+    expect_ok(psr_exchange_await_saved(exchange, 20));
+}
+
 static void restored_pieces_come_in_order(void **state)
 {
     (void)state;
@@ -712,6 +734,7 @@ int main(void)
         with_exchange(a_report_names_whom_it_waits_for),
         with_exchange(more_metrics_than_the_queue_holds_all_arrive_in_order),
         with_exchange(a_checkpoints_section_leaves_in_pieces_that_cover_it_once),
+        with_exchange(the_next_checkpoint_waits_until_the_last_one_is_in_place),
         with_exchange(restored_pieces_come_in_order),
         with_exchange(ready_waits_for_start_and_done_for_bye),
         with_exchange(a_message_that_no_worker_takes_ends_the_run_as_a_breach),

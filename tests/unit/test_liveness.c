@@ -156,16 +156,23 @@ static void waiters_at_different_places_are_told_by_the_one_furthest_behind(void
     psr_liveness_free(l);
 }
 
-/* As before all have joined: who never came is the scheduler's own to find out. */
-static void those_who_wait_for_the_scheduler_alone_are_not_to_blame(void **state)
+/* As before all have joined, when it waits itself for those who have not, or while a checkpoint is written. */
+static void
+who_waits_for_the_scheduler_while_it_works_is_not_to_blame_nor_who_waits_for_that_one(void **state)
 {
     (void)state;
     psr_liveness *l = watch((psr_peer[]){w0, s0}, 2);
-    for (int64_t now = 0; now <= 5000; now += 250) {
-        report(l, w0, now, (doing){PSR_PHASE_START, 0, 0, 0, &scheduler});
-        report(l, s0, now, (doing){PSR_PHASE_START, 0, 0, 0, &scheduler});
-        nobody_to_blame(l, now);
+    for (int64_t now = 0; now <= 6000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_CHECKPOINT, 5, 0, 7, &scheduler});
+        report(l, s0, now, (doing){PSR_PHASE_PUSH, 6, 0, 9, &w0});
+        if (now <= 5000)
+            psr_liveness_scheduler_works(l, now);
+        if (now < 6000)
+            nobody_to_blame(l, now);
     }
+    blamed(l, 6000, w0,
+           "worker 0 on host0: everybody has waited for 1.0 s, it for the scheduler in step 6, checkpoint; "
+           "shard 0 waits for it in step 7, push, bucket 0");
     psr_liveness_free(l);
 }
 
@@ -263,7 +270,8 @@ static void one_that_is_done_is_watched_no_more(void **state)
     }
     report(l, w0, 1000, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
     blamed(l, 1000, w0,
-           "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier; worker 1: done");
+           "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier; worker 1: "
+           "done");
     psr_liveness_remove(l, w0);
     nobody_to_blame(l, 100000);
     assert_int_equal(psr_liveness_next(l), INT64_MAX);
@@ -297,9 +305,10 @@ static void one_that_falls_silent_while_it_waits_is_silent_and_not_stuck(void **
     psr_liveness_heard(l, w1, 200);
     for (int64_t now = 0; now < 1200; now += 100)
         nobody_to_blame(l, now);
-    blamed(l, 1200, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, pull, bucket 0, waiting for worker 0; "
-           "worker 0: done");
+    blamed(
+        l, 1200, w1,
+        "worker 1 on host1: no sign of life for 1.0 s; last in step 9, pull, bucket 0, waiting for worker 0; "
+        "worker 0: done");
     psr_liveness_free(l);
 }
 
@@ -313,13 +322,15 @@ static void in_its_start_and_first_step_a_member_has_five_seconds(void **state)
         if (now < 5000)
             nobody_to_blame(l, now);
     }
-    blamed(l, 5000, w0,
-           "worker 0 on host0: alive, but no progress for 5.0 s in start; worker 1: step 1, forward, bucket 0");
+    blamed(
+        l, 5000, w0,
+        "worker 0 on host0: alive, but no progress for 5.0 s in start; worker 1: step 1, forward, bucket 0");
     psr_liveness_remove(l, w0);
     nobody_to_blame(l, 5200);
     report(l, w1, 5250, (doing){PSR_PHASE_FORWARD, 0, 0, 2, NULL});
-    blamed(l, 5250, w1,
-           "worker 1 on host1: alive, but no progress for 5.0 s in step 1, forward, bucket 0; worker 0: done");
+    blamed(
+        l, 5250, w1,
+        "worker 1 on host1: alive, but no progress for 5.0 s in step 1, forward, bucket 0; worker 0: done");
     psr_liveness_free(l);
 }
 
@@ -335,9 +346,10 @@ static void the_callers_own_absence_is_held_against_nobody(void **state)
     for (int64_t now = 50250; now <= 50750; now += 250)
         nobody_to_blame(l, now);
     report(l, w0, 50800, (doing){PSR_PHASE_FORWARD, 8, 0, 7, NULL});
-    blamed(l, 50900, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, forward, bucket 0; worker 0: step 9, "
-           "forward, bucket 0");
+    blamed(
+        l, 50900, w1,
+        "worker 1 on host1: no sign of life for 1.0 s; last in step 9, forward, bucket 0; worker 0: step 9, "
+        "forward, bucket 0");
     psr_liveness_free(l);
 }
 
@@ -441,7 +453,8 @@ int main(void)
         cmocka_unit_test(a_member_that_reports_and_does_nothing_is_named),
         cmocka_unit_test(one_that_falls_silent_behind_its_last_report_is_silent_and_not_alive),
         cmocka_unit_test(waiters_at_different_places_are_told_by_the_one_furthest_behind),
-        cmocka_unit_test(those_who_wait_for_the_scheduler_alone_are_not_to_blame),
+        cmocka_unit_test(
+            who_waits_for_the_scheduler_while_it_works_is_not_to_blame_nor_who_waits_for_that_one),
         cmocka_unit_test(a_slow_member_that_moves_is_not_to_blame_and_neither_is_who_waits_for_it),
         cmocka_unit_test(waiting_for_one_thing_after_another_is_progress),
         cmocka_unit_test(when_all_wait_the_one_at_which_the_waiting_ends_is_named),

@@ -87,11 +87,12 @@ static void every_type_of_message_is_known(void **state)
 {
     (void)state;
     static const psr_message_type types[] = {
-        PSR_MSG_HELLO,      PSR_MSG_JOIN,   PSR_MSG_READY,   PSR_MSG_PROGRESS, PSR_MSG_METRICS, PSR_MSG_HELD,
-        PSR_MSG_CHECKPOINT, PSR_MSG_FAILED, PSR_MSG_DONE,    PSR_MSG_FACTS,    PSR_MSG_WELCOME, PSR_MSG_START,
-        PSR_MSG_ALIVE,      PSR_MSG_HOLD,   PSR_MSG_STOP_AT, PSR_MSG_RESTORE,  PSR_MSG_ABORT,   PSR_MSG_BYE,
-        PSR_MSG_CONFIG,     PSR_MSG_INIT,   PSR_MSG_PUSH,    PSR_MSG_PULL,     PSR_MSG_WEIGHTS, PSR_MSG_ACK,
-        PSR_MSG_RING,       PSR_MSG_GATHER, PSR_MSG_SPREAD};
+        PSR_MSG_HELLO,   PSR_MSG_JOIN,       PSR_MSG_READY,  PSR_MSG_PROGRESS, PSR_MSG_METRICS,
+        PSR_MSG_HELD,    PSR_MSG_CHECKPOINT, PSR_MSG_FAILED, PSR_MSG_DONE,     PSR_MSG_FACTS,
+        PSR_MSG_WELCOME, PSR_MSG_START,      PSR_MSG_ALIVE,  PSR_MSG_HOLD,     PSR_MSG_STOP_AT,
+        PSR_MSG_RESTORE, PSR_MSG_ABORT,      PSR_MSG_BYE,    PSR_MSG_CONFIG,   PSR_MSG_SAVED,
+        PSR_MSG_INIT,    PSR_MSG_PUSH,       PSR_MSG_PULL,   PSR_MSG_WEIGHTS,  PSR_MSG_ACK,
+        PSR_MSG_RING,    PSR_MSG_GATHER,     PSR_MSG_SPREAD};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         psr_head head = example;
         head.type = types[i];
@@ -201,7 +202,7 @@ static void a_head_that_is_not_eight_unsigned_numbers_is_refused(void **state)
 static void an_unknown_type_is_refused(void **state)
 {
     (void)state;
-    static const uint64_t types[] = {0,  2,  9,  20, 29,  39,
+    static const uint64_t types[] = {0,  2,  9,  20, 29,  40,
                                      49, 55, 69, 73, 127, UINT64_C(1) << 32 | PSR_MSG_PUSH};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         encoded e = encode(&example, 0);

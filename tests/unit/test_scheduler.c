@@ -504,6 +504,71 @@ static void progress_is_answered_and_figures_are_passed_on(void **state)
     tear_down(&f);
 }
 
+/* Behind a row of pieces a PROGRESS may wait for long. */
+static void every_piece_of_a_checkpoint_is_answered(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    give(&f, s0, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_SLOT(0), .count = 1},
+         (float[]){1}, sizeof(float));
+    give(&f, w1, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_RANK(1), .count = 1},
+         (float[]){1}, sizeof(float));
+    assert_int_equal(f.pieces, 2);
+    assert_int_equal(count_sent(&f, PSR_MSG_ALIVE), 2);
+    assert_true(psr_peer_equal(last_sent(&f, PSR_MSG_ALIVE)->to, w1));
+    tear_down(&f);
+}
+
+static void workers_hear_of_a_checkpoint_that_is_in_place(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_checkpointed(f.scheduler, 10, 0);
+    assert_int_equal(count_sent(&f, PSR_MSG_SAVED), 2);
+    assert_int_equal(last_sent(&f, PSR_MSG_SAVED)->head.step, 10);
+    assert_true(psr_peer_equal(last_sent(&f, PSR_MSG_SAVED)->to, w1));
+    assert_false(f.ended);
+    tear_down(&f);
+}
+
+static void all_wait_in_the_next_checkpoint(fixture *f)
+{
+    static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
+    progress(f, w0, PSR_PHASE_CHECKPOINT, 9, 1, &scheduler);
+    progress(f, w1, PSR_PHASE_CHECKPOINT, 9, 1, &scheduler);
+    progress(f, s0, PSR_PHASE_PUSH, 10, 1, &w0);
+    tick(f, f->now_ms);
+}
+
+static void waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    for (f.now_ms = 0; f.now_ms <= 40000; f.now_ms += 1000) {
+        psr_scheduler_writing(f.scheduler, f.now_ms);
+        all_wait_in_the_next_checkpoint(&f);
+        assert_false(f.ended);
+    }
+    for (; f.now_ms < 48000; f.now_ms += 1000) {
+        all_wait_in_the_next_checkpoint(&f);
+        assert_false(f.ended);
+    }
+    all_wait_in_the_next_checkpoint(&f);
+    ends(&f, PSR_ERR_TIMEOUT,
+         "worker 0 on a: everybody has waited for 8.0 s, it for the scheduler in step 10, checkpoint; "
+         "shard 0 waits for it in step 11, push, bucket 0");
+    tear_down(&f);
+}
+
 static void the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place(void **state)
 {
     (void)state;
@@ -975,6 +1040,9 @@ int main(void)
         cmocka_unit_test(a_resumed_run_has_its_state_sent_after_the_roster),
         cmocka_unit_test(in_local_mode_one_process_is_the_whole_run),
         cmocka_unit_test(progress_is_answered_and_figures_are_passed_on),
+        cmocka_unit_test(every_piece_of_a_checkpoint_is_answered),
+        cmocka_unit_test(workers_hear_of_a_checkpoint_that_is_in_place),
+        cmocka_unit_test(waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named),
         cmocka_unit_test(the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place),
         cmocka_unit_test(a_last_checkpoint_that_lacks_pieces_ends_the_run_rather_than_hang_it),
         cmocka_unit_test(members_that_end_after_different_steps_break_the_protocol),
