@@ -1,33 +1,48 @@
 #include "ps/checkpoints.h"
 
-#include "base/file.h"
-#include "model/checkpoint.h"
+#include "base/clock.h"
+#include "base/ranges.h"
+#include "ps/checkpoint_files.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <time.h>
 
-#define PATH_BYTES (PSR_PATH_MAX + 96)
+#define FINISH_MS 1000 /* what is whole at the end has this long to get into place */
+#define LEAVE_MS 500   /* and the thread this long to come back from the disk */
 
-typedef enum part_state { PART_GATHERING, PART_FLUSHING, PART_IN_PLACE, PART_FAILED } part_state;
+/* Floats that have come and are not written. */
+typedef struct piece {
+    uint32_t section;
+    size_t offset, count;
+    uint64_t elements; /* of tensors */
+    struct piece *next;
+    float data[];
+} piece;
+
+typedef enum part_state { PART_COMING, PART_WHOLE, PART_IN_PLACE, PART_FAILED } part_state;
 
 /* One checkpoint on its way. */
 typedef struct part {
     uint64_t step;
-    part_state state; /* after PART_GATHERING under the mutex */
-    char path[PATH_BYTES], final_path[PATH_BYTES];
-    psr_checkpoint_writer *model, *run_state;
-    uint64_t missing;     /* elements of all sections */
-    uint64_t *missing_of; /* [sections] */
+    /* the caller's */
+    uint64_t total, missing; /* elements of all sections */
+    uint64_t *missing_of;    /* [sections] */
+    psr_ranges *came;        /* [sections] */
+    /* under the mutex */
+    part_state state;
+    piece *first, **last;
+    uint64_t written; /* elements */
+    int64_t begun_ms; /* when the thread took it up; 0: it has not */
     psr_err err;
     char failure[512];
     struct part *next;
+    /* the writing thread's */
+    psr_checkpoint_files *files;
 } part;
 
 struct psr_checkpoints {
@@ -37,133 +52,66 @@ struct psr_checkpoints {
     uint32_t section_count;
     void (*wake)(void *context);
     void *wake_context;
-    part *parts; /* gathering, flushing or not yet taken: oldest first */
     uint64_t last_in_place;
     bool any_in_place;
 
     pthread_t thread;
     bool thread_runs;
+    atomic_bool given_up; /* the thread is to stop where it is, and to wake nobody */
+    _Atomic int64_t moved_ms;
+
     pthread_mutex_t mutex;
     pthread_cond_t condition;
-    bool quit;
+    /* under the mutex */
+    part *parts;   /* coming, whole or not yet taken: oldest first */
+    part *at_work; /* the thread's; NULL when it sleeps or is about to wake */
+    bool writing, quit;
 };
-
-/* ---- what the files hold ---- */
-
-/* Sections of one file, as tensors under their names. */
-static psr_err list_tensors(const psr_sections *sections, bool in_state, psr_tensor **ret_tensors,
-                            size_t *ret_count)
-{
-    size_t count = 0;
-    uint32_t section;
-    psr_section_place place;
-    psr_tensor *tensors = NULL;
-    for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++)
-        if (psr_sections_place(sections, section, &place) && place.in_state == in_state)
-            count += place.layout->tensor_count;
-    tensors = calloc(count + 1, sizeof *tensors);
-    if (!tensors)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu tensors of a checkpoint", count);
-    count = 0;
-    for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++) {
-        if (!psr_sections_place(sections, section, &place) || place.in_state != in_state)
-            continue;
-        for (size_t t = 0; t < place.layout->tensor_count; t++) {
-            psr_tensor *tensor = &tensors[count++];
-            *tensor = place.layout->tensors[t];
-            int length = snprintf(tensor->name, sizeof tensor->name, "%s%s", place.prefix,
-                                  place.layout->tensors[t].name);
-            if (length >= (int)sizeof tensor->name) {
-                free(tensors);
-                return psr_fail(PSR_ERR_UNSUPPORTED, "tensor name %s%s is too long", place.prefix,
-                                place.layout->tensors[t].name);
-            }
-        }
-    }
-    *ret_tensors = tensors;
-    *ret_count = count;
-    return PSR_OK;
-}
-
-static psr_err create_files(psr_checkpoints *set, part *p)
-{
-    char path[PATH_BYTES + 32], step[32], workers[16];
-    psr_tensor *tensors = NULL;
-    size_t count;
-    snprintf(step, sizeof step, "%" PRIu64, p->step);
-    snprintf(workers, sizeof workers, "%" PRIu32, set->config.workers);
-    const char *const of_model[] = {"model", set->config.model, "step", step, NULL};
-    const char *const of_state[] = {"model", set->config.model, "step", step, "workers", workers, NULL};
-
-    PSR_TRY(list_tensors(set->sections, false, &tensors, &count));
-    snprintf(path, sizeof path, "%s/model.safetensors", p->path);
-    psr_err err = psr_checkpoint_create_model(path, tensors, count, of_model, (int64_t)p->step, &p->model);
-    free(tensors);
-    if (err != PSR_OK)
-        return err;
-    PSR_TRY(list_tensors(set->sections, true, &tensors, &count));
-    snprintf(path, sizeof path, "%s/state.safetensors", p->path);
-    err = psr_checkpoint_create(path, tensors, count, of_state, &p->run_state);
-    free(tensors);
-    return err;
-}
-
-/* ---- a directory of ours, with files alone in it ---- */
-
-static void remove_directory(const char *path)
-{
-    DIR *directory = opendir(path);
-    if (!directory)
-        return;
-    for (struct dirent *entry; (entry = readdir(directory));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
-    rmdir(path);
-}
 
 /* ---- parts ---- */
 
-static void part_free(part *p)
+static void drop_pieces(part *p)
 {
-    if (!p)
-        return;
-    psr_checkpoint_abandon(&p->model);
-    psr_checkpoint_abandon(&p->run_state);
-    if (p->state != PART_IN_PLACE)
-        remove_directory(p->path);
+    while (p->first) {
+        piece *next = p->first->next;
+        free(p->first);
+        p->first = next;
+    }
+    p->last = &p->first;
+}
+
+static void part_free(const psr_checkpoints *set, part *p)
+{
+    psr_checkpoint_files_free(p->files);
+    drop_pieces(p);
+    for (uint32_t i = 0; p->came && i < set->section_count; i++)
+        psr_ranges_done(&p->came[i]);
+    free(p->came);
     free(p->missing_of);
     free(p);
 }
 
-static psr_err part_new(psr_checkpoints *set, uint64_t step, part **ret_part)
+static psr_err part_new(const psr_checkpoints *set, uint64_t step, part **ret_part)
 {
     part *p = calloc(1, sizeof *p);
-    if (p)
-        p->missing_of = calloc((size_t)set->section_count + 1, sizeof *p->missing_of);
-    if (!p || !p->missing_of) {
-        free(p);
+    if (!p)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
+    p->step = step;
+    p->last = &p->first;
+    p->missing_of = calloc((size_t)set->section_count + 1, sizeof *p->missing_of);
+    p->came = calloc((size_t)set->section_count + 1, sizeof *p->came);
+    if (!p->missing_of || !p->came) {
+        part_free(set, p);
         return psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
     }
-    p->step = step;
-    snprintf(p->path, sizeof p->path, "%s/.step-%" PRIu64 ".part", set->directory, step);
-    snprintf(p->final_path, sizeof p->final_path, "%s/step-%" PRIu64, set->directory, step);
     uint32_t section;
     psr_section_place place;
     for (uint32_t i = 0; psr_sections_at(set->sections, i, &section); i++)
         if (psr_sections_place(set->sections, section, &place)) {
             p->missing_of[i] = place.layout->count;
-            p->missing += place.layout->count;
+            p->total += place.layout->count;
         }
-    psr_err err = PSR_OK;
-    if (mkdir(p->path, 0777) != 0)
-        err = psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", p->path, strerror(errno));
-    if (err == PSR_OK)
-        err = create_files(set, p);
-    if (err != PSR_OK) {
-        part_free(p);
-        return err;
-    }
+    p->missing = p->total;
     *ret_part = p;
     return PSR_OK;
 }
@@ -178,7 +126,7 @@ static psr_err find_part(psr_checkpoints *set, uint64_t step, part **ret_part)
         }
     part *p = NULL;
     PSR_TRY(part_new(set, step, &p));
-    /* The flushing thread walks the list. */
+    /* The writing thread walks the list. */
     pthread_mutex_lock(&set->mutex);
     *at = p;
     pthread_mutex_unlock(&set->mutex);
@@ -186,58 +134,85 @@ static psr_err find_part(psr_checkpoints *set, uint64_t step, part **ret_part)
     return PSR_OK;
 }
 
-/* ---- flushing ---- */
+/* ---- the writing thread ---- */
 
-static psr_err flush(part *p, const char *directory)
+static bool moved(void *context)
 {
-    PSR_TRY(psr_checkpoint_commit(&p->model));
-    PSR_TRY(psr_checkpoint_commit(&p->run_state));
-    PSR_TRY(psr_dir_sync(p->path));
-    if (rename(p->path, p->final_path) != 0)
-        return psr_fail(PSR_ERR_IO, "%s: cannot be renamed to %s: %s", p->path, p->final_path,
-                        strerror(errno));
-    return psr_dir_sync(directory);
+    psr_checkpoints *set = context;
+    atomic_store(&set->moved_ms, psr_clock_ms());
+    return !atomic_load(&set->given_up);
 }
 
-static part *next_to_flush(psr_checkpoints *set)
+static psr_err write_piece(psr_checkpoints *set, part *p, const piece *work)
+{
+    psr_checkpoint_files_options options = {set->directory, &set->config, set->sections, moved, set};
+    if (!p->files)
+        PSR_TRY(psr_checkpoint_files_new(&options, p->step, &p->files));
+    return psr_checkpoint_files_put(p->files, work->section, work->data, work->offset, work->count);
+}
+
+/* The oldest with something to do; at the end of all, of those that are whole. Call with the mutex held. */
+static part *next_part(const psr_checkpoints *set)
 {
     for (part *p = set->parts; p; p = p->next)
-        if (p->state == PART_FLUSHING)
+        if (p->state == PART_WHOLE || (p->state == PART_COMING && p->first && !set->quit))
             return p;
     return NULL;
 }
 
-static void *flush_all(void *context)
+static piece *pop_piece(part *p)
+{
+    piece *first = p->first;
+    if (!first)
+        return NULL;
+    p->first = first->next;
+    if (!p->first)
+        p->last = &p->first;
+    return first;
+}
+
+/* One piece, or what follows the last of a checkpoint that is whole. Comes and goes with the mutex held. */
+static void write_some(psr_checkpoints *set, part *p)
+{
+    piece *work = pop_piece(p);
+    if (p->begun_ms == 0)
+        p->begun_ms = psr_clock_ms();
+    pthread_mutex_unlock(&set->mutex);
+    psr_err err = work ? write_piece(set, p, work) : psr_checkpoint_files_commit(p->files);
+    uint64_t elements = work ? work->elements : 0;
+    bool last = !work;
+    free(work);
+    moved(set);
+    pthread_mutex_lock(&set->mutex);
+    p->written += elements;
+    if (err != PSR_OK) {
+        p->err = err;
+        snprintf(p->failure, sizeof p->failure, "%s", psr_err_detail());
+        p->state = PART_FAILED;
+        drop_pieces(p);
+    } else if (last) {
+        p->state = PART_IN_PLACE;
+    }
+    if ((err != PSR_OK || last) && !atomic_load(&set->given_up))
+        set->wake(set->wake_context);
+}
+
+static void *write_all(void *context)
 {
     psr_checkpoints *set = context;
     pthread_mutex_lock(&set->mutex);
-    for (;;) {
-        part *p = next_to_flush(set);
-        if (!p && set->quit)
+    while (!atomic_load(&set->given_up)) {
+        set->at_work = next_part(set);
+        set->writing = set->at_work != NULL;
+        if (set->at_work)
+            write_some(set, set->at_work);
+        else if (set->quit)
             break;
-        if (!p) {
+        else
             pthread_cond_wait(&set->condition, &set->mutex);
-            continue;
-        }
-        pthread_mutex_unlock(&set->mutex);
-        psr_err err = flush(p, set->directory);
-        pthread_mutex_lock(&set->mutex);
-        p->err = err;
-        if (err != PSR_OK)
-            snprintf(p->failure, sizeof p->failure, "%s", psr_err_detail());
-        p->state = err == PSR_OK ? PART_IN_PLACE : PART_FAILED;
-        set->wake(set->wake_context);
     }
     pthread_mutex_unlock(&set->mutex);
     return NULL;
-}
-
-static void begin_flush(psr_checkpoints *set, part *p)
-{
-    pthread_mutex_lock(&set->mutex);
-    p->state = PART_FLUSHING;
-    pthread_cond_signal(&set->condition);
-    pthread_mutex_unlock(&set->mutex);
 }
 
 /* ---- pieces ---- */
@@ -253,27 +228,24 @@ static bool index_of(const psr_sections *sections, uint32_t section, uint32_t *r
     return false;
 }
 
-/* Stores the elements of the piece that lie in tensors (the rest is padding) and counts them. */
-static psr_err put_tensors(part *p, const psr_section_place *place, const float *data, size_t offset,
-                           size_t count, uint64_t *ret_stored)
+/* Consumes it. */
+static void give_to_thread(psr_checkpoints *set, part *p, piece *given)
 {
-    psr_checkpoint_writer *writer = place->in_state ? p->run_state : p->model;
-    uint64_t stored = 0;
-    for (size_t t = 0; t < place->layout->tensor_count; t++) {
-        const psr_tensor *tensor = &place->layout->tensors[t];
-        size_t begin = offset > tensor->offset ? offset : tensor->offset;
-        size_t tensor_end = tensor->offset + tensor->count, piece_end = offset + count;
-        size_t end = piece_end < tensor_end ? piece_end : tensor_end;
-        if (end <= begin)
-            continue;
-        char name[PSR_TENSOR_NAME_MAX + 40];
-        snprintf(name, sizeof name, "%s%s", place->prefix, tensor->name);
-        PSR_TRY(
-            psr_checkpoint_put(writer, name, begin - tensor->offset, end - begin, data + (begin - offset)));
-        stored += end - begin;
+    pthread_mutex_lock(&set->mutex);
+    if (p->state == PART_COMING) {
+        *p->last = given;
+        p->last = &given->next;
+        if (p->missing == 0)
+            p->state = PART_WHOLE;
+        if (!set->writing) {
+            set->writing = true;
+            atomic_store(&set->moved_ms, psr_clock_ms());
+            pthread_cond_signal(&set->condition);
+        }
+    } else {
+        free(given); /* it has failed, which is still to be taken */
     }
-    *ret_stored = stored;
-    return PSR_OK;
+    pthread_mutex_unlock(&set->mutex);
 }
 
 psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t section, const float *data,
@@ -288,16 +260,28 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
         return psr_fail(PSR_ERR_PROTOCOL,
                         "%zu floats at %zu are not within section %" PRIu32 ", which has %zu", count, offset,
                         section, place.layout->length);
+    if (count == 0)
+        return PSR_OK;
     PSR_TRY(find_part(set, step, &p));
-    if (p->missing == 0)
-        return psr_fail(PSR_ERR_PROTOCOL, "a piece of the checkpoint of step %" PRIu64 ", which is whole",
-                        step);
-    uint64_t stored = 0;
-    PSR_TRY(put_tensors(p, &place, data, offset, count, &stored));
-    p->missing_of[index] -= stored;
-    p->missing -= stored;
-    if (p->missing == 0)
-        begin_flush(set, p);
+    if (psr_ranges_overlap(&p->came[index], offset, offset + count))
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "floats %zu to %zu of section %" PRIu32 " of the checkpoint of step %" PRIu64
+                        " came before",
+                        offset, offset + count, section, step);
+    PSR_TRY(psr_ranges_reserve(&p->came[index]));
+    piece *given = malloc(sizeof *given + count * sizeof *data);
+    if (!given)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu floats of a checkpoint", count);
+    *given = (piece){.section = section,
+                     .offset = offset,
+                     .count = count,
+                     .elements = psr_layout_elements_in(place.layout, offset, count)};
+    memcpy(given->data, data, count * sizeof *data);
+
+    psr_ranges_add(&p->came[index], offset, offset + count);
+    p->missing_of[index] -= given->elements;
+    p->missing -= given->elements;
+    give_to_thread(set, p, given);
     return PSR_OK;
 }
 
@@ -305,22 +289,20 @@ psr_err psr_checkpoints_whole(const psr_checkpoints *set, uint64_t step)
 {
     if (set->any_in_place && set->last_in_place == step)
         return PSR_OK;
-    for (const part *p = set->parts; p; p = p->next) {
-        if (p->step != step || p->missing == 0)
-            continue;
-        uint32_t section;
-        psr_section_place place;
-        for (uint32_t i = 0; psr_sections_at(set->sections, i, &section); i++)
-            if (p->missing_of[i] > 0 && psr_sections_place(set->sections, section, &place))
-                return psr_fail(PSR_ERR_PROTOCOL,
-                                "the checkpoint of step %" PRIu64 " lacks %" PRIu64 " numbers of %s (%s)",
-                                step, p->missing_of[i], place.prefix[0] ? place.prefix : "the model",
-                                place.in_state ? "state.safetensors" : "model.safetensors");
-    }
-    for (const part *p = set->parts; p; p = p->next)
-        if (p->step == step)
-            return PSR_OK;
-    return psr_fail(PSR_ERR_PROTOCOL, "nobody sent anything of the checkpoint of step %" PRIu64, step);
+    const part *p = set->parts;
+    while (p && p->step != step)
+        p = p->next;
+    if (!p)
+        return psr_fail(PSR_ERR_PROTOCOL, "nobody sent anything of the checkpoint of step %" PRIu64, step);
+    uint32_t section;
+    psr_section_place place;
+    for (uint32_t i = 0; psr_sections_at(set->sections, i, &section); i++)
+        if (p->missing_of[i] > 0 && psr_sections_place(set->sections, section, &place))
+            return psr_fail(PSR_ERR_PROTOCOL,
+                            "the checkpoint of step %" PRIu64 " lacks %" PRIu64 " numbers of %s (%s)", step,
+                            p->missing_of[i], place.prefix[0] ? place.prefix : "the model",
+                            place.in_state ? "state.safetensors" : "model.safetensors");
+    return PSR_OK;
 }
 
 psr_err psr_checkpoints_take(psr_checkpoints *set, uint64_t *ret_step)
@@ -343,8 +325,21 @@ psr_err psr_checkpoints_take(psr_checkpoints *set, uint64_t *ret_step)
         *ret_step = set->last_in_place = taken->step;
         set->any_in_place = true;
     }
-    part_free(taken);
+    part_free(set, taken);
     return err;
+}
+
+bool psr_checkpoints_writing(psr_checkpoints *set, psr_checkpoints_pace *ret_pace)
+{
+    pthread_mutex_lock(&set->mutex);
+    const part *p = set->at_work ? set->at_work : next_part(set);
+    if (p)
+        *ret_pace = (psr_checkpoints_pace){.step = p->step,
+                                           .written = (double)p->written / (double)p->total,
+                                           .begun_ms = p->begun_ms ? p->begun_ms : psr_clock_ms(),
+                                           .moved_ms = atomic_load(&set->moved_ms)};
+    pthread_mutex_unlock(&set->mutex);
+    return p != NULL;
 }
 
 /* ---- life ---- */
@@ -368,7 +363,7 @@ psr_err psr_checkpoints_new(const psr_checkpoints_options *options, psr_checkpoi
         set->section_count++;
     pthread_mutex_init(&set->mutex, NULL);
     pthread_cond_init(&set->condition, NULL);
-    int failure = pthread_create(&set->thread, NULL, flush_all, set);
+    int failure = pthread_create(&set->thread, NULL, write_all, set);
     if (failure != 0) {
         psr_checkpoints_free(set);
         return psr_fail(PSR_ERR_NOMEM, "no thread for checkpoints: %s", strerror(failure));
@@ -378,20 +373,37 @@ psr_err psr_checkpoints_new(const psr_checkpoints_options *options, psr_checkpoi
     return PSR_OK;
 }
 
+static bool thread_ends_within(const psr_checkpoints *set, int64_t timeout_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t end_ns = until.tv_sec * INT64_C(1000000000) + until.tv_nsec + timeout_ms * 1000000;
+    until = (struct timespec){end_ns / 1000000000, end_ns % 1000000000};
+    return pthread_clockjoin_np(set->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* false: it hangs on the disk. */
+static bool end_thread(psr_checkpoints *set)
+{
+    pthread_mutex_lock(&set->mutex);
+    set->quit = true;
+    pthread_cond_signal(&set->condition);
+    pthread_mutex_unlock(&set->mutex);
+    if (thread_ends_within(set, FINISH_MS))
+        return true;
+    pthread_mutex_lock(&set->mutex); /* it may be waking somebody */
+    atomic_store(&set->given_up, true);
+    pthread_mutex_unlock(&set->mutex);
+    return thread_ends_within(set, LEAVE_MS);
+}
+
 void psr_checkpoints_free(psr_checkpoints *set)
 {
-    if (!set)
+    if (!set || (set->thread_runs && !end_thread(set)))
         return;
-    if (set->thread_runs) {
-        pthread_mutex_lock(&set->mutex);
-        set->quit = true;
-        pthread_cond_signal(&set->condition);
-        pthread_mutex_unlock(&set->mutex);
-        pthread_join(set->thread, NULL);
-    }
     while (set->parts) {
         part *next = set->parts->next;
-        part_free(set->parts);
+        part_free(set, set->parts);
         set->parts = next;
     }
     pthread_mutex_destroy(&set->mutex);

@@ -18,9 +18,9 @@
 
 #define BURST 256 /* messages between two looks at everything else */
 #define FLUSH_EVERY_MS 500
-#define LINGER_MS 2000      /* for BYE to leave */
-#define ABORT_LINGER_MS 300 /* for ABORT: a member that is gone takes none, and nobody should wait for that  \
-                             */
+#define LINGER_MS 2000 /* for BYE to leave */
+/* For ABORT: a member that is gone takes none, and nobody should wait for that. */
+#define ABORT_LINGER_MS 300
 
 static const psr_peer self = {PSR_ROLE_SCHEDULER, 0};
 
@@ -40,8 +40,10 @@ typedef struct driver {
 
     int64_t deadline_ms, say_alive_ms, flush_ms, ticked_ms;
     int64_t launcher_heard_ms, seen_ms;
-    uint32_t stops; /* orders to stop */
-    bool started;   /* all were ready */
+    int64_t back_ms;      /* when this process last ran again after it had been stopped */
+    int64_t slow_said_ms; /* when it was last said that the disk is slow */
+    uint32_t stops;       /* orders to stop */
+    bool started;         /* all were ready */
     psr_err status;
     char line[1024];
 } driver;
@@ -225,19 +227,52 @@ static void take_orders(driver *d, int64_t now_ms)
 }
 
 /* As net/member.c does with the scheduler: time in which this process was stopped is no silence of the
- * launcher's. */
-static void check_launcher(driver *d, int64_t now_ms)
+ * launcher's, nor of the disk's. */
+static void look(driver *d, int64_t now_ms)
 {
     int64_t away_ms = now_ms - d->seen_ms;
-    if (away_ms > d->deadline_ms / 2)
+    if (away_ms > d->deadline_ms / 2) {
         d->launcher_heard_ms += away_ms;
+        d->back_ms = now_ms;
+    }
     d->seen_ms = now_ms;
+}
+
+static void check_launcher(driver *d, int64_t now_ms)
+{
     int64_t silent_ms = now_ms - d->launcher_heard_ms;
     if (d->by_hand || silent_ms <= d->deadline_ms)
         return;
     char how[64];
     snprintf(how, sizeof how, "no sign of life for %.1f s", (double)silent_ms / 1000);
     psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_TIMEOUT, how, now_ms);
+}
+
+/* The disk may be slow, and then the workers wait for it; but it has the deadline too. */
+static void check_disk(driver *d, int64_t now_ms)
+{
+    psr_checkpoints_pace pace;
+    if (!d->checkpoints || !psr_checkpoints_writing(d->checkpoints, &pace))
+        return;
+    char line[PSR_HOST_MAX + PSR_PATH_MAX + 160];
+    int64_t idle_ms = now_ms - (pace.moved_ms > d->back_ms ? pace.moved_ms : d->back_ms);
+    if (idle_ms > d->deadline_ms) {
+        snprintf(line, sizeof line,
+                 "scheduler 0 on %s: the disk has taken nothing for %.1f s of the checkpoint of step %" PRIu64
+                 " in %s/checkpoints; %.0f%% of it is written",
+                 d->host, (double)idle_ms / 1000, pace.step, d->config->out, 100 * pace.written);
+        psr_scheduler_fail(d->scheduler, PSR_ERR_TIMEOUT, line);
+        return;
+    }
+    psr_scheduler_writing(d->scheduler, now_ms);
+    int64_t taken_ms = now_ms - pace.begun_ms;
+    if (taken_ms < d->deadline_ms / 4 || now_ms - d->slow_said_ms < d->deadline_ms) /* say so once a while */
+        return;
+    d->slow_said_ms = now_ms;
+    snprintf(line, sizeof line,
+             "the disk is slow: %.0f%% of the checkpoint of step %" PRIu64 " is written after %.1f s",
+             100 * pace.written, pace.step, (double)taken_ms / 1000);
+    on_say(d, line);
 }
 
 /* ---- the loop ---- */
@@ -326,7 +361,9 @@ static void run_loop(driver *d)
         if (!empty && now_ms - d->ticked_ms < 2 * d->deadline_ms)
             continue;
         d->ticked_ms = now_ms;
+        look(d, now_ms);
         check_launcher(d, now_ms);
+        check_disk(d, now_ms);
         psr_scheduler_tick(d->scheduler, now_ms);
     }
 }

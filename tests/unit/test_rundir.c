@@ -11,10 +11,12 @@
 #include <cjson/cJSON.h>
 #include <ftw.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- a folder for each test ---- */
@@ -227,7 +229,41 @@ static void a_line_of_metrics_that_is_no_object_is_refused_and_not_written(void 
 
 /* ---- checkpoints ---- */
 
-/* The flushing thread's word that something is done. */
+/* The disk, which takes nothing while it is shut. What model/checkpoint.h calls instead of the C library's. */
+static pthread_mutex_t disk_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t disk_condition = PTHREAD_COND_INITIALIZER;
+static bool disk_is_shut, disk_is_waited_for;
+
+ssize_t pwrite(int fd, const void *bytes, size_t size, off_t offset)
+{
+    pthread_mutex_lock(&disk_mutex);
+    while (disk_is_shut) {
+        disk_is_waited_for = true;
+        pthread_cond_broadcast(&disk_condition);
+        pthread_cond_wait(&disk_condition, &disk_mutex);
+    }
+    disk_is_waited_for = false;
+    pthread_mutex_unlock(&disk_mutex);
+    return syscall(SYS_pwrite64, fd, bytes, size, offset);
+}
+
+static void shut_disk(bool shut)
+{
+    pthread_mutex_lock(&disk_mutex);
+    disk_is_shut = shut;
+    pthread_cond_broadcast(&disk_condition);
+    pthread_mutex_unlock(&disk_mutex);
+}
+
+static void until_the_disk_is_waited_for(void)
+{
+    pthread_mutex_lock(&disk_mutex);
+    while (!disk_is_waited_for)
+        pthread_cond_wait(&disk_condition, &disk_mutex);
+    pthread_mutex_unlock(&disk_mutex);
+}
+
+/* The writing thread's word that something is done. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static unsigned wakes, wakes_taken;
@@ -252,6 +288,13 @@ static void await_wake(void)
 
 static psr_sections sections;
 static psr_checkpoints *checkpoints;
+
+static void until_all_is_written(void)
+{
+    psr_checkpoints_pace pace;
+    while (psr_checkpoints_writing(checkpoints, &pace))
+        sched_yield();
+}
 
 static void open_checkpoints(void)
 {
@@ -304,6 +347,7 @@ static void a_checkpoint_is_renamed_into_place_when_its_last_piece_has_come(void
     uint64_t step = 0;
     open_checkpoints();
     put_all_but(4, PSR_SECTION_RANK(1));
+    until_all_is_written();
     assert_int_equal(psr_checkpoints_take(checkpoints, &step), PSR_ERR_NOT_FOUND);
     assert_true(exists("checkpoints/.step-4.part"));
     assert_int_equal(psr_checkpoints_whole(checkpoints, 4), PSR_ERR_PROTOCOL);
@@ -339,6 +383,7 @@ static void two_checkpoints_may_be_on_their_way_and_an_unfinished_one_leaves_not
     await_wake();
     expect_ok(psr_checkpoints_take(checkpoints, &step));
     assert_int_equal(step, 4);
+    until_all_is_written();
     assert_true(exists("checkpoints/.step-6.part"));
     close_checkpoints();
     assert_true(exists("checkpoints/step-4/model.safetensors"));
@@ -366,10 +411,87 @@ static void pieces_that_do_not_fit_are_breaches(void **state)
              length);
     expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, SIZE_MAX, 2), PSR_ERR_PROTOCOL, expected);
     expect_ok(psr_checkpoints_put(checkpoints, 1, 0, one, 0, 8));
-    assert_int_equal(psr_checkpoints_put(checkpoints, 1, 0, one, 7, 1), PSR_ERR_PROTOCOL); /* twice */
+    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, 7, 1), PSR_ERR_PROTOCOL,
+                   "floats 7 to 8 of section 0 of the checkpoint of step 1 came before");
     assert_int_equal(psr_checkpoints_whole(checkpoints, 2), PSR_ERR_PROTOCOL);
     assert_string_equal(psr_err_detail(), "nobody sent anything of the checkpoint of step 2");
     close_checkpoints();
+}
+
+static void pieces_wait_while_the_disk_takes_nothing_and_that_is_told(void **state)
+{
+    (void)state;
+    uint64_t step = 0;
+    psr_checkpoints_pace before, pace;
+    open_checkpoints();
+    assert_false(psr_checkpoints_writing(checkpoints, &pace));
+    shut_disk(true);
+    put_all_but(4, UINT32_MAX); /* does not wait for the disk */
+    expect_ok(psr_checkpoints_whole(checkpoints, 4));
+    until_the_disk_is_waited_for();
+    assert_true(psr_checkpoints_writing(checkpoints, &before));
+    assert_int_equal(before.step, 4);
+    assert_true(before.written < 0.5);
+    put_section(6, PSR_SECTION_WEIGHTS, 1000); /* the next one may be on its way */
+    int64_t now_ms = psr_clock_ms();
+    while (psr_clock_ms() == now_ms)
+        sched_yield();
+    assert_true(psr_checkpoints_writing(checkpoints, &pace));
+    assert_int_equal(pace.step, 4);
+    assert_true(pace.moved_ms == before.moved_ms && pace.begun_ms == before.begun_ms &&
+                pace.begun_ms <= now_ms);
+    assert_int_equal(psr_checkpoints_take(checkpoints, &step), PSR_ERR_NOT_FOUND);
+    shut_disk(false);
+    await_wake();
+    expect_ok(psr_checkpoints_take(checkpoints, &step));
+    assert_int_equal(step, 4);
+    until_all_is_written();
+    close_checkpoints();
+}
+
+static void what_is_whole_gets_into_place_at_the_end(void **state)
+{
+    (void)state;
+    open_checkpoints();
+    shut_disk(true);
+    put_all_but(4, UINT32_MAX);
+    put_all_but(6, PSR_SECTION_WEIGHTS);
+    until_the_disk_is_waited_for();
+    shut_disk(false);
+    close_checkpoints();
+    assert_true(exists("checkpoints/step-4/state.safetensors"));
+    assert_false(exists("checkpoints/.step-6.part"));
+    assert_false(exists("checkpoints/step-6"));
+}
+
+static void what_the_disk_refuses_is_told_with_its_path(void **state)
+{
+    (void)state;
+    uint64_t step;
+    char expected[256];
+    open_checkpoints();
+    assert_int_equal(rmdir(in_folder("checkpoints")), 0);
+    put_section(4, PSR_SECTION_WEIGHTS, 1000);
+    await_wake();
+    snprintf(expected, sizeof expected,
+             "%s/checkpoints/.step-4.part: cannot be made: No such file or directory", folder);
+    expect_failure(psr_checkpoints_take(checkpoints, &step), PSR_ERR_IO, expected);
+    close_checkpoints();
+}
+
+/* The thread stays where it is: the last of these tests. */
+static void at_the_end_a_disk_that_hangs_is_left_alone(void **state)
+{
+    (void)state;
+    open_checkpoints();
+    shut_disk(true);
+    put_all_but(4, UINT32_MAX);
+    until_the_disk_is_waited_for();
+    int64_t begin_ms = psr_clock_ms();
+    psr_checkpoints_free(checkpoints);
+    assert_in_range(psr_clock_ms() - begin_ms, 1000, 4000);
+    assert_true(exists("checkpoints/.step-4.part"));
+    psr_sections_done(&sections);
 }
 
 /* ---- resuming ---- */
@@ -481,8 +603,12 @@ int main(void)
         IN_A_FOLDER(a_checkpoint_is_renamed_into_place_when_its_last_piece_has_come),
         IN_A_FOLDER(two_checkpoints_may_be_on_their_way_and_an_unfinished_one_leaves_nothing),
         IN_A_FOLDER(pieces_that_do_not_fit_are_breaches),
+        IN_A_FOLDER(pieces_wait_while_the_disk_takes_nothing_and_that_is_told),
+        IN_A_FOLDER(what_is_whole_gets_into_place_at_the_end),
+        IN_A_FOLDER(what_the_disk_refuses_is_told_with_its_path),
         IN_A_FOLDER(the_newest_whole_checkpoint_of_a_run_is_taken_and_a_torn_one_told),
         IN_A_FOLDER(what_does_not_fit_the_run_is_refused_by_name),
+        IN_A_FOLDER(at_the_end_a_disk_that_hangs_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
