@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Nothing hangs, nothing is lost, in the cases that are no product of factors: a role that never comes up, a worker that is slow,
-Ctrl-C once and twice, an agent that is killed.
+Ctrl-C once and twice, an agent that is killed, a disk that is slow or hangs.
 
-usage: test_endings.py PSRING [--jobs N] [--only TEXT]"""
+usage: test_endings.py PSRING SLOW_DISK_MODULE [--jobs N] [--only TEXT]"""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from fault_runs import ENDS_WITHIN_S, LONG, PATIENCE_S, Played, Suite, options_of, report, unprefixed
+from fault_runs import ENDS_WITHIN_S, LONG, OPTIONS, PATIENCE_S, Played, Suite, options_of, report, unprefixed
 
 COMES_UP_WITHIN_S = 5.0  # a run whose deadline is shorter gives a process so long to be loaded and to find its data
 AT_ONCE_S = 1.5
@@ -42,7 +42,19 @@ os.execv("@ORIGINAL@", sys.argv)
 """
 
 
+# Becomes the scheduler, with a disk of tests/fault/slow_disk.c.
+HAS_SLOW_DISK = """#!%s
+import os, sys
+os.environ.update(LD_PRELOAD="%s", %s="%d")
+os.execv("@ORIGINAL@", sys.argv)
+"""
+CHECKPOINT_BYTES = 5363128  # of the small run: a checkpoint's two files
+SLOW_DISK = "SLOW_DISK_BYTES_PER_S", 3e6  # each checkpoint takes almost twice the deadline
+
+
 class Endings(Suite):
+    slow_disk_module = None
+
     def play(self, case):
         what, *arguments = case
         return getattr(self, what)(*arguments)
@@ -220,6 +232,76 @@ class Endings(Suite):
         return self.guarded(played, run, act)
 
 
+    # ---- a disk ----
+
+    def run_on_disk(self, name, disk, options):
+        setting, value = disk
+        text = HAS_SLOW_DISK % (sys.executable, self.slow_disk_module, setting, value)
+        return self.run(name, options, self.programs_with(name, "psring-scheduler", text))
+
+    def slow_disk(self, mode):
+        """A run whose disk cannot keep up takes its time, says so, and loses nothing."""
+        played = Played("slow", "disk", "n=2 %s, every checkpoint longer than the deadline" % mode)
+        run = self.run_on_disk("slow-disk-" + mode, SLOW_DISK, options_of(mode, 2, checkpoint_every=4))
+
+        def act():
+            played.status = run.wait(PATIENCE_S)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            self.check_complete(played, run, (mode, 2, False))
+            slow_lines = [line for line in run.text("out") + run.text("err") if
+                          re.search(r"the disk is slow: \d+% of the checkpoint of step \d is written after \d+\.\d s", line)]
+            played.line = slow_lines[0] if slow_lines else ""
+            played.expect(slow_lines, "nobody says that the disk is slow")
+            for step in range(4, OPTIONS["steps"] + 1, 4):
+                self.expect_checkpoint_of(played, run, step)
+            self.check_resumes(played, run, (mode, 2, False))
+
+        return self.guarded(played, run, act)
+
+    def disk_hangs(self, mode):
+        """In the middle of the second checkpoint."""
+        played = Played("hang", "disk", "n=2 %s, half through the checkpoint of step 4" % mode)
+        run = self.run_on_disk("disk-hangs-" + mode, ("SLOW_DISK_HANGS_AFTER", 1.5 * CHECKPOINT_BYTES), options_of(mode, 2))
+
+        def act():
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.status = run.wait(PATIENCE_S)
+            said = unprefixed(run)
+            played.line = said[-1] if said else ""
+            played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
+            played.expect(re.search(r"scheduler 0 on \S+: the disk has taken nothing for \d\.\d s of the checkpoint of step 4 in "
+                                    r"\S+/checkpoints; \d+% of it is written", played.line), played.line)
+            # What is on a disk that hangs cannot be removed.
+            torn = os.path.join(run.out, "checkpoints", ".step-4.part")
+            played.expect(os.path.isdir(torn), "there is no %s: it did not hang" % torn)
+            shutil.rmtree(torn, ignore_errors=True)
+            self.expect_checkpoint_of(played, run, 2)
+            self.check_resumes(played, run, (mode, 2, False))
+
+        return self.guarded(played, run, act)
+
+    def interrupt_on_slow_disk(self):
+        """Ctrl-C waits for the checkpoint that it asks for; the second one does not."""
+        played = Played("Ctrl-C twice", "launcher", "n=2 ps, the disk is slow")
+        run = self.run_on_disk("interrupt-on-slow-disk", SLOW_DISK, options_of("ps", 2))
+
+        def act():
+            run.wait_line("the disk is slow", PATIENCE_S)
+            launcher = run.of_role("launcher")
+            launcher.signal(signal.SIGINT)
+            run.wait_line("once more to end at once", PATIENCE_S)
+            launcher.signal(signal.SIGINT)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.status = run.wait(PATIENCE_S)
+            said = unprefixed(run)
+            played.line = said[-1] if said else ""
+            played.expect(played.status == 130, "exit status %s" % played.status)
+            played.expect(played.seconds is not None and played.seconds < ENDS_WITHIN_S, "ended after %s s" % played.seconds)
+            self.check_resumes(played, run, ("ps", 2, False), can_have=False)
+
+        return self.guarded(played, run, act)
+
+
 CASES = [("never_comes", "worker", "psring-worker", "ps"), ("never_comes", "shard", "psring-ps", "ps"),
          ("never_comes", "worker", "psring-worker", "ring"),
          ("not_there", "shard", "psring-ps"), ("not_there", "worker", "psring-worker"),
@@ -228,17 +310,21 @@ CASES = [("never_comes", "worker", "psring-worker", "ps"), ("never_comes", "shar
          ("interrupt", "ps", signal.SIGINT, "push", 4, 1), ("interrupt", "ring", signal.SIGINT, "forward", 4, 1),
          ("interrupt", "ps", signal.SIGTERM, "evaluation", 5, 1), ("interrupt", "ring", signal.SIGHUP, "checkpoint", 5, 1),
          ("interrupt", "ps", signal.SIGINT, "backward", 4, 2), ("interrupt", "ring", signal.SIGINT, "ring", 4, 2),
-         ("agent_killed",)]
+         ("agent_killed",),
+         ("slow_disk", "ps"), ("disk_hangs", "ring"), ("interrupt_on_slow_disk",)]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("psring")
+    parser.add_argument("slow_disk_module", help="built from tests/fault/slow_disk.c")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--only", default="", help="cases whose words match this expression")
     arguments = parser.parse_args()
     cases = [case for case in CASES if re.search(arguments.only, " ".join(map(str, case)))]
-    report(Endings, arguments.psring, {("ps", 2, False), ("ps", 2, True), ("ring", 2, True)}, cases, arguments.jobs)
+    Endings.slow_disk_module = os.path.abspath(arguments.slow_disk_module)
+    report(Endings, arguments.psring, {("ps", 2, False), ("ps", 2, True), ("ring", 2, False), ("ring", 2, True)}, cases,
+           arguments.jobs)
 
 
 if __name__ == "__main__":
