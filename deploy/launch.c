@@ -35,6 +35,7 @@ typedef struct launch {
     bool spawned;
     int signals;
     uint32_t interrupts;
+    psr_screen *screen;
     psr_show show;
     int64_t deadline_ms, alive_ms, scheduler_heard_ms;
     bool ended; /* the scheduler said how the run ended, or we know */
@@ -224,7 +225,7 @@ static psr_err begin(launch *l)
     uint32_t workers = l->config.mode == PSR_MODE_LOCAL ? 1 : l->config.workers;
     l->shards = l->config.mode == PSR_MODE_PS ? l->config.shards : 0;
     PSR_TRY(psr_keys_generate(workers, l->shards, !loopback, &l->keys, &l->key_count));
-    psr_show_configuration(&l->config, l->options->plan);
+    psr_show_configuration(&l->show, &l->config, l->options->plan);
     return start_scheduler(l);
 }
 
@@ -274,7 +275,7 @@ static void show_held(launch *l)
         const char *what = strstr(l->held[i], " error ");
         what = what ? strstr(what, ": ") : NULL;
         if (!what || !l->line[0] || (!strstr(l->line, what + 2) && !strstr(what, l->line)))
-            fprintf(stderr, "%s\n", l->held[i]);
+            psr_show_error(&l->show, "%s", l->held[i]);
         free(l->held[i]);
     }
     l->held_count = 0;
@@ -302,12 +303,10 @@ static void on_process_line(launch *l, const psr_host_link *host, const cJSON *e
     level_of(text, level);
     if (strcmp(stream, "err") != 0 || strcmp(level, "info") == 0 || strcmp(level, "debug") == 0 || is_of_strangers(text))
         return; /* for the log alone */
-    if (strcmp(level, "error") == 0) {
+    if (strcmp(level, "error") == 0)
         hold_line(l, host, role, rank, text);
-    } else {
-        psr_show_end(&l->show);
-        fprintf(stderr, "[%s %.0f on %s] %s\n", role, rank, host->name, text);
-    }
+    else
+        psr_show_error(&l->show, "[%s %.0f on %s] %s", role, rank, host->name, text);
 }
 
 static void tell_lost(launch *l, const psr_host_link *host, const char *role, double rank, const char *how)
@@ -345,10 +344,8 @@ static psr_err on_agent_error_line(void *context, char *line)
 {
     from_host *from = context;
     snprintf(from->host->last_words, sizeof from->host->last_words, "%s", line);
-    if (from->host->greeted) {
-        psr_show_end(&from->l->show);
-        fprintf(stderr, "[agent on %s] %s\n", from->host->name, line);
-    }
+    if (from->host->greeted)
+        psr_show_error(&from->l->show, "[agent on %s] %s", from->host->name, line);
     return PSR_OK;
 }
 
@@ -404,8 +401,7 @@ static psr_err on_scheduler_error_line(void *context, char *line)
     launch *l = context;
     if (is_of_strangers(line))
         return PSR_OK; /* it is in the scheduler's log */
-    psr_show_end(&l->show);
-    fprintf(stderr, "[scheduler] %s\n", line);
+    psr_show_error(&l->show, "[scheduler] %s", line);
     return PSR_OK;
 }
 
@@ -554,17 +550,19 @@ static void show_outcome(launch *l)
     psr_show_end(&l->show);
     show_held(l);
     if (l->status != 0 || !cJSON_IsObject(o)) {
-        if (l->line[0])
-            fprintf(l->status == 0 ? stdout : stderr, "%s%s\n", l->status == 0 ? "" : "psring train: ", l->line);
+        if (l->line[0] && l->status == 0)
+            psr_show_line(&l->show, l->line);
+        else if (l->line[0])
+            psr_show_error(&l->show, "psring train: %s", l->line);
         if (l->interrupts == 1 && cJSON_IsObject(o))
-            printf("to go on   psring train --config %s/run.json --resume %s\n", l->config.out, l->config.out);
+            psr_screen_out(l->screen, "to go on   psring train --config %s/run.json --resume %s\n", l->config.out, l->config.out);
         return;
     }
-    printf("done       %.0f steps in %.1f s, %.0f images/s, %.2f s waiting for the exchange\n", psr_json_number(o, "steps", 0),
+    psr_screen_out(l->screen, "done       %.0f steps in %.1f s, %.0f images/s, %.2f s waiting for the exchange\n", psr_json_number(o, "steps", 0),
            psr_json_number(o, "seconds", 0), psr_json_number(o, "images_per_s", 0), psr_json_number(o, "wait_s", 0));
-    printf("result     loss %.4f, test accuracy %.2f%%, weight hash %s\n", psr_json_number(o, "loss", 0),
+    psr_screen_out(l->screen, "result     loss %.4f, test accuracy %.2f%%, weight hash %s\n", psr_json_number(o, "loss", 0),
            100 * psr_json_number(o, "accuracy", 0), psr_json_text(o, "hash") ? psr_json_text(o, "hash") : "-");
-    printf("written    %s\n", l->config.out);
+    psr_screen_out(l->screen, "written    %s\n", l->config.out);
 }
 
 int psr_launch(const psr_launch_options *options)
@@ -580,10 +578,16 @@ int psr_launch(const psr_launch_options *options)
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     l.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    psr_show_init(&l.show);
+    psr_err err = psr_screen_new(&l.screen);
+    if (err) {
+        fprintf(stderr, "psring train: %s\n", psr_err_detail());
+        close(l.signals);
+        return psr_err_exit_status(err);
+    }
+    psr_show_init(&l.show, l.screen);
     l.hosts = calloc(l.host_count, sizeof *l.hosts);
     struct pollfd *fds = calloc(1 + 4 * (l.host_count + 1), sizeof *fds);
-    psr_err err = l.hosts && fds && l.signals >= 0 ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for %zu hosts", l.host_count);
+    err = l.hosts && fds && l.signals >= 0 ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for %zu hosts", l.host_count);
     size_t started = 0;
     for (; started < l.host_count && !err; started++) {
         err = psr_host_start(&l.hosts[started], options->plan->hosts.items[started].name, options->ssh, options->remote_program);
@@ -597,6 +601,8 @@ int psr_launch(const psr_launch_options *options)
     if (l.scheduler.ended && WIFSIGNALED(l.scheduler.status))
         psr_sweep_run(l.config.out);
     show_outcome(&l);
+    psr_screen_drain(l.screen, l.signals);
+    psr_screen_free(l.screen);
     for (size_t i = 0; i < l.host_count; i++)
         psr_child_done(&l.hosts[i].agent);
     psr_child_done(&l.scheduler);

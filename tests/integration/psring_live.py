@@ -106,9 +106,10 @@ def marked(mark):
 
 
 class Live:
-    """One command that may start a whole run. It gets a directory of its own to be in and to put temporary files into."""
+    """One command that may start a whole run. It gets a directory of its own to be in and to put temporary files into. out: a descriptor
+    for all it says, which is then the caller's to read or not."""
 
-    def __init__(self, command, directory, name, stdin=subprocess.DEVNULL):
+    def __init__(self, command, directory, name, stdin=subprocess.DEVNULL, out=None):
         self.name = name
         self.command = command
         self.here = os.path.join(directory, name + ".here")
@@ -118,12 +119,12 @@ class Live:
         self.mark = uuid.uuid4().hex
         self.changed = threading.Condition()
         self.lines = []  # (stream, line)
-        self.open_streams = 2
-        self.process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen(command, stdin=stdin, stdout=out or subprocess.PIPE, stderr=out or subprocess.PIPE, text=True,
                                         errors="replace", start_new_session=True, cwd=self.here,
                                         env=dict(os.environ, TMPDIR=self.temporary, **{MARK: self.mark}))
         self.readers = [threading.Thread(target=self._read, args=pair, daemon=True)
-                        for pair in (("out", self.process.stdout), ("err", self.process.stderr))]
+                        for pair in (("out", self.process.stdout), ("err", self.process.stderr)) if pair[1]]
+        self.open_streams = len(self.readers)
         for reader in self.readers:
             reader.start()
         self.seen = {}
@@ -219,11 +220,11 @@ class Live:
 class LiveRun(Live):
     """`psring train` with options: a dict of long names (True: a flag)."""
 
-    def __init__(self, psring, directory, name, options):
+    def __init__(self, psring, directory, name, options, out=None):
         self.out = os.path.join(directory, name)
         self.options = dict(options)
         words = ["--" + key if value is True else "--%s=%s" % (key, value) for key, value in options.items()]
-        super().__init__([psring, "train", "--out", self.out] + words, directory, name)
+        super().__init__([psring, "train", "--out", self.out] + words, directory, name, out=out)
 
     def json(self):
         with open(os.path.join(self.out, "run.json")) as text:

@@ -1,0 +1,29 @@
+/* What a program prints for the person, written by a thread of its own: a terminal that is stopped (Ctrl-S), a pager that nobody
+ * scrolls or a pipe that nobody reads holds up that thread and nothing else. What goes to stdout and stderr stays in order. */
+#ifndef PSR_DEPLOY_SCREEN_H
+#define PSR_DEPLOY_SCREEN_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+
+typedef struct psr_screen psr_screen;
+
+/* ret owns. Its thread takes no signals. */
+PSR_MUST_CHECK psr_err psr_screen_new(psr_screen **ret_screen);
+
+/* Queue text for stdout or stderr; never wait. Beyond a MiB that is not out yet it is left out, and how often is told when the rest
+ * is. One thread. */
+void psr_screen_out(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3);
+void psr_screen_err(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3);
+
+/* More waits than a screen shows: what will be said again soon can be left out. */
+bool psr_screen_is_behind(psr_screen *screen);
+
+/* Waits until all is out, or until something can be read from give_up_fd. NULL allowed. */
+void psr_screen_drain(psr_screen *screen, int give_up_fd);
+
+/* What is not out is lost; a thread that a write holds stays for the process's end. NULL allowed. */
+void psr_screen_free(psr_screen *screen);
+
+#endif
