@@ -109,6 +109,7 @@ static void tell_left_out(psr_screen *screen)
     queue(screen, STDERR_FILENO, line, (size_t)size);
 }
 
+static void print(psr_screen *screen, int fd, const char *format, va_list args) PSR_PRINTF(3, 0);
 static void print(psr_screen *screen, int fd, const char *format, va_list args)
 {
     char *bytes = NULL;

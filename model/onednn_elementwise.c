@@ -83,10 +83,15 @@ void psr_onednn_accumulate(uint32_t threads, dnnl_data_type_t type, void *into, 
     run(threads, type, type == dnnl_bf16 ? add_bf16 : add_f32, into, from, into, count);
 }
 
-PSR_MULTIVERSION void psr_onednn_to_bf16(const float *from, uint16_t *to, size_t count)
+PSR_MULTIVERSION static void to_bf16(const float *from, uint16_t *to, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         to[i] = psr_bf16_from_float(from[i]);
+}
+
+void psr_onednn_to_bf16(const float *from, uint16_t *to, size_t count)
+{
+    to_bf16(from, to, count);
 }
 
 /* Gives output a new value that lies as `like` does. */
