@@ -21,6 +21,7 @@
 #define GRACE_MS 1500  /* between the run's end and killing what is left */
 #define AGENT_GRACE_MS 2500
 #define HELD_LINES_MAX 64
+#define UNREAD_MS 500 /* for a reader of the last words, when told to end at once */
 
 typedef struct launch {
     const psr_launch_options *options;
@@ -35,6 +36,7 @@ typedef struct launch {
     bool spawned;
     int signals;
     uint32_t interrupts;
+    bool at_once; /* what the last of them asked for */
     psr_screen *screen;
     psr_show show;
     int64_t deadline_ms, alive_ms, scheduler_heard_ms;
@@ -425,7 +427,8 @@ static void on_interrupt(launch *l)
         psr_show_line(&l->show, "stopping after this step, with a checkpoint; once more to end at once");
     } else {
         end_run(l, 130, "interrupted");
-        l->end_by_ms = psr_clock_ms(); /* at once */
+        l->end_by_ms = psr_clock_ms();
+        l->at_once = true;
     }
 }
 
@@ -601,7 +604,7 @@ int psr_launch(const psr_launch_options *options)
     if (l.scheduler.ended && WIFSIGNALED(l.scheduler.status))
         psr_sweep_run(l.config.out);
     show_outcome(&l);
-    psr_screen_drain(l.screen, l.signals);
+    psr_screen_drain(l.screen, l.signals, l.at_once ? UNREAD_MS : -1);
     psr_screen_free(l.screen);
     for (size_t i = 0; i < l.host_count; i++)
         psr_child_done(&l.hosts[i].agent);

@@ -147,18 +147,18 @@ bool psr_screen_is_behind(psr_screen *screen)
     return behind;
 }
 
-/* Waits for the thread's next word; false: give_up_fd had something first. */
-static bool await_progress(const psr_screen *screen, int give_up_fd)
+/* Waits for the thread's next word; false: give_up_fd had something first, or the time is over. */
+static bool await_progress(const psr_screen *screen, int give_up_fd, int timeout_ms)
 {
     struct pollfd fds[] = {{.fd = screen->progress_fd, .events = POLLIN},
                            {.fd = give_up_fd, .events = POLLIN}};
-    while (poll(fds, 2, -1) < 0 && errno == EINTR)
+    while (poll(fds, 2, timeout_ms) < 0 && errno == EINTR)
         ;
     uint64_t count;
-    return read(screen->progress_fd, &count, sizeof count) == (ssize_t)sizeof count || fds[1].revents == 0;
+    return read(screen->progress_fd, &count, sizeof count) == (ssize_t)sizeof count;
 }
 
-void psr_screen_drain(psr_screen *screen, int give_up_fd)
+void psr_screen_drain(psr_screen *screen, int give_up_fd, int timeout_ms)
 {
     bool waits = screen != NULL;
     while (waits) {
@@ -166,7 +166,7 @@ void psr_screen_drain(psr_screen *screen, int give_up_fd)
         tell_left_out(screen);
         waits = screen->waiting_bytes > 0;
         pthread_mutex_unlock(&screen->mutex);
-        waits = waits && await_progress(screen, give_up_fd);
+        waits = waits && await_progress(screen, give_up_fd, timeout_ms);
     }
 }
 

@@ -20,8 +20,9 @@ void psr_screen_err(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3
 /* More waits than a screen shows: what will be said again soon can be left out. */
 bool psr_screen_is_behind(psr_screen *screen);
 
-/* Waits until all is out, or until something can be read from give_up_fd. NULL allowed. */
-void psr_screen_drain(psr_screen *screen, int give_up_fd);
+/* Waits until all is out, until something can be read from give_up_fd, or for timeout_ms without a word getting out (-1: for ever).
+ * NULL allowed. */
+void psr_screen_drain(psr_screen *screen, int give_up_fd, int timeout_ms);
 
 /* What is not out is lost; a thread that a write holds stays for the process's end. NULL allowed. */
 void psr_screen_free(psr_screen *screen);

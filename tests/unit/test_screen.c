@@ -65,7 +65,7 @@ static void what_is_printed_comes_out_in_order(void **state)
         psr_screen_out(screen, "out %d, ", i);
         psr_screen_err(screen, "err %d\n", i);
     }
-    psr_screen_drain(screen, give_up[0]);
+    psr_screen_drain(screen, give_up[0], -1);
     bool behind = psr_screen_is_behind(screen);
     psr_screen_free(screen);
     restore_output();
@@ -96,9 +96,9 @@ static void beyond_a_mebibyte_text_is_left_out_and_that_is_told(void **state)
     bool behind = psr_screen_is_behind(screen);
     pthread_t reader;
     pthread_create(&reader, NULL, read_all_meanwhile, NULL);
-    psr_screen_drain(screen, give_up[0]);
+    psr_screen_drain(screen, give_up[0], -1);
     psr_screen_out(screen, "the end\n");
-    psr_screen_drain(screen, give_up[0]);
+    psr_screen_drain(screen, give_up[0], -1);
     psr_screen_free(screen);
     restore_output();
     void *text;
@@ -123,8 +123,9 @@ static void who_will_not_wait_for_a_reader_need_not(void **state)
     (void)state;
     for (int i = 0; i < 200; i++)
         psr_screen_out(screen, "%-999d\n", i);
+    psr_screen_drain(screen, give_up[0], 10);
     ssize_t told = write(give_up[1], "x", 1);
-    psr_screen_drain(screen, give_up[0]);
+    psr_screen_drain(screen, give_up[0], -1);
     bool behind = psr_screen_is_behind(screen);
     psr_screen_free(screen);
     restore_output();
