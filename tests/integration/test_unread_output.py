@@ -16,10 +16,10 @@ import time
 from psring_live import LiveRun
 from psring_run import Tap, Workspace
 
-DEADLINE_S = 0.4
+DEADLINE_S = 1.0
 STEPS = 200  # each with a line of its own: more than a pipe or a terminal takes unread
 PIPE_BYTES = 4096
-OPTIONS = {"model": "mlp", "data": "synthetic:count=600,test=16,channels=1,size=8", "batch-size": 16, "steps": STEPS, "eval-every": 1,
+OPTIONS = {"model": "convnet", "data": "synthetic:count=2000,test=16,channels=1,size=28", "batch-size": 20, "steps": STEPS, "eval-every": 1,
            "threads": 1, "seed": 7, "deadline": DEADLINE_S, "workers": 2, "mode": "ring"}
 PATIENCE_S = 60
 
@@ -97,7 +97,7 @@ def goes_on_unread(tap, psring, directory, name, channel):
 
 def gives_up_when_told(tap, psring, directory):
     channel = Pipe()
-    run = LiveRun(psring, directory, "told", OPTIONS, out=channel.writes)
+    run = LiveRun(psring, directory, "told", dict(OPTIONS, **{"steps": STEPS // 2, "batch-size": 16}), out=channel.writes)
     os.close(channel.writes)
     try:
         tap.ok(others_end(run), "unread again, the run ends", run.why())
