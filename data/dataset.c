@@ -2,7 +2,7 @@
 
 #include "data/idx.h"
 #include "data/place.h"
-#include "data/thread.h"
+#include "base/thread.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "data/augment.h"
-#include "data/thread.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <inttypes.h>

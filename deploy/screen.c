@@ -1,9 +1,10 @@
 #include "deploy/screen.h"
 
+#include "base/thread.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -181,16 +182,14 @@ psr_err psr_screen_new(psr_screen **ret_screen)
     pthread_mutex_init(&screen->mutex, NULL);
     pthread_cond_init(&screen->condition, NULL);
     screen->progress_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = screen->progress_fd < 0 ? errno : pthread_create(&screen->thread, NULL, write_all, screen);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failure != 0) {
+    psr_err err = screen->progress_fd < 0
+                      ? psr_fail(PSR_ERR_IO, "no descriptor for the screen: %s", strerror(errno))
+                      : psr_thread_start("psr-screen", write_all, screen, &screen->thread);
+    if (err != PSR_OK) {
         if (screen->progress_fd >= 0)
             close(screen->progress_fd);
         free(screen);
-        return psr_fail(PSR_ERR_NOMEM, "no thread for the screen: %s", strerror(failure));
+        return err;
     }
     *ret_screen = screen;
     return PSR_OK;

@@ -1,5 +1,6 @@
 /* What a program prints for the person, written by a thread of its own: a terminal that is stopped (Ctrl-S), a pager that nobody
- * scrolls or a pipe that nobody reads holds up that thread and nothing else. What goes to stdout and stderr stays in order. */
+ * scrolls or a pipe that nobody reads holds up that thread and nothing else. What goes to stdout and stderr stays in order. (Pipes of our
+ * own do without a thread: deploy/lines.h. O_NONBLOCK on a terminal would be that of all who use it.) */
 #ifndef PSR_DEPLOY_SCREEN_H
 #define PSR_DEPLOY_SCREEN_H
 
@@ -9,7 +10,7 @@
 
 typedef struct psr_screen psr_screen;
 
-/* ret owns. Its thread takes no signals. */
+/* ret owns. IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_screen_new(psr_screen **ret_screen);
 
 /* Queue text for stdout or stderr; never wait. Beyond a MiB that is not out yet it is left out, and how often is told when the rest

@@ -1,12 +1,12 @@
 #include "net/door.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "net/sockets.h"
 
 #include <czmq.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #define ZAP_ENDPOINT "inproc://zeromq.zap.01"
@@ -316,20 +316,6 @@ static void close_ends(psr_door *door)
             zmq_close(ends[i]);
 }
 
-/* Signals are the program's: none is to land on this thread. */
-static psr_err start_thread(psr_door *door)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = pthread_create(&door->thread, NULL, door_main, door);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (failed)
-        return psr_fail(PSR_ERR_IO, "no thread for an inbox: %s", strerror(failed));
-    (void)pthread_setname_np(door->thread, "psr-door");
-    return PSR_OK;
-}
-
 psr_err psr_door_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_door **ret_door)
 {
     if (keys->curve && !zmq_has("curve"))
@@ -345,7 +331,7 @@ psr_err psr_door_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_
     if (err == PSR_OK)
         err = open_ends(door, zmq_ctx);
     if (err == PSR_OK)
-        err = start_thread(door);
+        err = psr_thread_start("psr-door", door_main, door, &door->thread);
     if (err != PSR_OK) {
         close_ends(door);
         free(door);

@@ -1,6 +1,6 @@
-/* Threads of data/: named, and deaf to signals, which are for the program's own threads. */
-#ifndef PSR_DATA_THREAD_H
-#define PSR_DATA_THREAD_H
+/* Threads of libraries: named, and deaf to signals, which are for the program's own threads. */
+#ifndef PSR_BASE_THREAD_H
+#define PSR_BASE_THREAD_H
 
 #include "base/err.h"
 

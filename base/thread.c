@@ -1,4 +1,4 @@
-#include "data/thread.h"
+#include "base/thread.h"
 
 #include <signal.h>
 #include <string.h>
