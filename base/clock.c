@@ -1,7 +1,5 @@
 #include "base/clock.h"
 
-#include <time.h>
-
 int64_t psr_clock_ns(void)
 {
     struct timespec now;
@@ -12,6 +10,12 @@ int64_t psr_clock_ns(void)
 int64_t psr_clock_ms(void)
 {
     return psr_clock_ns() / 1000000;
+}
+
+struct timespec psr_clock_after_ns(int64_t duration_ns)
+{
+    int64_t later_ns = psr_clock_ns() + duration_ns;
+    return (struct timespec){later_ns / 1000000000, later_ns % 1000000000};
 }
 
 double psr_clock_s(void)

@@ -521,10 +521,7 @@ void psr_exchange_progress(psr_exchange *exchange, int phase)
 
 psr_err psr_exchange_pause(psr_exchange *exchange, double seconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t end_ns = until.tv_sec * INT64_C(1000000000) + until.tv_nsec + (int64_t)(seconds * 1e9);
-    until = (struct timespec){end_ns / 1000000000, end_ns % 1000000000};
+    struct timespec until = psr_clock_after_ns((int64_t)(seconds * 1e9));
     pthread_mutex_lock(&exchange->mutex);
     while (atomic_load(&exchange->status) == PSR_OK &&
            pthread_cond_timedwait(&exchange->condition, &exchange->mutex, &until) == 0)
