@@ -60,32 +60,21 @@ static psr_err list_tensors(const psr_sections *sections, bool in_state, psr_ten
     return PSR_OK;
 }
 
-static psr_err create_model(psr_checkpoint_files *files, const char *const *metadata)
+/* model.safetensors or state.safetensors. */
+static psr_err create_file(psr_checkpoint_files *files, bool of_state, const char *const *metadata,
+                           psr_checkpoint_writer **ret_writer)
 {
     char path[PATH_BYTES + 32];
     psr_tensor *tensors = NULL;
-    size_t count;
-    PSR_TRY(list_tensors(files->options.sections, false, &tensors, &count));
-    snprintf(path, sizeof path, "%s/model.safetensors", files->path);
-    psr_err err =
-        psr_checkpoint_create_model(path, tensors, count, metadata, (int64_t)files->step, &files->model);
+    size_t count = 0;
+    PSR_TRY(list_tensors(files->options.sections, of_state, &tensors, &count));
+    snprintf(path, sizeof path, "%s/%s.safetensors", files->path, of_state ? "state" : "model");
+    psr_err err = of_state ? psr_checkpoint_create(path, tensors, count, metadata, ret_writer)
+                           : psr_checkpoint_create_model(path, tensors, count, metadata, (int64_t)files->step,
+                                                         ret_writer);
     free(tensors);
     PSR_TRY(err);
-    psr_checkpoint_watch(files->model, files->options.moved, files->options.context);
-    return PSR_OK;
-}
-
-static psr_err create_state(psr_checkpoint_files *files, const char *const *metadata)
-{
-    char path[PATH_BYTES + 32];
-    psr_tensor *tensors = NULL;
-    size_t count;
-    PSR_TRY(list_tensors(files->options.sections, true, &tensors, &count));
-    snprintf(path, sizeof path, "%s/state.safetensors", files->path);
-    psr_err err = psr_checkpoint_create(path, tensors, count, metadata, &files->state);
-    free(tensors);
-    PSR_TRY(err);
-    psr_checkpoint_watch(files->state, files->options.moved, files->options.context);
+    psr_checkpoint_watch(*ret_writer, files->options.moved, files->options.context);
     return PSR_OK;
 }
 
@@ -97,8 +86,8 @@ static psr_err create_files(psr_checkpoint_files *files)
     snprintf(workers, sizeof workers, "%" PRIu32, config->workers);
     const char *const of_model[] = {"model", config->model, "step", step, NULL};
     const char *const of_state[] = {"model", config->model, "step", step, "workers", workers, NULL};
-    PSR_TRY(create_model(files, of_model));
-    return create_state(files, of_state);
+    PSR_TRY(create_file(files, false, of_model, &files->model));
+    return create_file(files, true, of_state, &files->state);
 }
 
 /* ---- life ---- */

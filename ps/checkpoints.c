@@ -65,7 +65,7 @@ struct psr_checkpoints {
     /* under the mutex */
     part *parts;   /* coming, whole or not yet taken: oldest first */
     part *at_work; /* the thread's; NULL when it sleeps or is about to wake */
-    bool writing, quit;
+    bool quit;
 };
 
 /* ---- parts ---- */
@@ -203,7 +203,6 @@ static void *write_all(void *context)
     pthread_mutex_lock(&set->mutex);
     while (!atomic_load(&set->given_up)) {
         set->at_work = next_part(set);
-        set->writing = set->at_work != NULL;
         if (set->at_work)
             write_some(set, set->at_work);
         else if (set->quit)
@@ -237,8 +236,7 @@ static void give_to_thread(psr_checkpoints *set, part *p, piece *given)
         p->last = &given->next;
         if (p->missing == 0)
             p->state = PART_WHOLE;
-        if (!set->writing) {
-            set->writing = true;
+        if (!set->at_work) {
             atomic_store(&set->moved_ms, psr_clock_ms());
             pthread_cond_signal(&set->condition);
         }
@@ -375,10 +373,7 @@ psr_err psr_checkpoints_new(const psr_checkpoints_options *options, psr_checkpoi
 
 static bool thread_ends_within(const psr_checkpoints *set, int64_t timeout_ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t end_ns = until.tv_sec * INT64_C(1000000000) + until.tv_nsec + timeout_ms * 1000000;
-    until = (struct timespec){end_ns / 1000000000, end_ns % 1000000000};
+    struct timespec until = psr_clock_after_ns(timeout_ms * 1000000);
     return pthread_clockjoin_np(set->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
 }
 
