@@ -108,20 +108,27 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     return PSR_OK;
 }
 
+/* false: one cannot be told, and the run has ended with that. */
+static bool tell_workers(psr_scheduler *scheduler, psr_message_type type, uint64_t step)
+{
+    for (uint32_t r = 0; r < scheduler->worker_count; r++) {
+        psr_peer worker = scheduler->members[scheduler->shard_count + r].entry.peer;
+        if (psr_scheduler_send(scheduler, worker, type, step, NULL) != PSR_OK) {
+            psr_scheduler_fail_detail(scheduler, PSR_ERR_PEER);
+            return false;
+        }
+    }
+    return true;
+}
+
 void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step, int64_t now_ms)
 {
     (void)now_ms;
     if (scheduler->state == PSR_SCHEDULER_ENDED)
         return;
     scheduler->last_checkpointed = step;
-    for (uint32_t r = 0; r < scheduler->worker_count; r++) {
-        psr_peer worker = scheduler->members[scheduler->shard_count + r].entry.peer;
-        if (psr_scheduler_send(scheduler, worker, PSR_MSG_SAVED, step, NULL) != PSR_OK) {
-            psr_scheduler_fail_detail(scheduler, PSR_ERR_PEER);
-            return;
-        }
-    }
-    end_when_written(scheduler);
+    if (tell_workers(scheduler, PSR_MSG_SAVED, step))
+        end_when_written(scheduler);
 }
 
 /* ---- told to stop ---- */
@@ -140,14 +147,9 @@ void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms)
         if (scheduler->members[scheduler->shard_count + r].done)
             return; /* it is ending already: the others have the same steps to take */
     scheduler->state = PSR_SCHEDULER_HOLDING;
-    for (uint32_t r = 0; r < scheduler->worker_count; r++) {
-        psr_scheduler_member *worker = &scheduler->members[scheduler->shard_count + r];
-        worker->held = false;
-        if (psr_scheduler_send(scheduler, worker->entry.peer, PSR_MSG_HOLD, 0, NULL) != PSR_OK) {
-            psr_scheduler_fail_detail(scheduler, PSR_ERR_PEER);
-            return;
-        }
-    }
+    for (uint32_t r = 0; r < scheduler->worker_count; r++)
+        scheduler->members[scheduler->shard_count + r].held = false;
+    (void)tell_workers(scheduler, PSR_MSG_HOLD, 0);
 }
 
 /* All workers take the last step that any of them has begun: then all have the same number, and nobody waits
