@@ -562,9 +562,9 @@ static void show_outcome(launch *l)
         return;
     }
     psr_screen_out(l->screen, "done       %.0f steps in %.1f s, %.0f images/s, %.2f s waiting for the exchange\n", psr_json_number(o, "steps", 0),
-           psr_json_number(o, "seconds", 0), psr_json_number(o, "images_per_s", 0), psr_json_number(o, "wait_s", 0));
+                   psr_json_number(o, "seconds", 0), psr_json_number(o, "images_per_s", 0), psr_json_number(o, "wait_s", 0));
     psr_screen_out(l->screen, "result     loss %.4f, test accuracy %.2f%%, weight hash %s\n", psr_json_number(o, "loss", 0),
-           100 * psr_json_number(o, "accuracy", 0), psr_json_text(o, "hash") ? psr_json_text(o, "hash") : "-");
+                   100 * psr_json_number(o, "accuracy", 0), psr_json_text(o, "hash") ? psr_json_text(o, "hash") : "-");
     psr_screen_out(l->screen, "written    %s\n", l->config.out);
 }
 
