@@ -3,6 +3,7 @@
 #include "base/config_table.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 void psr_config_defaults(psr_config *config)
@@ -19,7 +20,8 @@ static psr_err refuse_name(const char *name)
 {
     const char *nearest = psr_option_nearest(name);
     if (nearest != NULL)
-        return psr_fail(PSR_ERR_USAGE, "--%.64s: there is no such option; --%s is the nearest", name, nearest);
+        return psr_fail(PSR_ERR_USAGE, "--%.64s: there is no such option; --%s is the nearest", name,
+                        nearest);
     return psr_fail(PSR_ERR_USAGE, "--%.64s: there is no such option; --help lists them", name);
 }
 
@@ -49,10 +51,33 @@ bool psr_config_option(size_t i, psr_option_info *ret_info)
     *ret_info = (psr_option_info){
         .name = option->name,
         .argument = option->argument,
+        .implied = option->implied,
         .help = option->help,
         .group = option->group,
+        .aloud = option->aloud,
         .hidden = option->hidden,
         .negatable = option->negatable,
     };
     return true;
+}
+
+bool psr_config_aloud(const psr_config *config, size_t *at, char *line, size_t size)
+{
+    psr_config defaults;
+    psr_config_defaults(&defaults);
+    for (; *at < psr_options_count; ++*at) {
+        const psr_option *option = &psr_options[*at];
+        char text[PSR_OPTION_TEXT_MAX] = "", initial[PSR_OPTION_TEXT_MAX] = "";
+        if (option->aloud == NULL || !psr_option_print(option, config, text, sizeof text) ||
+            !psr_option_print(option, &defaults, initial, sizeof initial) || strcmp(text, initial) == 0)
+            continue;
+        if (option->argument == NULL)
+            snprintf(line, size, "--%s%s: %s", strcmp(text, "true") == 0 ? "" : "no-", option->name,
+                     option->aloud);
+        else
+            snprintf(line, size, "--%s %.200s: %s", option->name, text, option->aloud);
+        ++*at;
+        return true;
+    }
+    return false;
 }

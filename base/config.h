@@ -21,7 +21,11 @@ typedef enum psr_sync { PSR_SYNC_BSP, PSR_SYNC_SSP, PSR_SYNC_ASYNC } psr_sync;
 /* reversed is the control: another order on purpose, refused outside tests of local mode. */
 typedef enum psr_fold_order { PSR_FOLD_RANK, PSR_FOLD_ARRIVAL, PSR_FOLD_REVERSED } psr_fold_order;
 typedef enum psr_precision { PSR_PRECISION_FP32, PSR_PRECISION_BF16, PSR_PRECISION_FP16 } psr_precision;
-typedef enum psr_optimizer_kind { PSR_OPTIMIZER_SGD, PSR_OPTIMIZER_ADAM, PSR_OPTIMIZER_LARS } psr_optimizer_kind;
+typedef enum psr_optimizer_kind {
+    PSR_OPTIMIZER_SGD,
+    PSR_OPTIMIZER_ADAM,
+    PSR_OPTIMIZER_LARS
+} psr_optimizer_kind;
 typedef enum psr_schedule_kind {
     PSR_SCHEDULE_CONSTANT,
     PSR_SCHEDULE_STEP,
@@ -31,67 +35,80 @@ typedef enum psr_schedule_kind {
 typedef enum psr_augment { PSR_AUGMENT_NONE, PSR_AUGMENT_CROP_FLIP, PSR_AUGMENT_IMAGENET } psr_augment;
 typedef enum psr_partition { PSR_PARTITION_EXACT, PSR_PARTITION_DROP, PSR_PARTITION_PAD } psr_partition;
 typedef enum psr_backend_kind { PSR_BACKEND_ONEDNN, PSR_BACKEND_REFERENCE } psr_backend_kind;
+typedef enum psr_network { PSR_NETWORK_AUTO, PSR_NETWORK_TCP, PSR_NETWORK_IPC } psr_network;
+/* Where TCP may go without encryption: nowhere, within this machine, or wherever the hosts are. */
+typedef enum psr_bare { PSR_BARE_NOWHERE, PSR_BARE_THIS_MACHINE, PSR_BARE_TRUSTED_NETWORK } psr_bare;
 typedef enum psr_shortcut { PSR_SHORTCUT_A, PSR_SHORTCUT_B } psr_shortcut;
 
 typedef struct psr_config {
     /* architecture */
-    psr_mode mode;              /* --mode ps|ring|local (nccl, mpi refused by name in builds without) */
-    psr_sync sync;              /* --sync bsp|ssp:K|async */
-    uint32_t ssp_bound;         /* K of ssp:K */
-    uint32_t workers;           /* --workers, 1..1024 */
-    uint32_t shards;            /* --shards, 1..256; used in mode ps */
-    uint64_t bucket_bytes;      /* --bucket-size, default 4 MiB (suffixes K, M) */
-    uint64_t slice_bytes;       /* --slice-size: bytes of one data message, default 512 KiB */
-    uint32_t window;            /* --window: slices in flight per connection, default 2 */
-    psr_fold_order fold;        /* --fold rank|arrival (hidden: reversed) */
+    psr_mode mode;      /* --mode ps|ring|local (nccl, mpi refused by name in builds without) */
+    psr_sync sync;      /* --sync bsp|ssp:K|async */
+    uint32_t ssp_bound; /* K of ssp:K */
+    uint32_t workers;   /* --workers, 1..1024 */
+    uint32_t shards;    /* --shards, 1..256; used in mode ps */
+    uint64_t
+        bucket_bytes; /* --bucket-size; 0: auto, which the scheduler resolves (model/layout.h) when all have joined */
+    uint64_t slice_bytes; /* --slice-size: bytes of one data message, default 512 KiB */
+    uint32_t window;      /* --window: slices in flight per connection, default 2 */
+    psr_fold_order fold;  /* --fold rank|arrival (hidden: reversed) */
     /* model and its arithmetic */
-    char model[32];             /* --model */
-    psr_shortcut shortcut;      /* --shortcut a|b, of resnet20..110; default a (He et al.) */
-    psr_precision precision;    /* --precision fp32|bf16 */
-    psr_backend_kind backend;   /* --backend onednn|reference */
-    char device[16];            /* --device cpu (cuda refused by name in builds without) */
-    uint32_t threads;           /* --threads per worker; 0 on the command line: resolved by the launcher */
+    char model[32];           /* --model */
+    psr_shortcut shortcut;    /* --shortcut a|b, of resnet20..110; default a (He et al.) */
+    psr_precision precision;  /* --precision fp32|bf16 */
+    psr_backend_kind backend; /* --backend onednn|reference */
+    char device[16];          /* --device cpu (cuda refused by name in builds without) */
+    uint32_t threads;         /* --threads per worker; 0 on the command line: resolved by the launcher */
     /* data */
-    char data[PSR_PATH_MAX];    /* --data DIR|fashion-mnist|synthetic[:SPEC] */
-    uint32_t image_size;        /* --image-size PX; 0: the data set's own */
-    psr_augment augment;        /* --augment none|crop-flip */
-    bool shuffle;               /* --shuffle / --no-shuffle */
-    psr_partition partition;    /* --partition exact|drop|pad: what happens to the samples that n does not divide */
-    uint32_t loader_threads;    /* --loader-threads */
+    char data[PSR_PATH_MAX]; /* --data DIR|fashion-mnist|synthetic[:SPEC] */
+    uint32_t image_size;     /* --image-size PX; 0: the data set's own */
+    uint32_t classes;        /* --classes N; 0: as many as the data have */
+    char mean[64],
+        std[64]; /* --mean, --std: one number, or one for each channel with commas; "": of the training set */
+    psr_augment augment; /* --augment none|crop-flip */
+    bool shuffle;        /* --shuffle / --no-shuffle */
+    psr_partition
+        partition; /* --partition exact|drop|pad: what happens to the samples that n does not divide */
+    uint32_t loader_threads; /* --loader-threads */
     /* optimisation */
-    uint32_t batch_size;        /* --batch-size per worker */
-    uint32_t epochs;            /* --epochs; 0 when steps rule */
-    uint64_t steps;             /* --steps; 0 when epochs rule */
-    double lr;                  /* --lr */
-    double momentum;            /* --momentum */
-    double weight_decay;        /* --weight-decay */
-    bool nesterov;              /* --nesterov */
-    psr_optimizer_kind optimizer; /* --optimizer sgd|adam|lars */
+    uint32_t batch_size;                         /* --batch-size per worker */
+    uint32_t epochs;                             /* --epochs; 0 when steps rule */
+    uint64_t steps;                              /* --steps; 0 when epochs rule */
+    double lr;                                   /* --lr */
+    double momentum;                             /* --momentum */
+    double weight_decay;                         /* --weight-decay */
+    bool nesterov;                               /* --nesterov */
+    psr_optimizer_kind optimizer;                /* --optimizer sgd|adam|lars */
     double adam_beta1, adam_beta2, adam_epsilon; /* --adam-beta1 .. */
-    double lars_trust;          /* --lars-trust */
-    psr_schedule_kind schedule; /* --lr-schedule constant|step:EVERY:GAMMA|cosine|poly:POWER (steps, as fractions of the run) */
+    double lars_trust;                           /* --lars-trust */
+    psr_schedule_kind
+        schedule; /* --lr-schedule constant|step:EVERY:GAMMA|cosine|poly:POWER (steps, as fractions of the run) */
     double schedule_gamma;
     double schedule_power;
-    uint64_t schedule_every;    /* steps */
-    uint64_t warmup;            /* --warmup STEPS, linear from 0 exclusive */
-    double label_smoothing;     /* --label-smoothing */
-    uint64_t seed;              /* --seed */
+    uint64_t schedule_every; /* steps */
+    uint64_t warmup;         /* --warmup STEPS, linear from 0 exclusive */
+    double label_smoothing;  /* --label-smoothing */
+    uint64_t seed;           /* --seed */
     /* the run */
-    char out[PSR_PATH_MAX];     /* --out DIR */
-    char init[PSR_PATH_MAX];    /* --init CKPT (weights only) */
-    char resume[PSR_PATH_MAX];  /* --resume CKPT or run directory */
-    uint64_t checkpoint_every;  /* --checkpoint-every STEPS; 0: only at the end */
-    uint64_t eval_every;        /* --eval-every STEPS; 0: only at the end */
-    uint64_t log_every;         /* --log-every STEPS: the step line, default 20 */
-    double deadline_s;          /* --deadline SECONDS, default 30 */
-    bool hash;                  /* --hash: weight hash after every step */
-    char algorithms[PSR_OPTION_TEXT_MAX]; /* --algorithms TEXT: the back end's choices by timing as an earlier run
-                                           recorded them; "": rank 0 picks */
-    bool exchange;              /* hidden --no-exchange: every worker computes alone, to measure what the exchange costs */
-    bool slowed;                /* hidden --slow RANK:FACTOR: that worker takes FACTOR times as long to compute */
+    char out[PSR_PATH_MAX];    /* --out DIR */
+    char init[PSR_PATH_MAX];   /* --init CKPT (weights only) */
+    char resume[PSR_PATH_MAX]; /* --resume CKPT or run directory */
+    uint64_t checkpoint_every; /* --checkpoint-every STEPS; 0: only at the end */
+    uint64_t eval_every;       /* --eval-every STEPS; 0: only at the end */
+    bool eval;                 /* --eval / --no-eval */
+    uint64_t log_every;        /* --log-every STEPS: the step line, default 20 */
+    double deadline_s;         /* --deadline SECONDS, default 30 */
+    psr_network transport;     /* --transport auto|tcp|ipc; auto: ipc when all processes are on one host */
+    psr_bare bare;             /* --no-encrypt[=trusted-network] */
+    bool hash;                 /* --hash: weight hash after every step */
+    char algorithms
+        [PSR_OPTION_TEXT_MAX]; /* --algorithms auto|timed|direct|TEXT: of convolutions (model/onednn_rule.h);
+                                           run.json of a timed run has the TEXT */
+    bool exchange; /* --no-exchange: every worker computes alone, to measure what the exchange costs */
+    bool slowed;   /* --slow RANK:FACTOR: that worker takes FACTOR times as long to compute */
     uint32_t slow_rank;
     double slow_factor;
-    char fault_point[64];       /* hidden --fault-point ROLE:RANK:PHASE:STEP */
+    char fault_point[64]; /* hidden --fault-point ROLE:RANK:PHASE:STEP */
 } psr_config;
 
 /* Every field at its default. */
@@ -99,10 +116,10 @@ void psr_config_defaults(psr_config *config);
 
 /* One entry of the table. */
 typedef enum psr_option_kind {
-    PSR_OPTION_FLAG,   /* bool; "--no-NAME" too where negatable */
+    PSR_OPTION_FLAG, /* bool; "--no-NAME" too where negatable */
     PSR_OPTION_U32,
     PSR_OPTION_U64,
-    PSR_OPTION_BYTES,  /* u64 with suffix K, M, G (binary) */
+    PSR_OPTION_BYTES, /* u64 with suffix K, M, G (binary) */
     PSR_OPTION_DOUBLE,
     PSR_OPTION_STRING,
     PSR_OPTION_ENUM,   /* int-sized enum by name */
@@ -119,7 +136,8 @@ PSR_MUST_CHECK psr_err psr_config_set(psr_config *config, const char *name, cons
 PSR_MUST_CHECK psr_err psr_config_get(const psr_config *config, const char *name, char *text, size_t size);
 
 /* For a run repeated in another mode (--config of a run in mode ps, with --mode ring beside it): what config
- * still has from file and only file's mode can have (shards, sync, fold) goes back to its default. */
+ * still has from file and only file's mode can have (shards, sync, fold) goes back to its default. So does file's --eval-every
+ * beside --no-eval. */
 void psr_config_fit_mode(psr_config *config, const psr_config *file);
 
 /* What does not fit together, after all options are set (ssp with ring, shards in ring, lars with
@@ -135,13 +153,20 @@ PSR_MUST_CHECK psr_err psr_config_from_json(psr_config *config, const char *json
 
 /* Iterates the table, for argp (deploy) and for docs: i = 0.. until false. */
 typedef struct psr_option_info {
-    const char *name;      /* long name */
-    const char *argument;  /* "N", "DIR", ... or NULL for a flag */
+    const char *name;     /* long name */
+    const char *argument; /* "N", "DIR", ... or NULL for a flag */
+    const char *implied;  /* the value when the argument is left out; NULL: it must be given */
     const char *help;
-    const char *group;     /* heading in --help */
+    const char *group; /* heading in --help */
+    const char
+        *aloud; /* NULL, or what a person must be told when it is not at its default, wherever it came from */
     bool hidden;
     bool negatable;
 } psr_option_info;
 bool psr_config_option(size_t i, psr_option_info *ret_info);
+
+/* The options that must be told: from *at on (0 at first) the next that is not at its default, as "--slow 1:10: why that
+ * matters"; *at moves behind it. false: no more. */
+bool psr_config_aloud(const psr_config *config, size_t *at, char *line, size_t size);
 
 #endif

@@ -13,8 +13,8 @@ static const char *word(const psr_config *config, const char *name, char text[st
 static psr_err refuse_pair(const psr_config *config, const char *a, const char *b, const char *why)
 {
     char a_text[PSR_OPTION_TEXT_MAX], b_text[PSR_OPTION_TEXT_MAX];
-    return psr_fail(PSR_ERR_USAGE, "--%s %.200s does not go with --%s %.200s: %s", a, word(config, a, a_text), b,
-                    word(config, b, b_text), why);
+    return psr_fail(PSR_ERR_USAGE, "--%s %.200s does not go with --%s %.200s: %s", a, word(config, a, a_text),
+                    b, word(config, b, b_text), why);
 }
 
 static bool differs_from_default(const psr_config *config, const char *name)
@@ -36,20 +36,23 @@ static psr_err check_build(const psr_config *config)
     if (config->precision == PSR_PRECISION_FP16)
         return psr_fail(PSR_ERR_UNSUPPORTED, "--precision fp16 is not in this build; give fp32 or bf16");
     if (config->augment == PSR_AUGMENT_IMAGENET)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "--augment imagenet is not in this build; give none or crop-flip");
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--augment imagenet is not in this build; give none or crop-flip");
     return PSR_OK;
 }
 
 static psr_err check_architecture(const psr_config *config)
 {
     if (config->mode != PSR_MODE_PS && config->sync != PSR_SYNC_BSP)
-        return refuse_pair(config, "sync", "mode", "only shards can let workers be apart; use --mode ps or --sync bsp");
+        return refuse_pair(config, "sync", "mode",
+                           "only shards can let workers be apart; use --mode ps or --sync bsp");
     if (config->mode != PSR_MODE_PS && config->shards != 1)
         return refuse_pair(config, "shards", "mode", "shards serve --mode ps alone; leave --shards out");
     if (config->mode != PSR_MODE_PS && config->fold == PSR_FOLD_ARRIVAL)
         return refuse_pair(config, "fold", "mode", "only a shard sees arrivals; use --fold rank");
     if (config->sync != PSR_SYNC_BSP && config->fold == PSR_FOLD_ARRIVAL)
-        return refuse_pair(config, "fold", "sync", "there each push is an update of its own; use --fold rank");
+        return refuse_pair(config, "fold", "sync",
+                           "there each push is an update of its own; use --fold rank");
     if (config->mode != PSR_MODE_LOCAL && config->fold == PSR_FOLD_REVERSED)
         return refuse_pair(config, "fold", "mode", "it is the control of --mode local; use --fold rank");
 
@@ -58,7 +61,8 @@ static psr_err check_architecture(const psr_config *config)
         return psr_fail(PSR_ERR_USAGE, "--bucket-size: %s is not a multiple of 64",
                         word(config, "bucket-size", text));
     if (config->slice_bytes % 64 != 0)
-        return psr_fail(PSR_ERR_USAGE, "--slice-size: %s is not a multiple of 64", word(config, "slice-size", text));
+        return psr_fail(PSR_ERR_USAGE, "--slice-size: %s is not a multiple of 64",
+                        word(config, "slice-size", text));
     return PSR_OK;
 }
 
@@ -75,6 +79,9 @@ static psr_err check_model(const psr_config *config)
     }
     if (config->precision != PSR_PRECISION_FP32 && config->backend == PSR_BACKEND_REFERENCE)
         return refuse_pair(config, "precision", "backend", "the reference is float32; use --precision fp32");
+    if (strcmp(config->algorithms, "auto") != 0 && config->backend == PSR_BACKEND_REFERENCE)
+        return refuse_pair(config, "algorithms", "backend",
+                           "plain loops have no choice; leave --algorithms out");
     if (config->image_size != 0 && config->image_size < 8)
         return psr_fail(PSR_ERR_USAGE, "--image-size: %" PRIu32 " is too small; give 0 or 8 to 4096",
                         config->image_size);
@@ -86,7 +93,8 @@ static psr_err check_model(const psr_config *config)
 static psr_err check_optimisation(const psr_config *config)
 {
     if (config->epochs == 0 && config->steps == 0)
-        return psr_fail(PSR_ERR_USAGE, "--epochs and --steps are both 0: nothing says when to end; give one of them");
+        return psr_fail(PSR_ERR_USAGE,
+                        "--epochs and --steps are both 0: nothing says when to end; give one of them");
     if (config->epochs != 0 && config->steps != 0)
         return refuse_pair(config, "epochs", "steps", "both say when to end; set one of them to 0");
     if (config->nesterov && config->optimizer != PSR_OPTIMIZER_SGD)
@@ -109,8 +117,19 @@ static psr_err check_optimisation(const psr_config *config)
 
 static psr_err check_run(const psr_config *config)
 {
+    if (config->bare != PSR_BARE_NOWHERE && config->transport == PSR_NETWORK_IPC)
+        return refuse_pair(config, "no-encrypt", "transport",
+                           "only what goes over TCP is encrypted; leave --no-encrypt out");
     if (!config->exchange && config->mode != PSR_MODE_RING)
-        return refuse_pair(config, "exchange", "mode", "only workers without shards can do without; use --mode ring");
+        return refuse_pair(config, "exchange", "mode",
+                           "only workers without shards can do without; use --mode ring");
+    if (!config->eval && config->eval_every != 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--no-eval does not go with --eval-every %" PRIu64
+                        ": there is no evaluation then; leave one out",
+                        config->eval_every);
+    if (config->slowed && config->slow_rank >= config->workers)
+        return refuse_pair(config, "slow", "workers", "there is no worker of that rank; ranks count from 0");
     if (config->init[0] != '\0' && config->resume[0] != '\0')
         return refuse_pair(config, "init", "resume", "a resumed run has its weights; give one of them");
     return PSR_OK;
@@ -120,6 +139,8 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
 {
     psr_config defaults;
     psr_config_defaults(&defaults);
+    if (!config->eval && config->eval_every == file->eval_every)
+        config->eval_every = defaults.eval_every;
     if (config->mode == file->mode)
         return;
     if (config->mode != PSR_MODE_PS && config->shards == file->shards)

@@ -37,8 +37,8 @@ static psr_err read_entry(psr_config *config, const cJSON *entry)
     if (option == NULL)
         return psr_fail(PSR_ERR_FORMAT, "'%.64s' is not an option of this version", entry->string);
     if (!cJSON_IsString(entry))
-        return psr_fail(PSR_ERR_FORMAT, "'%s' must be a string, as in \"%s\": \"%s\"", option->name, option->name,
-                        option->initial);
+        return psr_fail(PSR_ERR_FORMAT, "'%s' must be a string, as in \"%s\": \"%s\"", option->name,
+                        option->name, option->initial);
     psr_err err = psr_option_read(option, config, entry->valuestring);
     /* What a user typed is usage; what a file holds is format. */
     return err == PSR_OK ? PSR_OK : psr_fail(PSR_ERR_FORMAT, "%s", psr_err_detail());
@@ -52,7 +52,8 @@ psr_err psr_config_from_json(psr_config *config, const char *json, size_t size)
     /* cJSON bounds nesting by itself (CJSON_NESTING_LIMIT) and allocates no more than a multiple of size. */
     cJSON *root = cJSON_ParseWithLengthOpts(json, size, &end, false);
     if (root == NULL) {
-        err = psr_fail(PSR_ERR_FORMAT, "not JSON, from byte %zu on", end != NULL ? (size_t)(end - json) : (size_t)0);
+        err = psr_fail(PSR_ERR_FORMAT, "not JSON, from byte %zu on",
+                       end != NULL ? (size_t)(end - json) : (size_t)0);
         goto out;
     }
     const cJSON *object = root;

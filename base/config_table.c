@@ -14,6 +14,7 @@
 #define DATA "Data:"
 #define OPTIMISATION "Optimisation:"
 #define RUN "The run:"
+#define NETWORK "Network:"
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
@@ -27,7 +28,13 @@ static const char *const optimizer_words[] = {"sgd", "adam", "lars", NULL};
 static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
 static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
 static const char *const backend_words[] = {"onednn", "reference", NULL};
+static const char *const network_words[] = {"auto", "tcp", "ipc", NULL};
 static const char *const shortcut_words[] = {"a", "b", NULL};
+/* Of those, what a user is not offered. */
+static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
+static const char *const fold_unlisted[] = {"reversed", NULL};
+static const char *const precision_unlisted[] = {"fp16", NULL};
+static const char *const augment_unlisted[] = {"imagenet", NULL};
 static const char *const model_words[] = {"mlp",       "convnet",   "resnet20", "resnet32", "resnet44",
                                           "resnet56",  "resnet110", "resnet18", "resnet34", "resnet50",
                                           "resnet101", "resnet152", NULL};
@@ -43,7 +50,8 @@ static psr_err read_sync(psr_config *config, const char *text)
         config->sync = PSR_SYNC_SSP;
     else
         return psr_fail(PSR_ERR_USAGE,
-                        "'%s' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)", text);
+                        "'%s' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)",
+                        text);
     config->ssp_bound = (uint32_t)bound;
     return PSR_OK;
 }
@@ -67,7 +75,8 @@ static psr_err read_schedule(psr_config *config, const char *text)
         kind = PSR_SCHEDULE_CONSTANT;
     } else if (strcmp(text, "cosine") == 0) {
         kind = PSR_SCHEDULE_COSINE;
-    } else if (strncmp(text, "poly:", 5) == 0 && psr_parse_double(text + 5, &power) && power > 0 && power <= 100) {
+    } else if (strncmp(text, "poly:", 5) == 0 && psr_parse_double(text + 5, &power) && power > 0 &&
+               power <= 100) {
         kind = PSR_SCHEDULE_POLY;
     } else {
         char number[32];
@@ -77,8 +86,8 @@ static psr_err read_schedule(psr_config *config, const char *text)
             goto refuse;
         memcpy(number, text + 5, length);
         number[length] = '\0';
-        if (!psr_parse_u64(number, &every) || every == 0 || !psr_parse_double(colon + 1, &gamma) || gamma <= 0 ||
-            gamma > 1)
+        if (!psr_parse_u64(number, &every) || every == 0 || !psr_parse_double(colon + 1, &gamma) ||
+            gamma <= 0 || gamma > 1)
             goto refuse;
         kind = PSR_SCHEDULE_STEP;
     }
@@ -128,8 +137,8 @@ static psr_err read_slow(psr_config *config, const char *text)
             goto refuse;
         memcpy(rank_text, text, length);
         rank_text[length] = '\0';
-        if (!psr_parse_u64(rank_text, &rank) || rank > 1023 || !psr_parse_double(colon + 1, &factor) || factor < 1 ||
-            factor > 1000)
+        if (!psr_parse_u64(rank_text, &rank) || rank > 1023 || !psr_parse_double(colon + 1, &factor) ||
+            factor < 1 || factor > 1000)
             goto refuse;
     }
     config->slowed = text[0] != '\0';
@@ -152,6 +161,28 @@ static void print_slow(const psr_config *config, char *text, size_t size)
     snprintf(text, size, "%" PRIu32 ":%s", config->slow_rank, number);
 }
 
+static psr_err read_bare(psr_config *config, const char *text)
+{
+    if (text[0] == '\0')
+        config->bare = PSR_BARE_NOWHERE;
+    else if (strcmp(text, "this-machine") == 0)
+        config->bare = PSR_BARE_THIS_MACHINE;
+    else if (strcmp(text, "trusted-network") == 0)
+        config->bare = PSR_BARE_TRUSTED_NETWORK;
+    else
+        return psr_fail(PSR_ERR_USAGE,
+                        "'%s' is not a place; give --no-encrypt within this machine, or "
+                        "--no-encrypt=trusted-network",
+                        text);
+    return PSR_OK;
+}
+
+static void print_bare(const psr_config *config, char *text, size_t size)
+{
+    static const char *const words[] = {"", "this-machine", "trusted-network"};
+    snprintf(text, size, "%s", words[config->bare]);
+}
+
 static psr_err judge_device(psr_config *config, const char *text)
 {
     uint64_t index;
@@ -159,7 +190,21 @@ static psr_err judge_device(psr_config *config, const char *text)
     if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0 ||
         (strncmp(text, "cuda:", 5) == 0 && psr_parse_u64(text + 5, &index)))
         return PSR_OK;
-    return psr_fail(PSR_ERR_USAGE, "'%s' is not a device; give cpu, cuda or cuda:I", text);
+    return psr_fail(PSR_ERR_USAGE, "'%s' is not a device; give cpu", text);
+}
+
+/* Letters and commas are model/onednn_choice.h's; whether they fit the network is known when it is compiled. */
+static psr_err judge_algorithms(psr_config *config, const char *text)
+{
+    (void)config;
+    if (strcmp(text, "auto") == 0 || strcmp(text, "timed") == 0 || strcmp(text, "direct") == 0 ||
+        (text[0] != '\0' && strspn(text, "dwo,") == strlen(text)))
+        return PSR_OK;
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "'%.64s' is no choice of algorithms; give auto, timed, direct, or what an earlier run.json has under "
+        "\"algorithms\" (ddd,doo)",
+        text);
 }
 
 /* A lower-case word of letters, digits and dashes that ends at a colon or the end; NULL when it is not. */
@@ -217,44 +262,60 @@ static psr_err judge_fault_point(psr_config *config, const char *text)
 #define STEPS_MOST ((uint64_t)1 << 40)
 
 const psr_option psr_options[] = {
-    {"mode", "ps|ring|local", "parameter servers, ring all-reduce, or one process that does every worker's share",
-     ARCHITECTURE, "ps", ENUM(mode, mode_words)},
+    {"mode", "ps|ring|local",
+     "parameter servers, ring all-reduce, or one process that does every worker's share", ARCHITECTURE, "ps",
+     ENUM(mode, mode_words), .unlisted = mode_unlisted},
     {"sync", "bsp|ssp:K|async",
      "bulk synchronous, stale synchronous with a bound of K steps, or unbounded; the last two in mode ps",
      ARCHITECTURE, "bsp", SPECIAL(read_sync, print_sync)},
     {"workers", "N", "processes that compute gradients", ARCHITECTURE, "1", U32(workers, 1, 1024)},
     {"shards", "S", "server processes, each with a part of the parameters; in mode ps", ARCHITECTURE, "1",
      U32(shards, 1, 256)},
-    {"bucket-size", "BYTES", "parameters exchanged as a unit; K, M and G are binary", ARCHITECTURE, "4M",
-     BYTES(bucket_bytes, 4 * KIB, GIB)},
+    {"bucket-size", "BYTES|auto",
+     "parameters exchanged as a unit; K, M and G are binary; auto: by the network's size, so that a small "
+     "one has "
+     "several units too",
+     ARCHITECTURE, "auto", BYTES(bucket_bytes, 4 * KIB, GIB), .zero = "auto"},
     {"slice-size", "BYTES", "one message of a bucket's data", ARCHITECTURE, "512K",
-     BYTES(slice_bytes, 4 * KIB, 4 * MIB)},
+     BYTES(slice_bytes, 4 * KIB, 1 * MIB)},
     {"window", "N", "slices in flight per connection", ARCHITECTURE, "2", U32(window, 1, 4096)},
     {"fold", "rank|arrival",
      "order in which gradients are summed: by rank, which gives the same bits every time, or as they arrive",
-     ARCHITECTURE, "rank", ENUM(fold, fold_words)},
+     ARCHITECTURE, "rank", ENUM(fold, fold_words), .unlisted = fold_unlisted,
+     .aloud = "gradients are not summed in the order of ranks, so other bits come out than by rank"},
 
     {"model", "NAME",
-     "mlp, convnet, resnet20, 32, 44, 56, 110 (He et al. 2015, 4.2), resnet18, 34, 50, 101 or 152 (torchvision's)",
+     "mlp, convnet, resnet20, 32, 44, 56, 110 (He et al. 2015, 4.2), resnet18, 34, 50, 101 or 152 "
+     "(torchvision's)",
      MODEL, "resnet20", STRING(model), .words = model_words},
     {"shortcut", "a|b", "of resnet20 to 110: padded identity (A) or 1x1 convolution (B)", MODEL, "a",
      ENUM(shortcut, shortcut_words)},
     {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are float32 always", MODEL, "fp32",
-     ENUM(precision, precision_words)},
+     ENUM(precision, precision_words), .unlisted = precision_unlisted},
     {"backend", "onednn|reference", "oneDNN, or plain loops", MODEL, "onednn", ENUM(backend, backend_words)},
     {"device", "cpu", "where it computes", MODEL, "cpu", STRING(device), .read = judge_device},
     {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL, "0",
      U32(threads, 0, 1024)},
 
-    {"data", "DIR|NAME", "a directory, fashion-mnist, or synthetic[:SPEC]", DATA, "fashion-mnist", STRING(data)},
+    {"data", "DIR|NAME", "a directory, fashion-mnist, or synthetic[:SPEC]", DATA, "fashion-mnist",
+     STRING(data)},
     {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0", U32(image_size, 0, 4096)},
-    {"augment", "none|crop-flip", "random crop with padding and flip", DATA, "none", ENUM(augment, augment_words)},
+    {"classes", "N",
+     "outputs of the network; 0: as many as the data have, of IDX files the largest label and one", DATA, "0",
+     U32(classes, 0, 65536)},
+    {"mean", "M[,M,M]",
+     "subtracted from pixels, for each channel, on the scale of 0 to 1; default: that of the training set",
+     DATA, "", STRING(mean)},
+    {"std", "S[,S,S]", "pixels are divided by it, likewise", DATA, "", STRING(std)},
+    {"augment", "none|crop-flip", "random crop with padding and flip", DATA, "none",
+     ENUM(augment, augment_words), .unlisted = augment_unlisted},
     {"shuffle", NULL, "a new order each epoch, a function of seed and epoch", DATA, "true", FLAG(shuffle)},
     {"partition", "exact|drop|pad",
      "of samples that the workers do not divide: each sample once, dropped, or padded as PyTorch's "
      "DistributedSampler does",
      DATA, "exact", ENUM(partition, partition_words)},
-    {"loader-threads", "N", "threads per worker that read and augment", DATA, "1", U32(loader_threads, 1, 64)},
+    {"loader-threads", "N", "threads per worker that read and augment", DATA, "1",
+     U32(loader_threads, 1, 64)},
 
     {"batch-size", "N", "samples per worker and step", OPTIMISATION, "64", U32(batch_size, 1, 1 << 20)},
     {"epochs", "N", "passes over the data; or give --steps", OPTIMISATION, "0", U32(epochs, 0, 1000000)},
@@ -287,19 +348,38 @@ const psr_option psr_options[] = {
     {"init", "CKPT", "start from these weights", RUN, "", STRING(init)},
     {"resume", "CKPT", "go on from a checkpoint, or from a run directory's last", RUN, "", STRING(resume)},
     {"checkpoint-every", "STEPS", "0: only at the end", RUN, "0", U64(checkpoint_every, 0, STEPS_MOST)},
-    {"eval-every", "STEPS", "0: only at the end", RUN, "0", U64(eval_every, 0, STEPS_MOST)},
-    {"log-every", "STEPS", "steps from one step line to the next", RUN, "20", U64(log_every, 1, STEPS_MOST)},
+    {"eval-every", "STEPS", "steps from one evaluation on the test set to the next; 0: only at the end", RUN,
+     "0", U64(eval_every, 0, STEPS_MOST)},
+    {"eval", NULL, "evaluate on the test set: at the end, and as --eval-every says; when off, never", RUN,
+     "true", FLAG(eval)},
+    {"log-every", "STEPS", "steps from one step line to the next, in the workers' logs and in a pipe", RUN,
+     "20", U64(log_every, 1, STEPS_MOST)},
     {"deadline", "SECONDS", "without progress of a peer, after which the run ends and names it", RUN, "30",
      DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
     {"hash", NULL, "hash of the weights after every step", RUN, "false", FLAG(hash)},
-    {"exchange", NULL, "compute without exchanging anything when off, to measure what the exchange costs", RUN, "true",
-     FLAG(exchange), .hidden = true},
-    {"slow", "RANK:FACTOR", "makes one worker's computing take FACTOR times as long, for tests", RUN, "",
-     SPECIAL(read_slow, print_slow), .hidden = true},
-    {"algorithms", "TEXT", "the back end's choices by timing, as an earlier run.json has them; default: rank 0 picks",
-     RUN, "", STRING(algorithms)},
+    {"exchange", NULL,
+     "off, for lessons: workers compute and exchange nothing, which shows what an exchange costs; in mode "
+     "ring",
+     RUN, "true", FLAG(exchange),
+     .aloud = "nothing is exchanged, so each worker ends with weights of its own; for lessons and measuring"},
+    {"slow", "RANK:FACTOR",
+     "for lessons: that worker takes FACTOR times as long to compute, and the others wait or do not", RUN, "",
+     SPECIAL(read_slow, print_slow), .aloud = "that worker is made slow on purpose; for lessons and tests"},
+    {"algorithms", "auto|timed|direct|TEXT",
+     "of convolutions: by a rule without a clock, so that the same command gives the same bits; by timing on "
+     "rank 0, as fast "
+     "or faster, with bits that no other run has; direct ones alone; or as run.json has them",
+     RUN, "auto", STRING(algorithms), .read = judge_algorithms},
     {"fault-point", "ROLE:RANK:PHASE:STEP", "stops one process there, for tests", RUN, "",
-     STRING(fault_point), .hidden = true, .read = judge_fault_point},
+     STRING(fault_point), .hidden = true, .read = judge_fault_point,
+     .aloud = "that process stops itself there; for tests"},
+    {"transport", "auto|tcp|ipc",
+     "ipc: sockets that only this user reaches, for a run on one host; auto: that, or TCP", NETWORK, "auto",
+     ENUM(transport, network_words)},
+    {"no-encrypt", "trusted-network",
+     "TCP without encryption: within this machine, or with =trusted-network on hosts whose network nobody "
+     "else is on",
+     NETWORK, "", SPECIAL(read_bare, print_bare), .implied = "this-machine"},
 };
 const size_t psr_options_count = sizeof psr_options / sizeof psr_options[0];
 

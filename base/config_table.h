@@ -13,14 +13,19 @@ struct psr_option {
     const char *argument;
     const char *help;
     const char *group;
-    const char *initial;     /* the default, as text that the option itself reads */
+    const char *initial; /* the default, as text that the option itself reads */
     psr_option_kind kind;
-    size_t offset;           /* of the field in psr_config; SPECIAL options know theirs */
-    size_t size;             /* of a STRING's array */
-    uint64_t least, most;    /* of U32, U64 and BYTES, inclusive */
-    double low, high;        /* of DOUBLE, inclusive unless said so below */
+    size_t offset;        /* of the field in psr_config; SPECIAL options know theirs */
+    size_t size;          /* of a STRING's array */
+    uint64_t least, most; /* of U32, U64 and BYTES, inclusive */
+    double low, high;     /* of DOUBLE, inclusive unless said so below */
     bool low_excluded, high_excluded;
+    const char *zero; /* of BYTES: the word for 0, which lies outside the bounds; NULL: there is none */
     const char *const *words; /* of ENUM by value, and what a STRING may be; ends with NULL */
+    const char *const
+        *unlisted; /* of words: those that no refusal offers, for they are no user's or not in this build */
+    const char *aloud;   /* as in psr_option_info */
+    const char *implied; /* what "--NAME" without an argument says; NULL: the argument must be given */
     bool hidden;
     bool negatable;
     /* SPECIAL reads and prints itself; a STRING may have a read that only judges. Text is never NULL.

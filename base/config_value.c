@@ -2,6 +2,7 @@
 #include "base/config_table.h"
 
 #include "base/nearest.h"
+#include "base/printable.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -98,19 +99,26 @@ static psr_err check_bounds(const psr_option *option, uint64_t value, const char
         snprintf(least, sizeof least, "%" PRIu64, option->least);
         snprintf(most, sizeof most, "%" PRIu64, option->most);
     }
-    return psr_fail(PSR_ERR_USAGE, "--%s: %s is out of bounds; give %s to %s", option->name, text, least, most);
+    return psr_fail(PSR_ERR_USAGE, "--%s: %s is out of bounds; give %s%s%s to %s", option->name, text,
+                    option->zero != NULL ? option->zero : "", option->zero != NULL ? ", or " : "", least,
+                    most);
 }
 
 static psr_err read_number(const psr_option *option, const char *text, uint64_t *ret_value)
 {
+    if (option->zero != NULL && strcmp(text, option->zero) == 0) {
+        *ret_value = 0;
+        return PSR_OK;
+    }
     if (option->kind == PSR_OPTION_BYTES) {
         if (!parse_bytes(text, ret_value))
             return psr_fail(PSR_ERR_USAGE,
-                            "--%s: '%s' is not a size; give bytes, or a number with K, M or G (4M)",
-                            option->name, text);
+                            "--%s: '%s' is not a size; give %s%sbytes, or a number with K, M or G (4M)",
+                            option->name, text, option->zero != NULL ? option->zero : "",
+                            option->zero != NULL ? ", " : "");
     } else if (!psr_parse_u64(text, ret_value)) {
-        return psr_fail(PSR_ERR_USAGE, "--%s: '%s' is not a whole number; give one like %s", option->name, text,
-                        option->initial);
+        return psr_fail(PSR_ERR_USAGE, "--%s: '%s' is not a whole number; give one like %s", option->name,
+                        text, option->initial);
     }
     return check_bounds(option, *ret_value, text);
 }
@@ -127,12 +135,21 @@ static psr_err read_double(const psr_option *option, const char *text, double *r
         char least[32], most[32];
         psr_print_double(option->low, least, sizeof least);
         psr_print_double(option->high, most, sizeof most);
-        return psr_fail(PSR_ERR_USAGE, "--%s: %s is out of bounds; give a number %s %s and %s %s", option->name,
-                        text, option->low_excluded ? "above" : "from", least,
+        return psr_fail(PSR_ERR_USAGE, "--%s: %s is out of bounds; give a number %s %s and %s %s",
+                        option->name, text, option->low_excluded ? "above" : "from", least,
                         option->high_excluded ? "below" : "up to", most);
     }
     *ret_value = value;
     return PSR_OK;
+}
+
+static bool is_unlisted(const psr_option *option, const char *word)
+{
+    for (const char *const *known = option->unlisted; known != NULL && *known != NULL; known++) {
+        if (strcmp(*known, word) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* "--mode: 'rong' is not known (ring?); give one of ps, ring, local" */
@@ -142,14 +159,16 @@ static psr_err refuse_word(const psr_option *option, const char *text)
     const char *near = NULL;
     for (const char *const *word = option->words; *word != NULL; word++) {
         size_t used = strlen(list);
+        if (is_unlisted(option, *word))
+            continue;
         snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "", *word);
         if (psr_is_near(text, *word) &&
             (near == NULL || psr_edit_distance(text, *word) < psr_edit_distance(text, near)))
             near = *word;
     }
     if (near != NULL)
-        return psr_fail(PSR_ERR_USAGE, "--%s: '%s' is not known (%s?); give one of %s", option->name, text, near,
-                        list);
+        return psr_fail(PSR_ERR_USAGE, "--%s: '%s' is not known (%s?); give one of %s", option->name, text,
+                        near, list);
     return psr_fail(PSR_ERR_USAGE, "--%s: '%s' is not known; give one of %s", option->name, text, list);
 }
 
@@ -188,6 +207,9 @@ static psr_err read_string(const psr_option *option, psr_config *config, const c
         if (iscntrl((unsigned char)text[i]))
             return psr_fail(PSR_ERR_USAGE, "--%s: byte %zu is a control character", option->name, i);
     }
+    if (!psr_is_printable(text, length))
+        return psr_fail(PSR_ERR_USAGE, "--%s: '%s' holds control characters or is not UTF-8", option->name,
+                        text);
     int index;
     if (option->words != NULL)
         PSR_TRY(find_word(option, text, &index));
@@ -270,7 +292,9 @@ bool psr_option_print(const psr_option *option, const psr_config *config, char *
     case PSR_OPTION_BYTES: {
         uint64_t value = 0;
         memcpy(&value, field, sizeof value);
-        if (option->kind == PSR_OPTION_BYTES)
+        if (option->zero != NULL && value == 0)
+            snprintf(whole, sizeof whole, "%s", option->zero);
+        else if (option->kind == PSR_OPTION_BYTES)
             print_bytes(value, whole, sizeof whole);
         else
             snprintf(whole, sizeof whole, "%" PRIu64, value);

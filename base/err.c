@@ -1,5 +1,7 @@
 #include "base/err.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,17 +9,6 @@
 enum { DETAIL_BYTES = 1024 };
 
 static _Thread_local char detail[DETAIL_BYTES];
-
-/* A detail may quote a name that came from a file or a peer: it stays one line, and nothing in it
- * reaches a terminal as a control sequence. */
-static void keep_printable(char *text)
-{
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c == 0x7f)
-            *text = c == '\n' || c == '\t' ? ' ' : '?';
-    }
-}
 
 psr_err psr_fail(psr_err code, const char *format, ...)
 {
@@ -27,7 +18,7 @@ psr_err psr_fail(psr_err code, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    keep_printable(text);
+    psr_printable_line(text, strlen(text)); /* it may quote a name that came from a file or a peer */
     memcpy(detail, text, sizeof detail);
     return code;
 }
@@ -42,7 +33,7 @@ psr_err psr_fail_context(psr_err code, const char *format, ...)
 
     size_t used = strlen(text);
     snprintf(text + used, sizeof text - used, ": %.*s", (int)(sizeof text - used), detail);
-    keep_printable(text);
+    psr_printable_line(text, strlen(text));
     memcpy(detail, text, sizeof detail);
     return code;
 }

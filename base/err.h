@@ -45,11 +45,11 @@ const char *psr_err_name(psr_err code);
 int psr_err_exit_status(psr_err code);
 
 /* For functions that hold nothing. Where something is held, use one forward `goto out`. */
-#define PSR_TRY(expr)                   \
-    do {                                \
-        psr_err psr_try_err_ = (expr);  \
-        if (psr_try_err_ != PSR_OK)     \
-            return psr_try_err_;        \
+#define PSR_TRY(expr)                                                                                        \
+    do {                                                                                                     \
+        psr_err psr_try_err_ = (expr);                                                                       \
+        if (psr_try_err_ != PSR_OK)                                                                          \
+            return psr_try_err_;                                                                             \
     } while (0)
 
 #endif

@@ -3,6 +3,7 @@
  *
  * The process that the text names, once it reaches the phase in that step, prints one line on stderr,
  *     fault-point PHASE:STEP reached
+ * (STEP from 0, as on the wire; of phases after a step, such as `checkpoint`, the number of steps completed)
  * and stops itself with SIGSTOP. The test then kills it or lets it go on. It stops once only. */
 #ifndef PSR_BASE_FAULT_H
 #define PSR_BASE_FAULT_H

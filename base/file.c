@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,53 +18,71 @@ static psr_err fail_errno(const char *path, const char *what)
     return psr_fail(code, "%s: %s: %s", path, what, strerror(number));
 }
 
-psr_err psr_file_read(const char *path, size_t limit_bytes, uint8_t **ret_data, size_t *ret_size)
+static psr_err check_regular(const char *path, int fd, uint64_t *ret_size)
 {
-    psr_err err = PSR_OK;
-    uint8_t *data = NULL;
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return fail_errno(path, "cannot be examined");
+    if (!S_ISREG(status.st_mode))
+        return psr_fail(PSR_ERR_IO, "%s: is %s, not a file", path,
+                        S_ISDIR(status.st_mode) ? "a directory" : "something special");
+    *ret_size = (uint64_t)status.st_size; /* off_t, and never below 0 for a regular file */
+    return PSR_OK;
+}
 
+psr_err psr_file_open(const char *path, int *ret_fd, uint64_t *ret_size)
+{
     /* Without O_NONBLOCK the open of a FIFO would wait for a writer, before it can be refused. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return fail_errno(path, "cannot be opened");
+    psr_err err = check_regular(path, fd, ret_size);
+    if (err != PSR_OK) {
+        close(fd);
+        return err;
+    }
+    *ret_fd = fd;
+    return PSR_OK;
+}
 
-    struct stat status;
-    if (fstat(fd, &status) != 0) {
-        err = fail_errno(path, "cannot be examined");
-        goto out;
+psr_err psr_file_read_at(int fd, const char *path, void *to, size_t size, uint64_t offset)
+{
+    uint8_t *bytes = to;
+    size_t done = 0;
+    while (done < size) {
+        ssize_t got = pread(fd, bytes + done, size - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno(path, "cannot be read");
+        if (got == 0)
+            return psr_fail(PSR_ERR_IO, "%s: became shorter while it was read", path);
+        done += (size_t)got;
     }
-    if (!S_ISREG(status.st_mode)) {
-        err = psr_fail(PSR_ERR_IO, "%s: is %s, not a file", path,
-                       S_ISDIR(status.st_mode) ? "a directory" : "something special");
-        goto out;
-    }
-    if (status.st_size < 0 || (uint64_t)status.st_size > limit_bytes) {
-        err = psr_fail(PSR_ERR_FORMAT, "%s: %lld bytes are too many; %zu is the limit", path,
-                       (long long)status.st_size, limit_bytes);
-        goto out;
-    }
+    return PSR_OK;
+}
 
-    size_t size = (size_t)status.st_size;
+psr_err psr_file_read(const char *path, size_t limit_bytes, uint8_t **ret_data, size_t *ret_size)
+{
+    int fd = -1;
+    uint64_t whole = 0;
+    PSR_TRY(psr_file_open(path, &fd, &whole));
+    psr_err err = PSR_OK;
+    uint8_t *data = NULL;
+    if (whole > limit_bytes) {
+        err = psr_fail(PSR_ERR_FORMAT, "%s: %" PRIu64 " bytes are too many; %zu is the limit", path, whole,
+                       limit_bytes);
+        goto out;
+    }
+    size_t size = (size_t)whole;
     data = malloc(size + 1);
     if (data == NULL) {
         err = psr_fail(PSR_ERR_NOMEM, "%s: no memory for %zu bytes", path, size);
         goto out;
     }
-    size_t done = 0;
-    while (done < size) {
-        ssize_t got = read(fd, data + done, size - done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            err = fail_errno(path, "cannot be read");
-            goto out;
-        }
-        if (got == 0) {
-            err = psr_fail(PSR_ERR_IO, "%s: became shorter while it was read", path);
-            goto out;
-        }
-        done += (size_t)got;
-    }
+    err = psr_file_read_at(fd, path, data, size, 0);
+    if (err != PSR_OK)
+        goto out;
     data[size] = 0;
     *ret_data = data;
     *ret_size = size;

@@ -8,10 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Opens a file to be read, and that is a regular file alone: a FIFO, which would keep us until somebody writes, a
+ * device, which never ends, and a directory are refused. ret_fd owns: close(). Errors: NOT_FOUND; IO. */
+PSR_MUST_CHECK psr_err psr_file_open(const char *path, int *ret_fd, uint64_t *ret_size);
+
+/* Reads size bytes from offset on; path is for the error. IO: the system refused, or the file has become shorter. Who
+ * reads where somebody else may write reads so, and maps nothing: a mapped file that is cut is SIGBUS. */
+PSR_MUST_CHECK psr_err psr_file_read_at(int fd, const char *path, void *to, size_t size, uint64_t offset);
+
 /* Reads a whole regular file of at most limit_bytes. ret owns: free(); one zero byte follows the
  * content, so that text can be used as a string. Errors: NOT_FOUND; IO (not a regular file, may not
  * be read, ...); FORMAT (longer than the limit); NOMEM. */
-PSR_MUST_CHECK psr_err psr_file_read(const char *path, size_t limit_bytes, uint8_t **ret_data, size_t *ret_size);
+PSR_MUST_CHECK psr_err psr_file_read(const char *path, size_t limit_bytes, uint8_t **ret_data,
+                                     size_t *ret_size);
 
 /* Replaces path as one: written to a new file beside it, flushed to the disk, renamed; the directory is
  * flushed too. On failure (IO, NOT_FOUND for a missing directory) path is as it was and nothing is left

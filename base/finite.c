@@ -2,6 +2,7 @@
 
 #include "base/multiversion.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -22,4 +23,9 @@ PSR_MULTIVERSION static uint32_t carries(const float *x, size_t count)
 bool psr_finite(const float *x, size_t count)
 {
     return carries(x, count) >> 31 == 0;
+}
+
+double psr_shown(double x)
+{
+    return isnan(x) ? (double)NAN : x;
 }

@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include "base/printable.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -100,11 +102,7 @@ static size_t finish_line(char *line, int length)
     size_t used = length < 0 ? 0 : (size_t)length;
     if (used > LINE_BYTES - 1)
         used = LINE_BYTES - 1;
-    for (size_t i = 0; i < used; i++) {
-        unsigned char c = (unsigned char)line[i];
-        if (c < 0x20 || c == 0x7f)
-            line[i] = c == '\n' || c == '\t' ? ' ' : '?';
-    }
+    psr_printable_line(line, used);
     line[used] = '\n';
     return used + 1;
 }
@@ -116,8 +114,8 @@ static int print_prefix(char *line, psr_log_level level)
     struct tm local;
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &local);
-    return snprintf(line, LINE_BYTES, "%02d:%02d:%02d.%03ld %s %s: ", local.tm_hour, local.tm_min, local.tm_sec,
-                    now.tv_nsec / 1000000, level_names[level], state.name);
+    return snprintf(line, LINE_BYTES, "%02d:%02d:%02d.%03ld %s %s: ", local.tm_hour, local.tm_min,
+                    local.tm_sec, now.tv_nsec / 1000000, level_names[level], state.name);
 }
 
 /* Called with the lock held, so that the gap is told next to where it is. */

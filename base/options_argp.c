@@ -1,6 +1,7 @@
 #include "base/options_argp.h"
 
 #include "base/nearest.h"
+#include "base/printable.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -26,7 +27,7 @@ struct psr_options_argp {
 void psr_options_refuse(const struct argp_state *state, const char *detail)
 {
     /* Not argp_error: its second line, "Try --help", would part what was wrong from the end of the log. */
-    fprintf(stderr, "%s: %s\n", state->name, detail);
+    psr_print(stderr, "%s: %s\n", state->name, detail);
     exit(2);
 }
 
@@ -42,6 +43,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     const char *value = text;
     if (info.argument == NULL)
         value = negated ? "false" : "true";
+    else if (text == NULL)
+        value = info.implied;
     if (state->input != NULL && psr_config_set(state->input, info.name, value) != PSR_OK)
         psr_options_refuse(state, psr_err_detail());
     return 0;
@@ -101,7 +104,7 @@ psr_options_argp *psr_options_argp_new(void)
             .name = info.name,
             .key = key,
             .arg = info.argument,
-            .flags = info.hidden ? OPTION_HIDDEN : 0,
+            .flags = (info.hidden ? OPTION_HIDDEN : 0) | (info.implied != NULL ? OPTION_ARG_OPTIONAL : 0),
             .doc = t->doc,
             .group = group_number,
         };
@@ -167,8 +170,8 @@ static void look_at(lookup *l, const char *name, const char *argument, int flags
 
 static void look_in(lookup *l, const struct argp *argp)
 {
-    for (const struct argp_option *o = argp->options; o != NULL && (o->name != NULL || o->key != 0 || o->doc != NULL);
-         o++) {
+    for (const struct argp_option *o = argp->options;
+         o != NULL && (o->name != NULL || o->key != 0 || o->doc != NULL); o++) {
         if (o->name != NULL)
             look_at(l, o->name, o->arg, o->flags);
     }
@@ -187,34 +190,51 @@ static void refuse(const char *program, const char *word, const char *format, ..
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    fprintf(stderr, "%s: --%s: %s\n", slash != NULL ? slash + 1 : program, word, why);
+    psr_print(stderr, "%s: --%s: %s\n", slash != NULL ? slash + 1 : program, word, why);
     exit(2);
+}
+
+/* What argp itself takes. */
+static const struct argp_option builtin_options[] = {
+    {.name = "help"},
+    {.name = "usage"},
+    {.name = "version"},
+    {.name = "program-name", .arg = "NAME", .flags = OPTION_HIDDEN},
+    {.name = "HANG", .arg = "SECS", .flags = OPTION_HIDDEN},
+    {0}};
+static const struct argp of_argp = {.options = builtin_options};
+
+/* A word of a command line that begins with "--". ret_equals: the "=" in it, or NULL. */
+static lookup look_up(const struct argp *root, const char *word, const char **ret_equals)
+{
+    const char *equals = strchr(word, '=');
+    lookup l = {.length = equals != NULL ? (size_t)(equals - word - 2) : strlen(word + 2)};
+    if (l.length >= sizeof l.word)
+        l.length = sizeof l.word - 1;
+    memcpy(l.word, word + 2, l.length);
+    look_in(&l, root);
+    look_in(&l, &of_argp);
+    *ret_equals = equals;
+    return l;
+}
+
+/* Its value is the next word. */
+static bool takes_next(const lookup *l, const char *equals)
+{
+    return l->found != NULL && l->argument != NULL && !l->optional && equals == NULL;
 }
 
 /* Refuses the first long option that getopt_long would, in one line and with what would be right. */
 static void check_names(const struct argp *root, int argc, char **argv, unsigned flags)
 {
-    static const struct argp_option builtin[] = {{.name = "help"},
-                                                 {.name = "usage"},
-                                                 {.name = "version"},
-                                                 {.name = "program-name", .arg = "NAME", .flags = OPTION_HIDDEN},
-                                                 {.name = "HANG", .arg = "SECS", .flags = OPTION_HIDDEN},
-                                                 {0}};
-    static const struct argp of_argp = {.options = builtin};
-
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strncmp(argv[i], "--", 2) != 0) {
             if (argv[i][0] != '-' && (flags & ARGP_IN_ORDER) != 0)
                 return; /* a subcommand: what follows is its own */
             continue;
         }
-        const char *equals = strchr(argv[i], '=');
-        lookup l = {.length = equals != NULL ? (size_t)(equals - argv[i] - 2) : strlen(argv[i] + 2)};
-        if (l.length >= sizeof l.word)
-            l.length = sizeof l.word - 1;
-        memcpy(l.word, argv[i] + 2, l.length);
-        look_in(&l, root);
-        look_in(&l, &of_argp);
+        const char *equals;
+        lookup l = look_up(root, argv[i], &equals);
 
         if (l.found == NULL && l.nearest != NULL)
             refuse(argv[0], l.word, "there is no such option; --%s is the nearest", l.nearest);
@@ -224,12 +244,31 @@ static void check_names(const struct argp *root, int argc, char **argv, unsigned
             refuse(argv[0], l.word, "may be --%s or --%s; give more of its name", l.found, l.second);
         if (l.argument == NULL && equals != NULL)
             refuse(argv[0], l.word, "takes no value, so leave '%.64s' out", equals);
-        if (l.argument == NULL || l.optional || equals != NULL)
+        if (!takes_next(&l, equals))
             continue;
         if (i + 1 == argc)
             refuse(argv[0], l.word, "its value is missing; give --%s %s", l.found, l.argument);
         i++;
     }
+}
+
+bool psr_options_find(const struct argp *root, int argc, char **argv, const char *name,
+                      const char **ret_value)
+{
+    bool found = false;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        const char *equals;
+        lookup l = look_up(root, argv[i], &equals);
+        bool next = takes_next(&l, equals) && i + 1 < argc;
+        if (l.found != NULL && (l.exact || l.second == NULL) && strcmp(l.found, name) == 0) {
+            found = true;
+            *ret_value = equals != NULL ? equals + 1 : next ? argv[i + 1] : NULL;
+        }
+        i += next;
+    }
+    return found;
 }
 
 error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsigned flags, int *ret_arg_index,

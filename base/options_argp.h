@@ -7,6 +7,7 @@
 #include "base/config.h"
 
 #include <argp.h>
+#include <stdbool.h>
 
 /* Keys of the table's options begin here; a program's own keys are below. */
 #define PSR_OPTIONS_ARGP_KEY 0x10000
@@ -27,6 +28,12 @@ const struct argp *psr_options_argp_child(const psr_options_argp *options);
  * --version or a refusal. */
 error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsigned flags, int *ret_arg_index,
                           void *input);
+
+/* What a command line says of a long option before it is parsed, found as psr_options_parse finds it (the beginning of a
+ * name stands for it; the last one wins). ret_value: its text, borrowed from argv; NULL where it takes none. false, and
+ * ret_value untouched: not there. */
+bool psr_options_find(const struct argp *root, int argc, char **argv, const char *name,
+                      const char **ret_value);
 
 /* Refuses, from a program's own parser: "PROGRAM: detail" in one line on stderr, exit status 2. */
 void psr_options_refuse(const struct argp_state *state, const char *detail);

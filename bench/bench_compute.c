@@ -3,7 +3,8 @@
  *
  * With --sum it also times, each by itself, the direct oneDNN primitives that the network's convolutions and
  * batch norms would be without this program (primitive_sum.h), for the images a second that their plain sum
- * would give. */
+ * would give. With --beside it takes steps with other choices of algorithms in turn, in the same process and on the same
+ * weights, so that what else happens on the machine happens to all of them. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/rng.h"
@@ -21,7 +22,16 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { OPTION_STEPS = 256, OPTION_SUM, OPTION_JSON, OPTION_ALGORITHMS, OPTION_FIRST_OF_CONFIG };
+enum {
+    OPTION_STEPS = 256,
+    OPTION_SUM,
+    OPTION_JSON,
+    OPTION_ALGORITHMS,
+    OPTION_BESIDE,
+    OPTION_FIRST_OF_CONFIG
+};
+
+enum { BESIDE_MOST = 4 };
 
 static const char *const config_names[] = {"model",     "image-size", "batch-size",
                                            "precision", "threads",    "backend"};
@@ -31,6 +41,8 @@ typedef struct bench_settings {
     psr_config config; /* the options above */
     uint32_t steps;
     const char *algorithms;
+    const char *beside[BESIDE_MOST];
+    uint32_t beside_count;
     bool sum, json;
 } bench_settings;
 
@@ -38,7 +50,7 @@ typedef struct bench_settings {
 typedef struct bench {
     psr_net *net;
     psr_buckets buckets;
-    psr_backend *backend;
+    psr_backend *backend, *beside[BESIDE_MOST];
     psr_optimizer *optimizer;
     float *weights, *gradients, *buffers, *images;
     uint32_t *labels, *samples;
@@ -50,6 +62,8 @@ static void bench_done(bench *b)
 {
     psr_optimizer_free(b->optimizer);
     psr_backend_free(b->backend);
+    for (int i = 0; i < BESIDE_MOST; i++)
+        psr_backend_free(b->beside[i]);
     psr_buckets_done(&b->buckets);
     if (b->net != NULL) {
         psr_arena_free(b->weights, b->net->params.length);
@@ -70,7 +84,8 @@ static psr_err bench_init(bench *b, const bench_settings *settings)
     *b = (bench){0};
     PSR_TRY(psr_net_new(config->model, large ? 1000 : 10, grey ? 1 : 3, config->image_size,
                         config->image_size, config->shortcut, &b->net));
-    PSR_TRY(psr_buckets_plan(&b->net->params, config->bucket_bytes, &b->buckets));
+    PSR_TRY(psr_buckets_plan(&b->net->params, psr_bucket_bytes(&b->net->params, config->bucket_bytes),
+                             &b->buckets));
     psr_backend_options options = {.kind = config->backend,
                                    .precision = config->precision,
                                    .max_batch = config->batch_size,
@@ -80,6 +95,10 @@ static psr_err bench_init(bench *b, const bench_settings *settings)
     double began_s = psr_clock_s();
     PSR_TRY(psr_backend_new(b->net, &options, &b->backend));
     b->compile_s = psr_clock_s() - began_s;
+    for (uint32_t i = 0; i < settings->beside_count; i++) {
+        options.algorithms = settings->beside[i];
+        PSR_TRY(psr_backend_new(b->net, &options, &b->beside[i]));
+    }
     PSR_TRY(psr_optimizer_new(config, &b->net->params, &b->optimizer));
     b->image_floats = (size_t)config->batch_size * b->net->channels * b->net->height * b->net->width;
     PSR_TRY(psr_arena_new(b->net->params.length, &b->weights));
@@ -134,7 +153,7 @@ static double median(double *values, size_t count)
 }
 
 typedef struct figures {
-    double step_s, best_s, cpu_s, update_s, sum_s;
+    double step_s, best_s, cpu_s, update_s, sum_s, over[BESIDE_MOST];
     size_t peak_kib;
     profile profile;
 } figures;
@@ -180,6 +199,32 @@ static psr_err measure(const bench_settings *settings, bench *b, figures *ret)
     return err;
 }
 
+/* A step of each, in turn. ret_over[i]: the median over the rounds of the time of beside[i]'s step over the time of ours, which
+ * is the rate of ours over its rate. */
+static psr_err measure_beside(const bench_settings *settings, bench *b, double ret_over[BESIDE_MOST])
+{
+    double *over = calloc(BESIDE_MOST * (size_t)settings->steps, sizeof *over), unused;
+    psr_backend *own = b->backend;
+    psr_err err = over != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "out of memory for the times");
+    for (uint32_t round = 0; err == PSR_OK && round <= settings->steps;
+         round++) { /* the first one warms up */
+        double took_s[BESIDE_MOST + 1];
+        for (uint32_t i = 0; err == PSR_OK && i <= settings->beside_count; i++) {
+            b->backend = i == 0 ? own : b->beside[i - 1];
+            double began_s = psr_clock_s();
+            err = step(b, settings, round + 1, NULL, &unused);
+            took_s[i] = psr_clock_s() - began_s;
+        }
+        for (uint32_t i = 0; err == PSR_OK && round > 0 && i < settings->beside_count; i++)
+            over[i * settings->steps + round - 1] = took_s[i + 1] / took_s[0];
+    }
+    b->backend = own;
+    for (uint32_t i = 0; err == PSR_OK && i < settings->beside_count; i++)
+        ret_over[i] = median(over + i * settings->steps, settings->steps);
+    free(over);
+    return err;
+}
+
 static void print_json(const bench_settings *settings, const bench *b, const figures *f)
 {
     const psr_config *config = &settings->config;
@@ -198,7 +243,10 @@ static void print_json(const bench_settings *settings, const bench *b, const fig
         psr_backend_algorithms(b->backend));
     if (settings->sum)
         printf(", \"primitive_sum_images_per_s\": %.3f", config->batch_size / f->sum_s);
-    printf("}\n");
+    for (uint32_t i = 0; i < settings->beside_count; i++)
+        printf("%s{\"algorithms\": \"%s\", \"over\": %.4f}", i == 0 ? ", \"beside\": [" : ", ",
+               psr_backend_algorithms(b->beside[i]), f->over[i]);
+    printf("%s}\n", settings->beside_count > 0 ? "]" : "");
 }
 
 static void print_text(const bench_settings *settings, const bench *b, const figures *f)
@@ -214,7 +262,9 @@ static void print_text(const bench_settings *settings, const bench *b, const fig
                config->batch_size / f->sum_s);
     printf("%10.1f MiB at most; %.1f in the back end\n", (double)f->peak_kib / 1024,
            (double)psr_backend_bytes(b->backend) / (1 << 20));
-    printf("%10.3f s to compile and to pick algorithms\n", b->compile_s);
+    printf("%10.3f s to compile and to choose algorithms\n", b->compile_s);
+    for (uint32_t i = 0; i < settings->beside_count; i++)
+        printf("%10.3f times as fast as --algorithms %s\n", f->over[i], settings->beside[i]);
     profile_print(&f->profile);
 }
 
@@ -237,6 +287,11 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     }
     case OPTION_ALGORITHMS:
         settings->algorithms = argument;
+        return 0;
+    case OPTION_BESIDE:
+        if (settings->beside_count == BESIDE_MOST)
+            argp_failure(state, 2, 0, "--beside: at most %d", BESIDE_MOST);
+        settings->beside[settings->beside_count++] = argument;
         return 0;
     case OPTION_SUM:
         settings->sum = true;
@@ -262,7 +317,10 @@ int main(int argc, char **argv)
         {"threads", OPTION_FIRST_OF_CONFIG + 4, "N", 0, "default 2", 0},
         {"backend", OPTION_FIRST_OF_CONFIG + 5, "onednn|reference", 0, "default onednn", 0},
         {"steps", OPTION_STEPS, "N", 0, "measure so many steps, of which the median counts (default 10)", 0},
-        {"algorithms", OPTION_ALGORITHMS, "TEXT", 0, "of convolutions, rather than picking by timing", 0},
+        {"algorithms", OPTION_ALGORITHMS, "TEXT", 0,
+         "of convolutions: auto (default), timed, direct, or a text", 0},
+        {"beside", OPTION_BESIDE, "ALGORITHMS", 0,
+         "take steps with these in turn, and say how much faster ours are; up to 4", 0},
         {"sum", OPTION_SUM, NULL, 0, "time the direct oneDNN primitives too", 0},
         {"json", OPTION_JSON, NULL, 0, "one line of JSON", 0},
         {0},
@@ -284,6 +342,8 @@ int main(int argc, char **argv)
     psr_err err = bench_init(&b, &settings);
     if (err == PSR_OK)
         err = measure(&settings, &b, &f);
+    if (err == PSR_OK)
+        err = measure_beside(&settings, &b, f.over);
     if (err == PSR_OK && settings.sum)
         err =
             primitive_sum(b.net, settings.config.batch_size, settings.config.precision == PSR_PRECISION_BF16,

@@ -39,9 +39,9 @@ typedef struct bench {
     uint64_t bytes; /* of one tensor instead of a model; 0: the model */
     uint32_t rounds, warmup;
     bool pin, sum_only;
-    psr_layout layout;
+    psr_net *net;      /* owned; NULL with bytes */
+    psr_layout layout; /* net's, or of its own */
     psr_buckets buckets;
-    psr_range *ranges;
     uint32_t *owner;
     psr_keys *keys;
     size_t key_count;
@@ -61,7 +61,8 @@ typedef struct answer {
 
 static _Noreturn void die(const char *what)
 {
-    fprintf(stderr, "bench_exchange: %s: %s\n", what, psr_err_detail()[0] ? psr_err_detail() : strerror(errno));
+    fprintf(stderr, "bench_exchange: %s: %s\n", what,
+            psr_err_detail()[0] ? psr_err_detail() : strerror(errno));
     _exit(1);
 }
 
@@ -178,8 +179,13 @@ static void shard_main(const bench *b, uint32_t index, int link)
 {
     process p = {.b = b, .self = member_peer(b, index)};
     join(&p, index, link);
-    psr_shard_options options = {.config = &b->config, .layout = &b->layout, .buckets = &b->buckets, .owner = b->owner,
-                                 .shard = index, .total_steps = UINT64_MAX, .outbox = {p.transport, send_message}};
+    psr_shard_options options = {.config = &b->config,
+                                 .layout = &b->layout,
+                                 .buckets = &b->buckets,
+                                 .owner = b->owner,
+                                 .shard = index,
+                                 .total_steps = UINT64_MAX,
+                                 .outbox = {p.transport, send_message}};
     psr_shard *shard;
     must(psr_shard_new(&options, &shard), "a shard");
     for (bool told = false;;) { /* until the parent ends it */
@@ -203,7 +209,8 @@ static void init_shards(process *p)
             size_t offset = bucket->offset + s * slice, count = psr_slice_length(bucket->length, slice, s);
             psr_head head = {.type = PSR_MSG_INIT, .bucket = k, .offset = offset, .count = count};
             psr_payload payload = {.data = p->weights + offset, .bytes = count * sizeof(float)};
-            must(psr_transport_send(p->transport, (psr_peer){PSR_ROLE_SHARD, b->owner[k]}, &head, &payload), "INIT");
+            must(psr_transport_send(p->transport, (psr_peer){PSR_ROLE_SHARD, b->owner[k]}, &head, &payload),
+                 "INIT");
         }
     }
 }
@@ -216,6 +223,13 @@ static void fill_gradients(process *p)
         for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++)
             p->gradients[i] = gradient_at(p->self.rank, i);
     }
+}
+
+/* Without BSP a worker's last weights lack what others push after it has pulled. An exchange of zeros behind the last round, when all are
+ * through that, shows what all pushes together came to: the same as in BSP. */
+static bool settles(const bench *b)
+{
+    return b->config.mode == PSR_MODE_PS && b->config.sync != PSR_SYNC_BSP;
 }
 
 static uint32_t count_wrong(const process *p, uint32_t rounds)
@@ -284,22 +298,34 @@ static void worker_main(const bench *b, uint32_t index, int link)
     psr_optimizer *optimizer = NULL;
     if (b->config.mode == PSR_MODE_RING && !b->sum_only)
         must(psr_optimizer_new(&b->config, &b->layout, &optimizer), "an optimizer");
-    psr_engine_env env = {.config = &b->config, .layout = &b->layout, .buckets = &b->buckets, .rank = p.self.rank,
-                          .total_steps = UINT64_MAX, .weights = p.weights, .gradients = p.gradients, .optimizer = optimizer,
-                          .outbox = {&p, lend_message}, .context = &p, .landed = on_landed};
+    psr_engine_env env = {.config = &b->config,
+                          .layout = &b->layout,
+                          .buckets = &b->buckets,
+                          .rank = p.self.rank,
+                          .total_steps = UINT64_MAX,
+                          .weights = p.weights,
+                          .gradients = p.gradients,
+                          .optimizer = optimizer,
+                          .outbox = {&p, lend_message},
+                          .context = &p,
+                          .landed = on_landed};
     must(p.ops->open(&env, &p.engine), "an engine");
     if (b->config.mode == PSR_MODE_PS && p.self.rank == 0)
         init_shards(&p);
-    for (uint64_t round = 0; round < b->warmup + b->rounds; round++) {
+    uint64_t rounds = b->warmup + b->rounds, all = rounds + settles(b);
+    for (uint64_t round = 0; round < all; round++) {
         char go;
         await_loans(&p);
-        fill_gradients(&p);
+        if (round < rounds)
+            fill_gradients(&p);
+        else
+            memset(p.gradients, 0, b->layout.length * sizeof(float));
         write_all(link, "r", 1);
         read_all(link, &go, 1);
         answer a = {.begin_ns = psr_clock_ns()};
         exchange_once(&p, round);
         a.end_ns = psr_clock_ns();
-        a.wrong = round + 1 == b->warmup + b->rounds ? count_wrong(&p, b->warmup + b->rounds) : 0;
+        a.wrong = round + 1 == all ? count_wrong(&p, (uint32_t)rounds) : 0;
         write_all(link, &a, sizeof a);
     }
     char bye;
@@ -371,6 +397,16 @@ static double run_round(const bench *b, const member *members, uint32_t *wrong)
     return (double)(end - begin) / 1e6;
 }
 
+/* busbw over algbw, as nccl-tests derives it: what the busiest link carries in one direction, in units of the exchanged bytes, each
+ * process with a link of its own (docs/algorithms.md). 0: none, since nothing crosses a link. */
+static double bus_factor(const bench *b)
+{
+    double n = b->config.workers, s = b->config.shards;
+    if (b->config.mode == PSR_MODE_PS)
+        return n > s ? n / s : 1;
+    return 2 * (n - 1) / n;
+}
+
 static int run(bench *b)
 {
     member *members = calloc(b->members, sizeof *members);
@@ -379,7 +415,8 @@ static int run(bench *b)
     if (!members || !ms)
         die("memory");
     start_members(b, members);
-    for (uint32_t i = 0; i < b->members - b->config.workers; i++) { /* shards: the initial weights have come */
+    for (uint32_t i = 0; i < b->members - b->config.workers;
+         i++) { /* shards: the initial weights have come */
         char initialised;
         read_all(members[i].link, &initialised, 1);
     }
@@ -387,18 +424,26 @@ static int run(bench *b)
         (void)run_round(b, members, &wrong);
     for (uint32_t i = 0; i < b->rounds; i++)
         ms[i] = run_round(b, members, &wrong);
+    if (settles(b))
+        (void)run_round(b, members, &wrong);
     for (uint32_t i = 0; i < b->members; i++) {
         close(members[i].link);
         kill(members[i].pid, SIGTERM);
         waitpid(members[i].pid, NULL, 0);
     }
     qsort(ms, b->rounds, sizeof *ms, compare);
-    double median = ms[b->rounds / 2], bytes = (double)b->layout.length * sizeof(float), n = b->config.workers;
-    /* nccl-tests: algbw = bytes / time; busbw = algbw * 2(n-1)/n for an all-reduce. */
-    printf("{\"mode\":\"%s\",\"workers\":%u,\"shards\":%u,\"bytes\":%.0f,\"buckets\":%u,\"rounds\":%u,\"min_ms\":%.2f,\"median_ms\":%.2f,"
-           "\"max_ms\":%.2f,\"algbw_gb_s\":%.2f,\"busbw_gb_s\":%.2f,\"wrong\":%u}\n",
-           b->config.mode == PSR_MODE_PS ? "ps" : "ring", b->config.workers, b->members - b->config.workers, bytes, b->buckets.count, b->rounds,
-           ms[0], median, ms[b->rounds - 1], bytes / median / 1e6, bytes / median / 1e6 * 2 * (n - 1) / n, wrong);
+    double median = ms[b->rounds / 2], bytes = (double)b->layout.length * sizeof(float),
+           factor = bus_factor(b);
+    char busbw[96] = "\"busbw_factor\":null,\"busbw_gb_s\":null";
+    if (factor > 0)
+        snprintf(busbw, sizeof busbw, "\"busbw_factor\":%.4f,\"busbw_gb_s\":%.2f", factor,
+                 bytes / median / 1e6 * factor);
+    printf("{\"mode\":\"%s\",\"workers\":%u,\"shards\":%u,\"bytes\":%.0f,\"buckets\":%u,\"rounds\":%u,\"min_"
+           "ms\":%.2f,\"median_ms\":%.2f,"
+           "\"max_ms\":%.2f,\"algbw_gb_s\":%.2f,%s,\"wrong\":%u}\n",
+           b->config.mode == PSR_MODE_PS ? "ps" : "ring", b->config.workers, b->members - b->config.workers,
+           bytes, b->buckets.count, b->rounds, ms[0], median, ms[b->rounds - 1], bytes / median / 1e6, busbw,
+           wrong);
     free(ms);
     free(members);
     return wrong ? 1 : 0;
@@ -406,15 +451,14 @@ static int run(bench *b)
 
 static psr_err plan(bench *b)
 {
-    psr_net *net = NULL;
     if (b->bytes) {
         uint32_t shape[] = {(uint32_t)(b->bytes / sizeof(float))};
         PSR_TRY(psr_layout_add(&b->layout, "tensor", 1, shape));
     } else {
-        PSR_TRY(psr_net_new(b->config.model, 1000, 3, 224, 224, b->config.shortcut, &net)); /* lives as long as the program */
-        b->layout = net->params;
+        PSR_TRY(psr_net_new(b->config.model, 1000, 3, 224, 224, b->config.shortcut, &b->net));
+        b->layout = b->net->params;
     }
-    PSR_TRY(psr_buckets_plan(&b->layout, b->config.bucket_bytes, &b->buckets));
+    PSR_TRY(psr_buckets_plan(&b->layout, psr_bucket_bytes(&b->layout, b->config.bucket_bytes), &b->buckets));
     uint32_t shards = b->config.mode == PSR_MODE_PS ? b->config.shards : 0;
     b->members = shards + b->config.workers;
     b->owner = calloc(b->buckets.count, sizeof *b->owner);
@@ -422,7 +466,22 @@ static psr_err plan(bench *b)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u buckets", b->buckets.count);
     if (shards)
         PSR_TRY(psr_buckets_assign(&b->layout, &b->buckets, shards, false, b->owner));
-    return psr_keys_generate(b->config.workers, shards, false, &b->keys, &b->key_count);
+    PSR_TRY(psr_keys_generate(b->config.workers, shards, false, &b->keys, &b->key_count));
+    for (size_t i = 0; i < b->key_count; i++)
+        b->keys[i].bare = true; /* beside peers that encrypt nothing */
+    return PSR_OK;
+}
+
+static void bench_done(bench *b)
+{
+    for (size_t i = 0; i < b->key_count; i++)
+        psr_keys_done(&b->keys[i]);
+    free(b->keys);
+    free(b->owner);
+    psr_buckets_done(&b->buckets);
+    if (b->net == NULL)
+        psr_layout_done(&b->layout);
+    psr_net_free(b->net);
 }
 
 enum { KEY_BYTES = 1000, KEY_ROUNDS, KEY_WARMUP, KEY_PIN, KEY_SUM_ONLY };
@@ -460,13 +519,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 int main(int argc, char **argv)
 {
-    static const struct argp_option options[] = {{"bytes", KEY_BYTES, "N", 0, "exchange one tensor of N bytes rather than --model", 1},
-                                                 {"rounds", KEY_ROUNDS, "N", 0, "timed exchanges (default 11)", 1},
-                                                 {"warmup", KEY_WARMUP, "N", 0, "exchanges before them (default 3)", 1},
-                                                 {"pin", KEY_PIN, NULL, 0, "give each process one processor, round robin", 1},
-                                                 {"sum-only", KEY_SUM_ONLY, NULL, 0, "in mode ring: sum the gradients, and leave the "
-                                                  "weights as they are", 1},
-                                                 {0}};
+    static const struct argp_option options[] = {
+        {"bytes", KEY_BYTES, "N", 0, "exchange one tensor of N bytes rather than --model", 1},
+        {"rounds", KEY_ROUNDS, "N", 0, "timed exchanges (default 11)", 1},
+        {"warmup", KEY_WARMUP, "N", 0, "exchanges before them (default 3)", 1},
+        {"pin", KEY_PIN, NULL, 0, "give each process one processor, round robin", 1},
+        {"sum-only", KEY_SUM_ONLY, NULL, 0,
+         "in mode ring: sum the gradients, and leave the "
+         "weights as they are",
+         1},
+        {0}};
     psr_memory_keep_pages();
     bench b = {.rounds = 11, .warmup = 3};
     psr_config_defaults(&b.config);
@@ -474,17 +536,24 @@ int main(int argc, char **argv)
     if (!table)
         die("memory");
     const struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 2}, {0}};
-    const struct argp argp = {options, parse, NULL,
+    const struct argp argp = {options,
+                              parse,
+                              NULL,
                               "Times the exchange alone and prints one JSON object.\vExample:\n"
                               "  bench_exchange --mode ring --model resnet50 --workers 2 --rounds 21\n",
-                              children, NULL, NULL};
+                              children,
+                              NULL,
+                              NULL};
     psr_options_parse(&argp, argc, argv, 0, NULL, &b);
+    psr_options_argp_free(table);
     if (b.config.mode != PSR_MODE_PS && b.config.mode != PSR_MODE_RING) {
         fprintf(stderr, "bench_exchange: --mode: only ps and ring exchange anything\n");
         return 2;
     }
     if (b.sum_only && b.config.mode != PSR_MODE_RING) {
-        fprintf(stderr, "bench_exchange: --sum-only: it is in the shards that parameter servers sum; take --mode ring\n");
+        fprintf(
+            stderr,
+            "bench_exchange: --sum-only: it is in the shards that parameter servers sum; take --mode ring\n");
         return 2;
     }
     b.config.lr = LR;
@@ -493,13 +562,15 @@ int main(int argc, char **argv)
     b.config.optimizer = PSR_OPTIMIZER_SGD;
     b.config.schedule = PSR_SCHEDULE_CONSTANT;
     b.config.warmup = 0;
-    b.config.steps = b.rounds + b.warmup;
+    b.config.steps = b.rounds + b.warmup + 1;
     psr_err err = psr_config_check(&b.config);
     if (!err)
         err = plan(&b);
-    if (err) {
+    int status = psr_err_exit_status(err);
+    if (err)
         fprintf(stderr, "bench_exchange: %s\n", psr_err_detail());
-        return psr_err_exit_status(err);
-    }
-    return run(&b);
+    else
+        status = run(&b);
+    bench_done(&b);
+    return status;
 }

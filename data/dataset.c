@@ -36,12 +36,15 @@ static psr_err read_idx(const psr_place *place, psr_split split, psr_samples *re
     return err;
 }
 
-/* The headers of one IDX split. */
-static psr_err read_idx_shape(const psr_place *place, psr_split split, psr_idx_shape *ret_shape)
+/* The headers of one IDX split, and the classes that its labels tell. */
+static psr_err read_idx_outline(const psr_place *place, psr_split split, psr_idx_shape *ret_shape,
+                                uint32_t *ret_classes)
 {
     psr_source *images = NULL, *labels = NULL;
     PSR_TRY(open_idx(place, split, &images, &labels));
     psr_err err = psr_idx_read_shape(images, labels, ret_shape);
+    if (err == PSR_OK)
+        err = psr_idx_count_classes(labels, ret_shape->count, ret_classes);
     psr_source_free(images);
     psr_source_free(labels);
     return err;
@@ -238,7 +241,62 @@ psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train, psr_dat
         psr_dataset_free(train);
         return err;
     }
+    uint32_t classes = train->classes > (*ret_test)->classes ? train->classes : (*ret_test)->classes;
+    train->classes = (*ret_test)->classes = classes;
     *ret_train = train;
+    return PSR_OK;
+}
+
+psr_err psr_constants_parse(const char *text, uint32_t channels, float values[3])
+{
+    double value[3] = {0};
+    uint32_t count = 0;
+    for (const char *at = text;; at++) {
+        char number[40];
+        size_t length = strcspn(at, ",");
+        snprintf(number, sizeof number, "%.*s", (int)(length < sizeof number ? length : sizeof number - 1),
+                 at);
+        char *end = NULL;
+        bool starts_well = number[0] != '\0' && strchr(" \t+", number[0]) == NULL;
+        if (count == 3 || length >= sizeof number || !starts_well ||
+            (value[count] = strtod(number, &end), *end != '\0' || !isfinite((float)value[count])))
+            return psr_fail(PSR_ERR_USAGE,
+                            "'%.64s' is no constant for each channel; give one number, or three with commas, "
+                            "on the scale of "
+                            "0 to 1 (0.49,0.48,0.45)",
+                            text);
+        count++;
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    if (count != 1 && channels != 0 && count != channels)
+        return psr_fail(PSR_ERR_USAGE,
+                        "'%.64s' has %" PRIu32 " numbers, and the data have %" PRIu32 " channel%s; give %s%s",
+                        text, count, channels, channels == 1 ? "" : "s",
+                        channels == 1 ? "one" : "one, or one for each", channels == 1 ? "" : " channel");
+    for (uint32_t c = 0; c < 3; c++)
+        values[c] = (float)value[count == 1 ? 0 : c < count ? c : 0];
+    return PSR_OK;
+}
+
+psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean, const char *deviation)
+{
+    float means[3], deviations[3];
+    memcpy(means, dataset->mean, sizeof means);
+    memcpy(deviations, dataset->deviation, sizeof deviations);
+    psr_err err = mean[0] != '\0' ? psr_constants_parse(mean, dataset->channels, means) : PSR_OK;
+    if (err != PSR_OK)
+        return psr_fail_context(err, "--mean");
+    err = deviation[0] != '\0' ? psr_constants_parse(deviation, dataset->channels, deviations) : PSR_OK;
+    for (uint32_t c = 0; c < dataset->channels && err == PSR_OK; c++) {
+        if (!(deviations[c] > 0))
+            err = psr_fail(PSR_ERR_USAGE, "'%.64s': every number must be above 0", deviation);
+    }
+    if (err != PSR_OK)
+        return psr_fail_context(err, "--std");
+    memcpy(dataset->mean, means, sizeof means);
+    memcpy(dataset->deviation, deviations, sizeof deviations);
     return PSR_OK;
 }
 
@@ -267,15 +325,16 @@ void psr_dataset_free(psr_dataset *dataset)
 static psr_err idx_info(const psr_place *place, psr_dataset_info *info)
 {
     psr_idx_shape train, test;
-    PSR_TRY(read_idx_shape(place, PSR_SPLIT_TRAIN, &train));
-    PSR_TRY(read_idx_shape(place, PSR_SPLIT_TEST, &test));
+    uint32_t train_classes = 0, test_classes = 0;
+    PSR_TRY(read_idx_outline(place, PSR_SPLIT_TRAIN, &train, &train_classes));
+    PSR_TRY(read_idx_outline(place, PSR_SPLIT_TEST, &test, &test_classes));
     PSR_TRY(check_sides(place, test.height, test.width, train.height, train.width));
     info->train_count = train.count;
     info->test_count = test.count;
     info->channels = 1;
     info->height = train.height;
     info->width = train.width;
-    info->classes = PSR_IDX_CLASSES;
+    info->classes = train_classes > test_classes ? train_classes : test_classes;
     return PSR_OK;
 }
 

@@ -11,6 +11,7 @@ typedef struct psr_dataset {
     char name[64];          /* "fashion-mnist", ... */
     const uint8_t *pixels;  /* [count, channels, height, width] */
     const uint32_t *labels; /* [count], below classes */
+    /* classes: what the format says; of IDX, which says nothing, the largest label and one, over the splits that were opened. */
     uint32_t count, channels, height, width, classes;
     /* Normalisation constants on the 0..1 scale, per channel, of the train split's pixels whichever split
      * this is: exact integer sums, then double, rounded once. A channel that never varies has deviation 1. */
@@ -18,7 +19,7 @@ typedef struct psr_dataset {
     void *storage; /* owned */
 } psr_dataset;
 
-/* What a data set is, without reading its pixels: for the layout and for early checks. Same errors as
+/* What a data set is, without reading its pixels (IDX labels are read, to count classes): for the layout and for early checks. Same errors as
  * open for missing files. */
 typedef struct psr_dataset_info {
     char name[64];
@@ -26,8 +27,8 @@ typedef struct psr_dataset_info {
 } psr_dataset_info;
 
 /* spec is --data:
- *   a directory that holds IDX or CIFAR files, which is found by the files' names (the authors', plain, .gz
- * or .xz; the first of these that exists); "mnist", "fashion-mnist", "cifar10", "cifar100": the directory of
+ *   a directory that holds IDX or CIFAR files of one set, which is found by the files' names (the authors', EMNIST's splits
+ * included; plain, .gz or .xz, the first of these that exists); "mnist", "fashion-mnist", "cifar10", "cifar100": the directory of
  * that name where psr_dataset_find looks without a user's directory (a directory of one's own of that name is
  * written ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]". name is the known
  * name, for IDX files in a directory the directory's last component. Errors: NOT_FOUND (which files were
@@ -43,12 +44,20 @@ PSR_MUST_CHECK psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret
                                              psr_dataset **ret_test);
 void psr_dataset_free(psr_dataset *dataset);
 
-/* Where a known name's files are: DIRECTORY/NAME under the distribution's /usr/share/datasets, then under
- * user_directory (what `psring data get` fills; NULL: none). ret_spec: that directory, or a copy of a spec
- * that is no known name. The front door of a program, which may read the environment, passes what it says
+/* Puts given constants in the place of those that were computed from the train split: --mean and --std, each "" (stays), one
+ * number, or one for each channel with commas, on the scale of 0 to 1. USAGE, naming the option. */
+PSR_MUST_CHECK psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean,
+                                                const char *deviation);
+
+/* One such text. channels: 0 when they are not known yet. One number stands for all three. USAGE. */
+PSR_MUST_CHECK psr_err psr_constants_parse(const char *text, uint32_t channels, float values[3]);
+
+/* Where a known name's files are, and how many classes generated data have: DIRECTORY/NAME under the distribution's /usr/share/datasets, then under
+ * user_directory (NULL: none). ret_spec: that directory, or a copy of a spec
+ * that is no known name; "synthetic" whose spec says no classes= gets the given number of classes (0: stays). The front door of a program, which may read the environment, passes what it says
  * through here once and opens ret_spec. USAGE: longer than size; NOT_FOUND: the places that were looked at.
  */
-PSR_MUST_CHECK psr_err psr_dataset_find(const char *spec, const char *user_directory, char *ret_spec,
-                                        size_t size);
+PSR_MUST_CHECK psr_err psr_dataset_find(const char *spec, const char *user_directory, uint32_t classes,
+                                        char *ret_spec, size_t size);
 
 #endif

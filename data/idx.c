@@ -53,7 +53,29 @@ psr_err psr_idx_read_shape(psr_source *images, psr_source *labels, psr_idx_shape
     return PSR_OK;
 }
 
-static psr_err read_labels(psr_source *source, uint32_t count, uint32_t **ret_labels)
+static uint32_t classes_of(const uint8_t *labels, size_t count, uint32_t classes)
+{
+    for (size_t i = 0; i < count; i++)
+        classes = labels[i] >= classes ? labels[i] + 1u : classes;
+    return classes;
+}
+
+psr_err psr_idx_count_classes(psr_source *labels, uint32_t count, uint32_t *ret_classes)
+{
+    uint8_t some[16 * 1024];
+    uint32_t classes = 0;
+    for (size_t left = count; left > 0;) {
+        size_t size = left < sizeof some ? left : sizeof some;
+        PSR_TRY(psr_source_read(labels, some, size, HEADER_LABELS + (uint64_t)count));
+        classes = classes_of(some, size, classes);
+        left -= size;
+    }
+    PSR_TRY(psr_source_end(labels));
+    *ret_classes = classes;
+    return PSR_OK;
+}
+
+static psr_err read_labels(psr_source *source, uint32_t count, uint32_t **ret_labels, uint32_t *ret_classes)
 {
     uint8_t *bytes = NULL;
     uint32_t *labels = NULL;
@@ -68,19 +90,11 @@ static psr_err read_labels(psr_source *source, uint32_t count, uint32_t **ret_la
         err = psr_fail(PSR_ERR_NOMEM, "%s: no memory for %" PRIu32 " labels", psr_source_path(source), count);
         goto out;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        if (bytes[i] >= PSR_IDX_CLASSES) {
-            err = psr_fail(
-                PSR_ERR_FORMAT, "%s: label %u of sample %" PRIu32 " at byte %" PRIu64 ", should be 0..%u",
-                psr_source_path(source), bytes[i], i, HEADER_LABELS + (uint64_t)i, PSR_IDX_CLASSES - 1);
-            goto out;
-        }
+    for (uint32_t i = 0; i < count; i++)
         labels[i] = bytes[i];
-    }
+    *ret_classes = classes_of(bytes, count, 0);
     *ret_labels = labels;
-    labels = NULL;
 out:
-    free(labels);
     free(bytes);
     return err;
 }
@@ -94,10 +108,9 @@ psr_err psr_idx_read(psr_source *images, psr_source *labels, psr_samples *ret_sa
         .channels = 1,
         .height = shape.height,
         .width = shape.width,
-        .classes = PSR_IDX_CLASSES,
     };
     /* The small file first: what is wrong with it is known before the large one is unpacked. */
-    psr_err err = read_labels(labels, shape.count, &samples.labels);
+    psr_err err = read_labels(labels, shape.count, &samples.labels, &samples.classes);
     if (err != PSR_OK)
         goto out;
     size_t bytes = shape.count * psr_samples_image_bytes(&samples);

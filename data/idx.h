@@ -7,9 +7,6 @@
 #include "data/samples.h"
 #include "data/source.h"
 
-/* Labels of every set that comes under these file names (MNIST, Fashion-MNIST, KMNIST) are 0..9. */
-#define PSR_IDX_CLASSES 10u
-
 typedef struct psr_idx_shape {
     uint32_t count, height, width;
 } psr_idx_shape;
@@ -18,7 +15,12 @@ typedef struct psr_idx_shape {
  * than PSR_SAMPLES_MAX_BYTES, labels that are not as many as the images. */
 PSR_MUST_CHECK psr_err psr_idx_read_shape(psr_source *images, psr_source *labels, psr_idx_shape *ret_shape);
 
-/* Both files whole. FORMAT as above and: over-long, label out of range. ret owns: psr_samples_done. */
+/* The largest label and one: what the format does not say, so it is counted. labels: behind its header, as
+ * psr_idx_read_shape leaves it; it is read to its end. FORMAT: truncated, over-long. */
+PSR_MUST_CHECK psr_err psr_idx_count_classes(psr_source *labels, uint32_t count, uint32_t *ret_classes);
+
+/* Both files whole, with the classes that this split's labels tell. FORMAT as above and: over-long. ret owns:
+ * psr_samples_done. */
 PSR_MUST_CHECK psr_err psr_idx_read(psr_source *images, psr_source *labels, psr_samples *ret_samples);
 
 #endif

@@ -160,7 +160,7 @@ static psr_err check_options(const psr_loader_options *options)
     if (options->first_step > steps)
         return psr_fail(PSR_ERR_USAGE,
                         "step %" PRIu32 " of epoch %" PRIu32 " to begin with: an epoch has %" PRIu32 " steps",
-                        options->first_step, options->first_epoch, steps);
+                        options->first_step + 1, options->first_epoch + 1, steps);
     return PSR_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "data/dataset.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,26 @@
 #define SYSTEM_DIRECTORY "/usr/share/datasets"
 #define SYNTHETIC_NAME "synthetic"
 
+/* The files of EMNIST (Cohen et al. 2017), all of whose splits come in one archive. */
+#define EMNIST(kind)                                                                                         \
+    {                                                                                                        \
+        .split = {                                                                                           \
+            {.name = {"emnist-" kind "-train-images-idx3-ubyte", "emnist-" kind "-train-labels-idx1-ubyte"}, \
+             .file_count = 2},                                                                               \
+            {.name = {"emnist-" kind "-test-images-idx3-ubyte", "emnist-" kind "-test-labels-idx1-ubyte"},   \
+             .file_count = 2}                                                                                \
+        }                                                                                                    \
+    }
+
 static const psr_file_set file_sets[] = {
     {.split = {{.name = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"}, .file_count = 2},
                {.name = {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}, .file_count = 2}}},
+    EMNIST("balanced"),
+    EMNIST("byclass"),
+    EMNIST("bymerge"),
+    EMNIST("letters"),
+    EMNIST("digits"),
+    EMNIST("mnist"),
     {.name = "cifar10",
      .cifar = &psr_cifar_10,
      .split = {{.name = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
@@ -72,25 +90,36 @@ static psr_err path_print(char *path, const char *format, ...)
 
 static psr_err fail_no_place(const char *name, const char *user_directory)
 {
-    const char *package = strcmp(name, "fashion-mnist") == 0 ? "the package dataset-fashion-mnist or " : "";
+    const char *brings = strcmp(name, "fashion-mnist") == 0
+                             ? "the package dataset-fashion-mnist brings it, or"
+                             : "put the authors' files there, or";
     if (user_directory == NULL)
         return psr_fail(PSR_ERR_NOT_FOUND,
-                        "--data %s: no directory " SYSTEM_DIRECTORY
-                        "/%s; %s`psring data get %s` brings it, or --data DIR "
-                        "names another place",
-                        name, name, package, name);
+                        "--data %s: no directory " SYSTEM_DIRECTORY "/%s; %s --data DIR names another place",
+                        name, name, brings);
     return psr_fail(PSR_ERR_NOT_FOUND,
                     "--data %s: no directory " SYSTEM_DIRECTORY
-                    "/%s nor %s/%s; %s`psring data get %s` brings it, or "
-                    "--data DIR names another place",
-                    name, name, user_directory, name, package, name);
+                    "/%s nor %s/%s; %s --data DIR names another place",
+                    name, name, user_directory, name, brings);
 }
 
-psr_err psr_dataset_find(const char *spec, const char *user_directory, char *ret_spec, size_t size)
+/* "synthetic[:SPEC]" with the classes that it does not say itself. */
+static psr_err add_classes(const char *spec, uint32_t classes, char path[PSR_PATH_MAX])
+{
+    const char *generated = synthetic_spec(spec);
+    if (generated == NULL || classes == 0 || strncmp(generated, "classes=", 8) == 0 ||
+        strstr(generated, ",classes=") != NULL)
+        return path_print(path, "%s", spec);
+    const char *between = spec[strlen(SYNTHETIC_NAME)] == '\0' ? ":" : generated[0] != '\0' ? "," : "";
+    return path_print(path, "%s%sclasses=%" PRIu32, spec, between, classes);
+}
+
+psr_err psr_dataset_find(const char *spec, const char *user_directory, uint32_t classes, char *ret_spec,
+                         size_t size)
 {
     char path[PSR_PATH_MAX];
     if (!is_known_name(spec)) {
-        PSR_TRY(path_print(path, "%s", spec));
+        PSR_TRY(add_classes(spec, classes, path));
     } else {
         PSR_TRY(path_print(path, SYSTEM_DIRECTORY "/%s", spec));
         if (!is_directory(path) && user_directory != NULL)
@@ -129,26 +158,46 @@ psr_err psr_place_open(const psr_place *place, const char *name, psr_source **re
     return psr_source_open(path, ret_source);
 }
 
-/* The first set of which a file is there; that the others are there too is found when they are opened. */
-static psr_err find_file_set(const char *directory, const psr_file_set **ret_files)
+/* Whether any file of a set is there. */
+static psr_err has_file(const char *directory, const psr_file_set *files, bool *ret_has)
 {
     char path[PSR_PATH_MAX];
-    for (int set = 0; set < FILE_SETS; set++) {
-        for (int s = 0; s < 2; s++) {
-            for (uint32_t i = 0; i < file_sets[set].split[s].file_count; i++) {
-                PSR_TRY(find_file(directory, file_sets[set].split[s].name[i], path));
-                if (path[0] != '\0') {
-                    *ret_files = &file_sets[set];
-                    return PSR_OK;
-                }
-            }
+    *ret_has = false;
+    for (int s = 0; s < 2; s++) {
+        for (uint32_t i = 0; i < files->split[s].file_count && !*ret_has; i++) {
+            PSR_TRY(find_file(directory, files->split[s].name[i], path));
+            *ret_has = path[0] != '\0';
         }
     }
-    return psr_fail(
-        PSR_ERR_NOT_FOUND,
-        "--data %s: no data set here, should hold train-images-idx3-ubyte and the like (MNIST family), "
-        "data_batch_1.bin and the like (CIFAR-10) or train.bin and test.bin (CIFAR-100), plain, .gz or .xz",
-        directory);
+    return PSR_OK;
+}
+
+/* The set of which a file is there; that the others are there too is found when they are opened. */
+static psr_err find_file_set(const char *directory, const psr_file_set **ret_files)
+{
+    const psr_file_set *found = NULL;
+    for (int set = 0; set < FILE_SETS; set++) {
+        bool has = false;
+        PSR_TRY(has_file(directory, &file_sets[set], &has));
+        if (has && found != NULL)
+            return psr_fail(
+                PSR_ERR_USAGE,
+                "--data %s: holds files of several data sets (%s and %s); put those of one into a directory "
+                "of their own (links will do)",
+                directory, found->split[0].name[0], file_sets[set].split[0].name[0]);
+        if (has)
+            found = &file_sets[set];
+    }
+    if (found == NULL)
+        return psr_fail(
+            PSR_ERR_NOT_FOUND,
+            "--data %s: no data set here, should hold train-images-idx3-ubyte and the like (MNIST family), "
+            "emnist-balanced-train-images-idx3-ubyte and the like (EMNIST), data_batch_1.bin and the like "
+            "(CIFAR-10) or "
+            "train.bin and test.bin (CIFAR-100), plain, .gz or .xz",
+            directory);
+    *ret_files = found;
+    return PSR_OK;
 }
 
 static void set_name(psr_place *place, const char *spec)
@@ -171,7 +220,7 @@ psr_err psr_place_resolve(const char *spec, psr_place *ret_place)
         *ret_place = place;
         return PSR_OK;
     }
-    PSR_TRY(psr_dataset_find(spec, NULL, place.directory, sizeof place.directory));
+    PSR_TRY(psr_dataset_find(spec, NULL, 0, place.directory, sizeof place.directory));
     struct stat status;
     if (stat(place.directory, &status) != 0 && errno != ENOENT)
         return psr_fail(PSR_ERR_IO, "--data %s: %s", spec, strerror(errno));

@@ -2,8 +2,9 @@
 #define ZLIB_CONST
 #include "data/source.h"
 
+#include "base/file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <lzma.h>
 #include <stdbool.h>
@@ -85,10 +86,8 @@ static psr_err open_file(psr_source *source)
     source->buffer = malloc(INPUT_BYTES);
     if (source->buffer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "%s: no memory to read it", source->path);
-    source->fd = open(source->path, O_RDONLY | O_CLOEXEC);
-    if (source->fd < 0)
-        return psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "%s: cannot be opened: %s",
-                        source->path, strerror(errno));
+    uint64_t size = 0; /* what it holds is found by reading: packed files tell their length at the end */
+    PSR_TRY(psr_file_open(source->path, &source->fd, &size));
     return unpacker_init(source);
 }
 

@@ -22,7 +22,8 @@ typedef struct psr_source psr_source;
 /* The packing that a file's name tells: ".gz", ".xz", else plain. */
 psr_source_packing psr_source_packing_of(const char *path);
 
-/* Opens a file. ret owns. NOT_FOUND: no such file; IO: the system refused. */
+/* Opens a regular file (base/file.h: a FIFO or a device is refused, and keeps nobody). ret owns. NOT_FOUND: no such
+ * file; IO: not a file, or the system refused. */
 PSR_MUST_CHECK psr_err psr_source_open(const char *path, psr_source **ret_source);
 
 /* The same over size bytes of memory, which is borrowed for the source's life; name stands for the path in

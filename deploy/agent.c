@@ -1,9 +1,15 @@
 #include "deploy/agent.h"
 
 #include "base/clock.h"
+#include "base/printable.h"
+#include "base/secret.h"
 #include "deploy/child.h"
+#include "deploy/host.h"
 #include "deploy/json.h"
+#include "net/join.h"
+#include "net/socket_directory.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,12 +20,17 @@
 #include <unistd.h>
 
 #define CHILDREN_MAX 2048
+#define EVENTS_WAITING_MAX (1u << 20)
+#define DEADLINE_S_MAX 1e6
+#define GRACE_MS_MAX 1e6
 #define TERM_BEFORE_KILL_MS 500
-#define NAMING_MS 1000 /* for the scheduler to notice too that the launcher is silent or gone, to ask what all are doing and to end the run: better than a signal */
+#define TELLING_MS                                                                                           \
+    500 /* without the launcher taking anything of the last words of processes that have ended */
+#define NAMING_MS                                                                                            \
+    1000 /* for the scheduler to notice too that the launcher is silent or gone, to ask what all are doing and to end the run: better than a signal */
 
 typedef struct process {
-    char role[16];
-    uint32_t rank;
+    psr_peer peer;
     psr_child child;
     bool told; /* its end has been reported */
 } process;
@@ -30,10 +41,16 @@ typedef struct agent {
     int signals;
     process *processes;
     size_t count;
-    int64_t heard_ms, deadline_ms;
+    psr_watch_clock clock;
+    int64_t heard_ms; /* of the launcher, by that clock; other times are psr_clock_ms' */
+    int64_t deadline_ms;
+    bool paused; /* its processes are stopped, and its clock stands */
     bool ending;
     int64_t term_at_ms, kill_at_ms;
-    const char *because; /* why it ends, when not by command */
+    int64_t leave_at_ms;          /* though not all is told */
+    uint64_t taken;               /* bytes of events, when that was put off last */
+    const char *because;          /* why it ends, when not by command */
+    psr_socket_directory sockets; /* of the run, to be removed when the launcher cannot any more */
 } agent;
 
 typedef struct line_from {
@@ -41,6 +58,11 @@ typedef struct line_from {
     process *process;
     const char *stream;
 } line_from;
+
+static int64_t look(agent *a)
+{
+    return psr_watch_clock_ms(&a->clock, psr_clock_ms());
+}
 
 /* This host as the launcher reached it: ssh tells in SSH_CONNECTION ("client port server port"). Empty when started directly. */
 static void addresses(char *address, char *launcher, size_t size)
@@ -56,23 +78,56 @@ static void addresses(char *address, char *launcher, size_t size)
 
 static void say_hello(agent *a)
 {
-    char host[256] = "?", address[64], launcher[64];
+    char host[256] = "?", address[64], launcher[64], machine[PSR_MACHINE_BYTES];
     (void)gethostname(host, sizeof host - 1);
     addresses(address, launcher, sizeof address);
-    psr_json_put(&a->events, "event", "hello", "version", PSR_VERSION, "host", host, "address", address, "launcher_address",
-                 launcher, "#cores", (double)sysconf(_SC_NPROCESSORS_ONLN), NULL);
+    psr_machine_id(machine);
+    psr_json_put(&a->events, "event", "hello", "version", PSR_VERSION, "host", host, "address", address,
+                 "launcher_address", launcher, "machine", machine, "#cores",
+                 (double)sysconf(_SC_NPROCESSORS_ONLN), NULL);
 }
 
 static psr_err on_line(void *context, char *line)
 {
     line_from *from = context;
-    psr_json_put(&from->agent->events, "event", "line", "role", from->process->role, "#rank", (double)from->process->rank,
-                 "stream", from->stream, "text", line, NULL);
+    psr_json_put(&from->agent->events, "event", "line", "role", psr_role_name(from->process->peer.role),
+                 "#rank", (double)from->process->peer.rank, "stream", from->stream, "text", line, NULL);
     return PSR_OK;
 }
 
+/* ---- Ctrl-Z ---- */
+
+static void signal_all(const agent *a, int signo)
+{
+    for (size_t i = 0; i < a->count; i++)
+        psr_child_signal(&a->processes[i].child, signo);
+}
+
+static void pause_all(agent *a)
+{
+    if (!a->ending && !a->paused) {
+        signal_all(a, SIGTSTP); /* with their clocks: base/clock.h */
+        psr_clock_stop();
+        a->paused = true;
+    }
+    psr_json_put(&a->events, "event", "paused", NULL);
+}
+
+static void go_on(agent *a)
+{
+    if (!a->paused)
+        return;
+    psr_clock_go_on();
+    signal_all(a, SIGCONT);
+    a->paused = false;
+}
+
+/* ---- commands ---- */
+
+/* Those that are stopped go on: whoever ends in order can. */
 static void end_all(agent *a, int64_t grace_ms)
 {
+    go_on(a);
     int64_t now = psr_clock_ms();
     if (a->ending && a->term_at_ms <= now + grace_ms)
         return;
@@ -81,82 +136,140 @@ static void end_all(agent *a, int64_t grace_ms)
     a->kill_at_ms = a->term_at_ms + TERM_BEFORE_KILL_MS;
 }
 
+/* The process of a spawn command, not yet started. */
+static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_process)
+{
+    const char *role = psr_json_text(command, "role");
+    process p = {0};
+    if (!role || !psr_role_parse(role, &p.peer.role) || p.peer.role == PSR_ROLE_SCHEDULER ||
+        !psr_json_count(command, "rank", UINT32_MAX - 1, &p.peer.rank))
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "the launcher sent a spawn command for neither a worker nor a shard");
+    for (size_t i = 0; i < a->count; i++)
+        if (psr_peer_equal(a->processes[i].peer, p.peer))
+            return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a second spawn command for %s %" PRIu32,
+                            role, p.peer.rank);
+    if (a->count == CHILDREN_MAX)
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent more than %d spawn commands", CHILDREN_MAX);
+    *ret_process = p;
+    return PSR_OK;
+}
+
+/* One of psring's two programs, from beside this one: nothing of what is run is the launcher's to say. */
+static psr_err start(process *p)
+{
+    char path[4096], option[] = "--provision", from[] = "-";
+    PSR_TRY(
+        psr_program_path(p->peer.role == PSR_ROLE_SHARD ? "psring-ps" : "psring-worker", path, sizeof path));
+    char *argv[] = {path, option, from, NULL};
+    return psr_child_start(argv, PSR_CHILD_LOSSY_OUTPUT, &p->child);
+}
+
+static void tell_exit(agent *a, psr_peer peer, bool ok, const char *how)
+{
+    psr_json_put(&a->events, "event", "exited", "role", psr_role_name(peer.role), "#rank", (double)peer.rank,
+                 "?ok", ok, "how", how, NULL);
+}
+
 static psr_err spawn(agent *a, const cJSON *command)
 {
-    const char *role = psr_json_text(command, "role"), *program = psr_json_text(command, "program");
-    const cJSON *args = cJSON_GetObjectItemCaseSensitive(command, "args");
     const cJSON *provision = cJSON_GetObjectItemCaseSensitive(command, "provision");
-    if (!role || strlen(role) >= sizeof a->processes->role || !program || !provision || a->count >= CHILDREN_MAX)
-        return psr_fail(PSR_ERR_PROTOCOL, "a spawn command without role, program or provision");
     process *p = &a->processes[a->count];
-    *p = (process){.rank = (uint32_t)psr_json_number(command, "rank", 0)};
-    snprintf(p->role, sizeof p->role, "%s", role);
-    char path[4096];
-    char *argv[64] = {path};
-    size_t argc = 1;
-    const cJSON *arg;
-    cJSON_ArrayForEach(arg, args)
-    {
-        if (cJSON_IsString(arg) && argc + 1 < sizeof argv / sizeof *argv)
-            argv[argc++] = arg->valuestring;
-    }
-    psr_err err = psr_program_path(program, path, sizeof path);
-    if (!err)
-        err = psr_child_start(argv, PSR_CHILD_LOSSY_OUTPUT, &p->child);
-    if (err) {
-        psr_json_put(&a->events, "event", "exited", "role", role, "#rank", (double)p->rank, "?ok", 0, "how", psr_err_detail(), NULL);
+    if (!cJSON_IsObject(provision))
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a spawn command without a provision");
+    PSR_TRY(read_spawn(a, command, p));
+    if (a->ending)
+        return PSR_OK; /* whom nobody waits for */
+    if (start(p) != PSR_OK) {
+        tell_exit(a, p->peer, false, psr_err_detail());
         return PSR_OK;
     }
     a->count++;
-    char *text = cJSON_PrintUnformatted(provision);
-    if (text) {
-        psr_line_writer_put(&p->child.in, text);
-        memset(text, 0, strlen(text)); /* it held a secret key */
-        cJSON_free(text);
-    }
-    return text ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
+    char *text = psr_secret_print(provision);
+    if (!text)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
+    psr_line_writer_put(&p->child.in, text);
+    psr_secret_free(text);
+    return PSR_OK;
+}
+
+/* A number of the launcher's, held to what makes sense. */
+static double between(double least, double value, double most)
+{
+    return value >= least ? value <= most ? value : most : least; /* NaN: least */
+}
+
+static void watch_launcher(agent *a, int64_t deadline_ms)
+{
+    a->deadline_ms = deadline_ms;
+    a->clock = psr_watch_clock_for(psr_clock_ms(), deadline_ms);
+    a->heard_ms = look(a);
+}
+
+static psr_err begin(agent *a, const cJSON *command)
+{
+    const char *sockets = psr_json_text(command, "sockets");
+    watch_launcher(
+        a, (int64_t)(between(0.001, psr_json_number(command, "deadline_s", 30), DEADLINE_S_MAX) * 1000));
+    return sockets && a->sockets.hold < 0 ? psr_socket_directory_hold(sockets, &a->sockets) : PSR_OK;
 }
 
 static psr_err on_command(void *context, char *line)
 {
     agent *a = context;
-    a->heard_ms = psr_clock_ms();
+    a->heard_ms = look(a);
     cJSON *command = cJSON_Parse(line);
     const char *op = psr_json_text(command, "op");
     psr_err err = PSR_OK;
     if (!op)
         err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a line that is not a command");
     else if (strcmp(op, "begin") == 0)
-        a->deadline_ms = (int64_t)(psr_json_number(command, "deadline_s", 30) * 1000);
+        err = begin(a, command);
     else if (strcmp(op, "spawn") == 0)
         err = spawn(a, command);
     else if (strcmp(op, "end") == 0)
-        end_all(a, (int64_t)psr_json_number(command, "grace_ms", 0));
-    else if (strcmp(op, "alive") != 0)
-        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent the unknown command '%s'", op);
-    cJSON_Delete(command);
+        end_all(a, (int64_t)between(0, psr_json_number(command, "grace_ms", 0), GRACE_MS_MAX));
+    else if (strcmp(op, "pause") == 0)
+        pause_all(a);
+    else if (strcmp(op, "go_on") == 0)
+        go_on(a);
+    else if (strcmp(op, "alive") == 0)
+        psr_json_put(&a->events, "event", "alive", NULL); /* and so are we */
+    else
+        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent the unknown command '%.64s'", op);
+    psr_secret_delete(command);
     return err;
 }
 
+/* A launcher that does not keep up leaves what processes print in their pipes, and what those do not take is dropped there: they
+ * never wait, and we hold no more than this. */
+static bool may_read(const agent *a)
+{
+    return psr_line_writer_waiting(&a->events) < EVENTS_WAITING_MAX;
+}
+
 /* Passes on what processes printed and how they ended: all their lines first. */
-static psr_err attend(agent *a, bool *ret_running)
+static psr_err attend(agent *a, bool *ret_running, bool *ret_all_told)
 {
     *ret_running = false;
+    *ret_all_told = true;
     for (size_t i = 0; i < a->count; i++) {
         process *p = &a->processes[i];
         bool ended = psr_child_reap(&p->child);
         line_from out = {a, p, "out"}, err = {a, p, "err"};
-        PSR_TRY(psr_line_reader_drain(&p->child.out, on_line, &out));
-        PSR_TRY(psr_line_reader_drain(&p->child.err, on_line, &err));
+        if (may_read(a))
+            PSR_TRY(psr_line_reader_visit(&p->child.out, on_line, &out));
+        if (may_read(a))
+            PSR_TRY(psr_line_reader_visit(&p->child.err, on_line, &err));
         psr_line_writer_flush(&p->child.in);
-        if (ended && !p->told) {
+        if (!p->told && psr_child_said_all(&p->child)) {
             char how[128];
             psr_child_describe(&p->child, how, sizeof how);
-            psr_json_put(&a->events, "event", "exited", "role", p->role, "#rank", (double)p->rank, "?ok", p->child.status == 0, "how",
-                         how, NULL);
+            tell_exit(a, p->peer, p->child.status == 0, how);
             p->told = true;
         }
         *ret_running |= !ended;
+        *ret_all_told &= p->told;
     }
     return PSR_OK;
 }
@@ -170,24 +283,33 @@ static void end_step(agent *a, int64_t now)
 
 static int poll_timeout(const agent *a, int64_t now)
 {
-    int64_t next = a->heard_ms + a->deadline_ms;
-    if (a->ending && now < a->kill_at_ms)
-        next = now < a->term_at_ms ? a->term_at_ms : a->kill_at_ms;
+    int64_t next =
+        now + psr_watch_clock_every_ms(&a->clock); /* when the launcher may have been silent for too long */
+    if (a->ending && now < a->term_at_ms && a->term_at_ms < next)
+        next = a->term_at_ms;
+    if (a->ending && now < a->kill_at_ms && a->kill_at_ms < next)
+        next = a->kill_at_ms;
+    if (a->ending && now < a->leave_at_ms && a->leave_at_ms < next)
+        next = a->leave_at_ms;
     return next > now ? (int)(next - now) : 0;
 }
 
+/* Signals and commands first: nothing that processes print can hold them up. */
 static psr_err wait_for_events(agent *a, struct pollfd *fds)
 {
     nfds_t n = 0;
+    bool reads = may_read(a);
     fds[n++] = (struct pollfd){.fd = a->signals, .events = POLLIN};
     fds[n++] = (struct pollfd){.fd = a->commands.fd, .events = POLLIN};
-    fds[n++] = (struct pollfd){.fd = psr_line_writer_pending(&a->events) ? a->events.fd : -1, .events = POLLOUT};
+    fds[n++] =
+        (struct pollfd){.fd = psr_line_writer_pending(&a->events) ? a->events.fd : -1, .events = POLLOUT};
     for (size_t i = 0; i < a->count; i++) {
         const psr_child *child = &a->processes[i].child;
         fds[n++] = (struct pollfd){.fd = child->pidfd, .events = POLLIN};
-        fds[n++] = (struct pollfd){.fd = child->out.fd, .events = POLLIN};
-        fds[n++] = (struct pollfd){.fd = child->err.fd, .events = POLLIN};
-        fds[n++] = (struct pollfd){.fd = psr_line_writer_pending(&child->in) ? child->in.fd : -1, .events = POLLOUT};
+        fds[n++] = (struct pollfd){.fd = reads ? child->out.fd : -1, .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = reads ? child->err.fd : -1, .events = POLLIN};
+        fds[n++] =
+            (struct pollfd){.fd = psr_line_writer_pending(&child->in) ? child->in.fd : -1, .events = POLLOUT};
     }
     (void)poll(fds, n, poll_timeout(a, psr_clock_ms())); /* EINTR: everything is looked at anyway */
     psr_line_writer_flush(&a->events);
@@ -196,12 +318,12 @@ static psr_err wait_for_events(agent *a, struct pollfd *fds)
         a->because = "the agent was told to end";
         end_all(a, 0);
     }
-    return psr_line_reader_drain(&a->commands, on_command, a);
+    return psr_line_reader_visit(&a->commands, on_command, a);
 }
 
 static psr_err agent_loop(agent *a, struct pollfd *fds)
 {
-    bool running = false;
+    bool running = false, all_told = true;
     for (;;) {
         PSR_TRY(wait_for_events(a, fds));
         int64_t now = psr_clock_ms();
@@ -209,12 +331,16 @@ static psr_err agent_loop(agent *a, struct pollfd *fds)
             a->because = "the launcher has gone";
             end_all(a, NAMING_MS);
         }
-        if (now - a->heard_ms >= a->deadline_ms && !a->because) {
+        if (look(a) - a->heard_ms >= a->deadline_ms && !a->because) {
             a->because = "the launcher gave no sign of life for longer than the deadline";
             end_all(a, NAMING_MS);
         }
-        PSR_TRY(attend(a, &running));
-        if (a->ending && !running)
+        PSR_TRY(attend(a, &running, &all_told));
+        if (running || a->events.taken > a->taken)
+            a->leave_at_ms = now + TELLING_MS;
+        a->taken = a->events.taken;
+        if (a->ending && !running &&
+            ((all_told && !psr_line_writer_pending(&a->events)) || now >= a->leave_at_ms))
             return PSR_OK;
         end_step(a, now);
         if (a->ending && now >= a->kill_at_ms)
@@ -231,7 +357,8 @@ int psr_agent_main(void)
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    agent a = {.heard_ms = psr_clock_ms(), .deadline_ms = 30000};
+    agent a = {.sockets = PSR_SOCKET_DIRECTORY_NONE};
+    watch_launcher(&a, 30000);
     a.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     a.processes = calloc(CHILDREN_MAX, sizeof *a.processes);
     struct pollfd *fds = calloc(3 + 4 * (size_t)CHILDREN_MAX, sizeof *fds);
@@ -245,11 +372,12 @@ int psr_agent_main(void)
         err = agent_loop(&a, fds);
     }
     if (err)
-        fprintf(stderr, "psring agent: %s\n", psr_err_detail());
+        psr_print(stderr, "psring agent: %s\n", psr_err_detail());
     else if (a.because)
-        fprintf(stderr, "psring agent: %s; its %zu processes have been ended\n", a.because, a.count);
+        psr_print(stderr, "psring agent: %s; its %zu processes have been ended\n", a.because, a.count);
     for (size_t i = 0; i < a.count; i++)
         psr_child_done(&a.processes[i].child);
+    psr_socket_directory_remove(&a.sockets);
     psr_line_writer_flush(&a.events);
     psr_line_reader_done(&a.commands);
     psr_line_writer_done(&a.events);

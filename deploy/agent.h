@@ -1,15 +1,19 @@
 /* The agent: one per host, started by the launcher (directly on its own host, through ssh elsewhere). It starts and
  * ends that host's processes, passes their lines on, and dies with its launcher: the end of its standard input,
- * or silence for longer than the deadline, kills what it started.
+ * or silence for longer than the deadline, kills what it started. One that is silent for as long ends the run.
  *
  * JSON objects, one a line. Launcher to agent:
- *   {"op":"begin","deadline_s":30}
- *   {"op":"spawn","role":"worker","rank":0,"program":"psring-worker","args":["--provision","-"],"provision":{...}}
- *   {"op":"alive"}
+ *   {"op":"begin","deadline_s":30,"sockets":"/run/user/7/psring-x"}   sockets: of a run on one host, to be removed
+ *   {"op":"spawn","role":"worker","rank":0,"provision":{...}}   psring-worker, or of role "shard" psring-ps: nothing else is run
+ *   {"op":"alive"}                       at least four times a deadline; it is answered
+ *   {"op":"pause"}, {"op":"go_on"}       Ctrl-Z: stop its processes and count no time; let them go on. The agent itself stays awake
  *   {"op":"end","grace_ms":1500}         wait that long for its processes, then kill; then leave
  * Agent to launcher:
- *   {"event":"hello","version":"0.1.0","host":"node1","cores":8,"address":"10.0.0.2","launcher_address":"10.0.0.1"}
+ *   {"event":"hello","version":"0.1.0","host":"node1","cores":8,"address":"10.0.0.2","launcher_address":"10.0.0.1",
+ *    "machine":"..."}
+ *   {"event":"alive"}
  *   {"event":"line","role":"worker","rank":0,"stream":"out","text":"..."}
+ *   {"event":"paused"}                   the answer to "pause"
  *   {"event":"exited","role":"worker","rank":0,"ok":false,"how":"killed by signal 9 (Killed)"} */
 #ifndef PSR_DEPLOY_AGENT_H
 #define PSR_DEPLOY_AGENT_H

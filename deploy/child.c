@@ -15,7 +15,8 @@
 #define EVENT_PIPE_BYTES (1 << 20)
 
 typedef struct pipes {
-    int in[2], out[2], err[2], failed[2]; /* failed: errno of an exec that did not happen; closed by one that did */
+    int in[2], out[2], err[2],
+        failed[2]; /* failed: errno of an exec that did not happen; closed by one that did */
 } pipes;
 
 static void close_all(pipes *p)
@@ -49,20 +50,33 @@ static psr_err open_all(pipes *p, unsigned flags)
     return PSR_OK;
 }
 
-/* In the child: never returns. Only async-signal-safe calls. */
+/* What a terminal sent to the parent's group while this process was in it: it is the parent's to obey. A stop before the exec
+ * would keep the parent waiting for it. Signals are still blocked: to ignore one drops it. */
+static void forget_the_terminal(void)
+{
+    const int of_terminals[] = {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGWINCH};
+    for (size_t i = 0; i < sizeof of_terminals / sizeof *of_terminals; i++) {
+        signal(of_terminals[i], SIG_IGN);
+        signal(of_terminals[i], SIG_DFL);
+    }
+}
+
+/* In the child, with all signals blocked: never returns. Only async-signal-safe calls. */
 static _Noreturn void become(char *const argv[], const pipes *p, unsigned flags, pid_t parent)
 {
     sigset_t none;
+    setpgid(0, 0);
+    forget_the_terminal();
+    signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGPIPE, SIG_DFL);
-    setpgid(0, 0);
     if (!(flags & PSR_CHILD_SEES_END)) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) /* it died before the line above */
             _exit(1);
     }
-    if (dup2(p->in[0], 0) < 0 || dup2(p->out[1], 1) < 0 || (!(flags & PSR_CHILD_KEEP_STDERR) && dup2(p->err[1], 2) < 0))
+    if (dup2(p->in[0], 0) < 0 || dup2(p->out[1], 1) < 0 ||
+        (!(flags & PSR_CHILD_KEEP_STDERR) && dup2(p->err[1], 2) < 0))
         _exit(1);
     execv(argv[0], argv);
     int failure = errno;
@@ -76,14 +90,18 @@ psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child
     pipes p;
     PSR_TRY(open_all(&p, flags));
     pid_t parent = getpid();
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
-    if (pid < 0) {
-        psr_err err = psr_fail(PSR_ERR_IO, "fork: %s", strerror(errno));
-        close_all(&p);
-        return err;
-    }
+    int refused = errno;
     if (pid == 0)
         become(argv, &p, flags, parent);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (pid < 0) {
+        close_all(&p);
+        return psr_fail(PSR_ERR_IO, "fork: %s", strerror(refused));
+    }
     close(p.failed[1]);
     p.failed[1] = -1;
     int failure = 0;
@@ -125,6 +143,8 @@ bool psr_child_reap(psr_child *child)
         if (got == child->pid) {
             child->pid = 0;
             child->ended = true;
+            child->out_end = psr_line_reader_written(&child->out);
+            child->err_end = psr_line_reader_written(&child->err);
             close(child->pidfd);
             child->pidfd = -1;
         }
@@ -132,10 +152,21 @@ bool psr_child_reap(psr_child *child)
     return child->ended;
 }
 
+static bool read_up_to(const psr_line_reader *reader, uint64_t end)
+{
+    return reader->fd < 0 || reader->taken >= end;
+}
+
+bool psr_child_said_all(const psr_child *child)
+{
+    return child->ended && read_up_to(&child->out, child->out_end) && read_up_to(&child->err, child->err_end);
+}
+
 void psr_child_describe(const psr_child *child, char *text, size_t size)
 {
     if (WIFSIGNALED(child->status))
-        snprintf(text, size, "killed by signal %d (%s)", WTERMSIG(child->status), strsignal(WTERMSIG(child->status)));
+        snprintf(text, size, "killed by signal %d (%s)", WTERMSIG(child->status),
+                 strsignal(WTERMSIG(child->status)));
     else
         snprintf(text, size, "exit status %d", WEXITSTATUS(child->status));
 }
@@ -183,5 +214,6 @@ psr_err psr_program_path(const char *name, char *path, size_t size)
         memcpy(path, resolved, strlen(resolved) + 1);
         return PSR_OK;
     }
-    return psr_fail(PSR_ERR_NOT_FOUND, "%s is not beside this program (looked in %s and the build tree's folders)", name, self);
+    return psr_fail(PSR_ERR_NOT_FOUND,
+                    "%s is not beside this program (looked in %s and the build tree's folders)", name, self);
 }

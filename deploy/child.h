@@ -10,18 +10,22 @@
 #include <sys/types.h>
 
 typedef struct psr_child {
-    pid_t pid;   /* 0 when none runs or it has been reaped */
-    int pidfd;   /* readable when it has ended; -1 */
+    pid_t pid; /* 0 when none runs or it has been reaped */
+    int pidfd; /* readable when it has ended; -1 */
     psr_line_writer in;
     psr_line_reader out, err;
     bool ended;
-    int status;  /* as waitpid gave */
+    int status; /* as waitpid gave */
+    uint64_t out_end,
+        err_end; /* how far its own words go, once it has ended: a process that it left behind may write on */
 } psr_child;
 
 typedef enum psr_child_flags {
-    PSR_CHILD_LOSSY_OUTPUT = 1, /* its writes never block: what a full pipe does not take is its own to drop */
-    PSR_CHILD_KEEP_STDERR = 2,  /* shares our standard error */
-    PSR_CHILD_SEES_END = 4,     /* is not killed when we die: it sees the end of its standard input, puts things in order and ends */
+    PSR_CHILD_LOSSY_OUTPUT =
+        1,                     /* its writes never block: what a full pipe does not take is its own to drop */
+    PSR_CHILD_KEEP_STDERR = 2, /* shares our standard error */
+    PSR_CHILD_SEES_END =
+        4, /* is not killed when we die: it sees the end of its standard input, puts things in order and ends */
 } psr_child_flags;
 
 /* Runs argv[0] (a path) in a process group of its own. NOT_FOUND when it cannot be executed. */
@@ -29,6 +33,9 @@ PSR_MUST_CHECK psr_err psr_child_start(char *const argv[], unsigned flags, psr_c
 
 /* Reaps it if it has ended. True when it has (now or before). */
 bool psr_child_reap(psr_child *child);
+
+/* It has ended, and all that it printed was read. */
+bool psr_child_said_all(const psr_child *child);
 
 /* "killed by signal 9 (Killed)", "exit status 1". */
 void psr_child_describe(const psr_child *child, char *text, size_t size);

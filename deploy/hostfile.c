@@ -78,7 +78,8 @@ static size_t next_word(const char **at, const char *end)
     while (*at < end && (**at == ' ' || **at == '\t' || **at == '\r'))
         (*at)++;
     size_t size = 0;
-    while (*at + size < end && (*at)[size] != ' ' && (*at)[size] != '\t' && (*at)[size] != '\r' && (*at)[size] != '#')
+    while (*at + size < end && (*at)[size] != ' ' && (*at)[size] != '\t' && (*at)[size] != '\r' &&
+           (*at)[size] != '#')
         size++;
     return size;
 }
@@ -102,14 +103,16 @@ static psr_err parse_line(const char *name, size_t line, const char *at, const c
     const char *host = at;
     size_t host_size = size;
     if (!name_is_safe(host, host_size))
-        return psr_fail(PSR_ERR_FORMAT, "%s line %zu: '%s' is not a host's name; a line is 'HOST slots=N'", name, line,
-                        quotable(host, host_size, quoted));
+        return psr_fail(PSR_ERR_FORMAT, "%s line %zu: '%s' is not a host's name; a line is 'HOST slots=N'",
+                        name, line, quotable(host, host_size, quoted));
     uint32_t slots = 1;
     for (at += size; (size = next_word(&at, end)) > 0; at += size) {
         static const char key[] = "slots=";
         size_t key_size = sizeof key - 1;
-        if (size <= key_size || memcmp(at, key, key_size) != 0 || !parse_slots(at + key_size, size - key_size, &slots))
-            return psr_fail(PSR_ERR_FORMAT, "%s line %zu: '%s' is not understood; a line is 'HOST slots=N', N from 1 to %d",
+        if (size <= key_size || memcmp(at, key, key_size) != 0 ||
+            !parse_slots(at + key_size, size - key_size, &slots))
+            return psr_fail(PSR_ERR_FORMAT,
+                            "%s line %zu: '%s' is not understood; a line is 'HOST slots=N', N from 1 to %d",
                             name, line, quotable(at, size, quoted), PSR_SLOTS_MAX);
     }
     psr_err err = add(hosts, host, host_size, slots);
@@ -158,7 +161,8 @@ psr_err psr_hosts_from_list(const char *list, psr_hosts *ret_hosts)
         size_t name_size = colon ? (size_t)(colon - at) : size;
         uint32_t slots = 1;
         if (!name_is_safe(at, name_size) || (colon && !parse_slots(colon + 1, size - name_size - 1, &slots)))
-            err = psr_fail(PSR_ERR_USAGE, "-H: '%.*s' is not understood; give HOST or HOST:SLOTS, separated by commas",
+            err = psr_fail(PSR_ERR_USAGE,
+                           "-H: '%.*s' is not understood; give HOST or HOST:SLOTS, separated by commas",
                            (int)size, at);
         else
             err = add(&hosts, at, name_size, slots);

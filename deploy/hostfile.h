@@ -29,7 +29,8 @@ typedef struct psr_hosts {
 } psr_hosts;
 
 /* Parses text (hostile bytes allowed). FORMAT: "FILE line 3: 'slotz=2': ...". name is for messages. ret owns. */
-PSR_MUST_CHECK psr_err psr_hostfile_parse(const char *name, const char *text, size_t size, psr_hosts *ret_hosts);
+PSR_MUST_CHECK psr_err psr_hostfile_parse(const char *name, const char *text, size_t size,
+                                          psr_hosts *ret_hosts);
 /* Reads FILE. NOT_FOUND, IO, FORMAT; a file that names no host is FORMAT. */
 PSR_MUST_CHECK psr_err psr_hostfile_read(const char *path, psr_hosts *ret_hosts);
 /* "host:2,host:2"; without :N one slot. USAGE. */

@@ -1,5 +1,8 @@
 #include "deploy/json.h"
 
+#include "base/printable.h"
+#include "base/secret.h"
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -26,13 +29,13 @@ void psr_json_put(psr_line_writer *writer, const char *name, ...)
     for (const char *at = name; at && whole; at = va_arg(values, const char *))
         whole = add_pair(object, at, &values);
     va_end(values);
-    char *text = whole ? cJSON_PrintUnformatted(object) : NULL;
+    char *text = whole ? psr_secret_print(object) : NULL;
     if (text)
         psr_line_writer_put(writer, text);
     else
         writer->dropped++;
-    cJSON_free(text);
-    cJSON_Delete(object);
+    psr_secret_free(text); /* a provision has keys */
+    psr_secret_delete(object);
 }
 
 const char *psr_json_text(const cJSON *object, const char *name)
@@ -46,7 +49,30 @@ double psr_json_number(const cJSON *object, const char *name, double otherwise)
     return cJSON_IsNumber(item) ? item->valuedouble : otherwise;
 }
 
+bool psr_json_count(const cJSON *object, const char *name, uint32_t max, uint32_t *ret_count)
+{
+    double value = psr_json_number(object, name, -1);
+    if (!(value >= 0 && value <= max) || value != (double)(uint32_t)value)
+        return false;
+    *ret_count = (uint32_t)value;
+    return true;
+}
+
 int psr_json_true(const cJSON *object, const char *name)
 {
     return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, name));
+}
+
+static bool text_is_printable(const char *text)
+{
+    return text == NULL || psr_is_printable(text, strlen(text));
+}
+
+bool psr_json_is_printable(const cJSON *item)
+{
+    /* cJSON parses no deeper than CJSON_NESTING_LIMIT. */
+    for (const cJSON *at = item ? item->child : NULL; at != NULL; at = at->next)
+        if (!text_is_printable(at->string) || !psr_json_is_printable(at))
+            return false;
+    return text_is_printable(item ? item->valuestring : NULL);
 }

@@ -3,13 +3,16 @@
 
 #include "base/file.h"
 #include "base/options_argp.h"
+#include "base/printable.h"
 #include "net/keys.h"
 
 #include <argp.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct keygen_options {
     const char *out;
@@ -17,14 +20,16 @@ typedef struct keygen_options {
     bool curve;
 } keygen_options;
 
-static uint32_t number(struct argp_state *state, const char *name, const char *text, uint32_t least, uint32_t most)
+static uint32_t number(struct argp_state *state, const char *name, const char *text, uint32_t least,
+                       uint32_t most)
 {
     char *end = NULL;
     errno = 0;
     unsigned long value = strtoul(text, &end, 10);
     if (errno || *text < '0' || *text > '9' || *end || value < least || value > most) {
         char detail[128];
-        snprintf(detail, sizeof detail, "--%s: '%.40s' is not a number from %u to %u", name, text, least, most);
+        snprintf(detail, sizeof detail, "--%s: '%.40s' is not a number from %u to %u", name, text, least,
+                 most);
         psr_options_refuse(state, detail);
     }
     return (uint32_t)value;
@@ -59,32 +64,77 @@ static const struct argp_option options[] = {
     {"out", 'o', "DIR", 0, "directory for the key files", 0},
     {"workers", 'w', "N", 0, "workers of the run (default 1)", 0},
     {"shards", 's', "S", 0, "shards of the run (default 1)", 0},
-    {"loopback", 'l', NULL, 0, "a token for one machine rather than CURVE keys", 0},
+    {"loopback", 'l', NULL, 0, "a token for ipc sockets on one machine rather than CURVE keys", 0},
     {0}};
 
 static const struct argp argp = {
-    options, parse, NULL,
+    options,
+    parse,
+    NULL,
     "Makes one key file per process (mode 0600), for --key-file of processes that are started by hand.\v"
-    "Example, one machine:\n"
-    "  psring keygen --out keys --workers 2 --shards 1 --loopback\n"
-    "  psring-scheduler --key-file keys/scheduler-0.key --port 4100 --workers 2 --shards 1 ...\n"
-    "  psring-ps --key-file keys/shard-0.key --scheduler 127.0.0.1:4100\n"
-    "  psring-worker --key-file keys/worker-0.key --scheduler 127.0.0.1:4100\n",
-    NULL, NULL, NULL};
+    "Keys that are there are not replaced: a directory holds one set.\n"
+    "\n"
+    "Example, one machine (with --loopback the scheduler says which socket to give\n"
+    "to --scheduler):\n"
+    "  psring keygen --out keys --workers 2\n"
+    "  psring-scheduler --key-file keys/scheduler-0.key --port 4100 --workers 2 \\\n"
+    "    --model mlp --data synthetic:count=640,test=64 --steps 20 --out by-hand &\n"
+    "  psring-ps --key-file keys/shard-0.key --scheduler 127.0.0.1:4100 &\n"
+    "  psring-worker --key-file keys/worker-0.key --scheduler 127.0.0.1:4100 &\n"
+    "  psring-worker --key-file keys/worker-1.key --scheduler 127.0.0.1:4100 &\n"
+    "  wait\n",
+    NULL,
+    NULL,
+    NULL};
 
+static void key_path(const keygen_options *o, size_t i, char *path, size_t size)
+{
+    psr_peer peer = i == 0           ? (psr_peer){PSR_ROLE_SCHEDULER, 0}
+                    : i <= o->shards ? (psr_peer){PSR_ROLE_SHARD, (uint32_t)i - 1}
+                                     : (psr_peer){PSR_ROLE_WORKER, (uint32_t)i - 1 - o->shards};
+    snprintf(path, size, "%s/%s-%u.key", o->out, psr_role_name(peer.role), peer.rank);
+}
+
+/* Keys of two sets do not go together, so a key file of any name is in the way. */
+static psr_err check_empty(const char *directory)
+{
+    psr_err err = PSR_OK;
+    DIR *entries = opendir(directory);
+    if (!entries)
+        return psr_fail(PSR_ERR_IO, "--out %s: cannot be read: %s", directory, strerror(errno));
+    for (struct dirent *entry; err == PSR_OK && (entry = readdir(entries));) {
+        const char *dot = strrchr(entry->d_name, '.');
+        if (dot && strcmp(dot, ".key") == 0)
+            err = psr_fail(PSR_ERR_USAGE,
+                           "--out %s: holds keys already (%s), which are not replaced; name another "
+                           "directory, or remove "
+                           "them first",
+                           directory, entry->d_name);
+    }
+    closedir(entries);
+    return err;
+}
+
+/* All or none. */
 static psr_err save_all(const keygen_options *o, const psr_keys *keys, size_t count)
 {
+    char path[4096];
     PSR_TRY(psr_mkdirs(o->out));
-    for (size_t i = 0; i < count; i++) {
-        psr_peer peer = i == 0 ? (psr_peer){PSR_ROLE_SCHEDULER, 0}
-                        : i <= o->shards ? (psr_peer){PSR_ROLE_SHARD, (uint32_t)i - 1}
-                                         : (psr_peer){PSR_ROLE_WORKER, (uint32_t)i - 1 - o->shards};
-        char path[4096];
-        snprintf(path, sizeof path, "%s/%s-%u.key", o->out, psr_role_name(peer.role), peer.rank);
-        PSR_TRY(psr_keys_save(&keys[i], path));
-        printf("%s\n", path);
+    PSR_TRY(check_empty(o->out));
+    psr_err err = PSR_OK;
+    size_t saved = 0;
+    for (; saved < count && err == PSR_OK; saved += err == PSR_OK) {
+        key_path(o, saved, path, sizeof path);
+        err = psr_keys_save(&keys[saved], path);
     }
-    return PSR_OK;
+    for (size_t i = 0; i < saved; i++) {
+        key_path(o, i, path, sizeof path);
+        if (err == PSR_OK)
+            psr_print(stdout, "%s\n", path);
+        else
+            unlink(path);
+    }
+    return err;
 }
 
 int psr_command_keygen(int argc, char **argv)
@@ -97,7 +147,7 @@ int psr_command_keygen(int argc, char **argv)
     if (!err)
         err = save_all(&o, keys, count);
     if (err)
-        fprintf(stderr, "psring keygen: %s\n", psr_err_detail());
+        psr_print(stderr, "psring keygen: %s\n", psr_err_detail());
     for (size_t i = 0; i < count; i++)
         psr_keys_done(&keys[i]);
     free(keys);

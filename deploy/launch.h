@@ -6,13 +6,17 @@
 
 #include "base/config.h"
 #include "deploy/placement.h"
+#include "deploy/show.h"
 
 typedef struct psr_launch_options {
     const psr_config *config; /* checked, threads may be 0: resolved here */
     const psr_plan *plan;
-    const char *interface;    /* --interface, or NULL: loopback when all hosts are this one, else where ssh came in */
-    const char *ssh;          /* --ssh CMD, words separated by spaces; NULL: "ssh" */
-    const char *remote_program; /* --remote-psring PATH; NULL: this program's own path, else psring from the remote PATH */
+    const char *
+        interface; /* --interface, or NULL: none or loopback when all hosts are this one, else where ssh came in */
+    const char *ssh;        /* --ssh CMD, words separated by spaces; NULL: "ssh" */
+    psr_show_kind progress; /* --progress */
+    const char *
+        remote_program; /* --remote-psring PATH; NULL: this program's own path, else psring from the remote PATH */
 } psr_launch_options;
 
 /* Runs it all. Returns the exit status. Prints to stdout what a person should see, and on failure one line on stderr. */

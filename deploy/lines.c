@@ -1,9 +1,12 @@
 #include "deploy/lines.h"
 
+#include "base/secret.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define QUEUE_BYTES_MAX (16u << 20)
@@ -34,7 +37,7 @@ static psr_err grow(char **buffer, size_t *room, size_t need)
     size_t larger = *room ? *room : 4096;
     while (larger < need)
         larger *= 2;
-    char *grown = realloc(*buffer, larger);
+    char *grown = psr_secret_grow(*buffer, *room, larger); /* keys pass through here */
     if (!grown)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a line of %zu bytes", need);
     *buffer = grown;
@@ -59,6 +62,9 @@ static psr_err hand_out(psr_line_reader *reader, psr_err (*on_line)(void *contex
     }
     reader->fill = (size_t)(end - at);
     memmove(reader->buffer, at, reader->fill);
+    if (at > reader->buffer)
+        explicit_bzero(reader->buffer + reader->fill,
+                       (size_t)(at - reader->buffer)); /* keys pass through here */
     if (!err && reader->fill >= PSR_LINE_BYTES_MAX) {
         reader->buffer[reader->fill] = '\0';
         err = on_line(context, reader->buffer);
@@ -67,19 +73,26 @@ static psr_err hand_out(psr_line_reader *reader, psr_err (*on_line)(void *contex
     return err;
 }
 
-psr_err psr_line_reader_drain(psr_line_reader *reader, psr_err (*on_line)(void *context, char *line), void *context)
+static void close_at_end(psr_line_reader *reader)
 {
-    while (reader->fd >= 0) {
+    close(reader->fd);
+    reader->fd = -1;
+}
+
+psr_err psr_line_reader_visit(psr_line_reader *reader, psr_err (*on_line)(void *context, char *line),
+                              void *context)
+{
+    for (size_t left = PSR_LINE_VISIT_BYTES; reader->fd >= 0 && left > 0;) {
         PSR_TRY(grow(&reader->buffer, &reader->room, reader->fill + 4096 + 1));
-        ssize_t got = read(reader->fd, reader->buffer + reader->fill, reader->room - reader->fill - 1);
+        size_t room = reader->room - reader->fill - 1;
+        ssize_t got = read(reader->fd, reader->buffer + reader->fill, room < left ? room : left);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return PSR_OK;
         if (got <= 0) {
             /* The end. An error on a pipe (EIO) is an end too: whoever wrote is gone. */
-            close(reader->fd);
-            reader->fd = -1;
+            close_at_end(reader);
             if (reader->fill > 0) {
                 reader->buffer[reader->fill] = '\0';
                 reader->fill = 0;
@@ -88,9 +101,30 @@ psr_err psr_line_reader_drain(psr_line_reader *reader, psr_err (*on_line)(void *
             return PSR_OK;
         }
         reader->fill += (size_t)got;
+        reader->taken += (size_t)got;
+        left -= (size_t)got;
         PSR_TRY(hand_out(reader, on_line, context));
     }
     return PSR_OK;
+}
+
+uint64_t psr_line_reader_written(const psr_line_reader *reader)
+{
+    int unread = 0;
+    if (reader->fd >= 0 && ioctl(reader->fd, FIONREAD, &unread) != 0)
+        unread = 0;
+    return reader->taken + (unsigned)unread;
+}
+
+/* Moves what waits to the buffer's beginning when there is more room before it than it takes. */
+static void compact(psr_line_writer *writer)
+{
+    if (writer->sent < writer->fill - writer->sent)
+        return;
+    memmove(writer->buffer, writer->buffer + writer->sent, writer->fill - writer->sent);
+    writer->fill -= writer->sent;
+    explicit_bzero(writer->buffer + writer->fill, writer->sent); /* keys pass through here */
+    writer->sent = 0;
 }
 
 void psr_line_writer_put(psr_line_writer *writer, const char *line)
@@ -98,7 +132,8 @@ void psr_line_writer_put(psr_line_writer *writer, const char *line)
     size_t size = strlen(line);
     if (writer->fd < 0)
         return;
-    if (writer->fill + size > QUEUE_BYTES_MAX || grow(&writer->buffer, &writer->room, writer->fill + size + 1) != PSR_OK) {
+    if (writer->fill - writer->sent + size > QUEUE_BYTES_MAX ||
+        grow(&writer->buffer, &writer->room, writer->fill + size + 1) != PSR_OK) {
         writer->dropped++;
         return;
     }
@@ -110,9 +145,9 @@ void psr_line_writer_put(psr_line_writer *writer, const char *line)
 
 void psr_line_writer_flush(psr_line_writer *writer)
 {
-    size_t sent = 0;
-    while (writer->fd >= 0 && sent < writer->fill) {
-        ssize_t put = write(writer->fd, writer->buffer + sent, writer->fill - sent);
+    size_t before = writer->sent;
+    while (writer->fd >= 0 && writer->sent < writer->fill) {
+        ssize_t put = write(writer->fd, writer->buffer + writer->sent, writer->fill - writer->sent);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -120,20 +155,24 @@ void psr_line_writer_flush(psr_line_writer *writer)
         if (put < 0) { /* EPIPE: the reader is gone */
             close(writer->fd);
             writer->fd = -1;
-            sent = writer->fill;
+            writer->sent = writer->fill;
             break;
         }
-        sent += (size_t)put;
+        writer->sent += (size_t)put;
+        writer->taken += (size_t)put;
     }
-    if (sent > 0) { /* an empty queue has no buffer yet */
-        writer->fill -= sent;
-        memmove(writer->buffer, writer->buffer + sent, writer->fill);
-    }
+    if (writer->sent > before) /* an empty queue has no buffer yet */
+        compact(writer);
+}
+
+size_t psr_line_writer_waiting(const psr_line_writer *writer)
+{
+    return writer->fd >= 0 ? writer->fill - writer->sent : 0;
 }
 
 bool psr_line_writer_pending(const psr_line_writer *writer)
 {
-    return writer->fd >= 0 && writer->fill > 0;
+    return psr_line_writer_waiting(writer) > 0;
 }
 
 void psr_line_reader_done(psr_line_reader *reader)

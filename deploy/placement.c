@@ -45,12 +45,13 @@ static psr_err place_workers(psr_plan *plan, const psr_hosts *on, uint32_t worke
     return PSR_OK;
 }
 
-psr_err psr_plan_make(const psr_config *config, const psr_hosts *hosts, const psr_hosts *ps_hosts, psr_plan *ret_plan)
+psr_err psr_plan_make(const psr_config *config, const psr_hosts *hosts, const psr_hosts *ps_hosts,
+                      psr_plan *ret_plan)
 {
     uint32_t slots = psr_hosts_slots(hosts);
     if (config->workers > slots)
-        return psr_fail(PSR_ERR_USAGE, "--workers %u: the hosts have %u slots in all; add slots=N or hosts", config->workers,
-                        slots);
+        return psr_fail(PSR_ERR_USAGE, "--workers %u: the hosts have %u slots in all; add slots=N or hosts",
+                        config->workers, slots);
     uint32_t shards = config->mode == PSR_MODE_PS ? config->shards : 0;
     psr_plan plan = {0};
     psr_err err = PSR_OK;

@@ -12,16 +12,17 @@ typedef struct psr_placement {
 } psr_placement;
 
 typedef struct psr_plan {
-    psr_hosts hosts;         /* workers' hosts first, then those that only serve */
-    psr_placement *items;    /* shards, then workers, by rank */
+    psr_hosts hosts;      /* workers' hosts first, then those that only serve */
+    psr_placement *items; /* shards, then workers, by rank */
     size_t count;
-    uint32_t workers_most;   /* most workers on one host: what the cores are divided by */
+    uint32_t workers_most; /* most workers on one host: what the cores are divided by */
 } psr_plan;
 
 /* Ranks fill the hosts in order, slots by slots. Shards go to ps_hosts (NULL: beside the workers), round robin. In
  * local mode one process, on the first host, plays every worker; workers_most is what it would have been.
  * USAGE when there are more workers than slots. ret owns. */
-PSR_MUST_CHECK psr_err psr_plan_make(const psr_config *config, const psr_hosts *hosts, const psr_hosts *ps_hosts, psr_plan *ret_plan);
+PSR_MUST_CHECK psr_err psr_plan_make(const psr_config *config, const psr_hosts *hosts,
+                                     const psr_hosts *ps_hosts, psr_plan *ret_plan);
 void psr_plan_done(psr_plan *plan);
 
 #endif

@@ -1,7 +1,10 @@
 /* The front door, in the manner of git: `psring COMMAND ...`. */
+#include "base/printable.h"
 #include "deploy/agent.h"
 #include "deploy/commands.h"
+#include "net/transport.h"
 
+#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,12 +28,25 @@ static void usage(FILE *to)
                 "Commands:\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
-    fprintf(to, "\n`psring COMMAND --help` tells the options of each. For a start:\n"
-                "  psring train --model resnet20 --data fashion-mnist --workers 3 --mode ps --shards 2 --steps 100\n");
+    fprintf(
+        to,
+        "\n`psring COMMAND --help` tells the options of each, `psring --version` the version. For a start:\n"
+        "  psring train --model resnet20 --data fashion-mnist --workers 3 --mode ps --shards 2 --steps "
+        "100\n");
+}
+
+/* Also what argp calls for --version behind a command. */
+static void print_version(FILE *to, struct argp_state *state)
+{
+    char library[32];
+    (void)state;
+    psr_transport_library(library, sizeof library);
+    psr_print(to, "psring %s (%s)\n", PSR_VERSION, library);
 }
 
 int main(int argc, char **argv)
 {
+    argp_program_version_hook = print_version;
     if (argc < 2) {
         usage(stderr);
         return 2;
@@ -41,7 +57,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
-        printf("psring %s\n", PSR_VERSION);
+        print_version(stdout, NULL);
         return 0;
     }
     if (strcmp(name, "agent") == 0) /* the launcher's own */
@@ -54,9 +70,9 @@ int main(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
         }
     }
-    fprintf(stderr, "psring: '%s' is not a command; there are", name);
+    psr_print(stderr, "psring: '%s' is not a command; there are", name);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(stderr, "%s %s", i ? "," : "", commands[i].name);
-    fprintf(stderr, "\n");
+        psr_print(stderr, "%s %s", i ? "," : "", commands[i].name);
+    psr_print(stderr, "\n");
     return 2;
 }

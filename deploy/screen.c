@@ -1,5 +1,6 @@
 #include "deploy/screen.h"
 
+#include "base/printable.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -110,13 +111,16 @@ static void tell_left_out(psr_screen *screen)
     queue(screen, STDERR_FILENO, line, (size_t)size);
 }
 
-static void print(psr_screen *screen, int fd, const char *format, va_list args) PSR_PRINTF(3, 0);
-static void print(psr_screen *screen, int fd, const char *format, va_list args)
+static void print(psr_screen *screen, int fd, bool filtered, const char *format, va_list args)
+    PSR_PRINTF(4, 0);
+static void print(psr_screen *screen, int fd, bool filtered, const char *format, va_list args)
 {
     char *bytes = NULL;
     int size = vasprintf(&bytes, format, args);
     if (size < 0)
         return;
+    if (filtered)
+        psr_printable_text(bytes, (size_t)size);
     pthread_mutex_lock(&screen->mutex);
     tell_left_out(screen);
     queue(screen, fd, bytes, (size_t)size);
@@ -128,7 +132,7 @@ void psr_screen_out(psr_screen *screen, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print(screen, STDOUT_FILENO, format, args);
+    print(screen, STDOUT_FILENO, true, format, args);
     va_end(args);
 }
 
@@ -136,8 +140,25 @@ void psr_screen_err(psr_screen *screen, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print(screen, STDERR_FILENO, format, args);
+    print(screen, STDERR_FILENO, true, format, args);
     va_end(args);
+}
+
+void psr_screen_draw(psr_screen *screen, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print(screen, STDOUT_FILENO, false, format, args);
+    va_end(args);
+}
+
+bool psr_screen_has_room(psr_screen *screen)
+{
+    pthread_mutex_lock(&screen->mutex);
+    bool room = screen->waiting_bytes <= WAITING_BYTES_MAX / 2;
+    screen->left_out += !room;
+    pthread_mutex_unlock(&screen->mutex);
+    return room;
 }
 
 bool psr_screen_is_behind(psr_screen *screen)

@@ -13,10 +13,17 @@ typedef struct psr_screen psr_screen;
 /* ret owns. IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_screen_new(psr_screen **ret_screen);
 
-/* Queue text for stdout or stderr; never wait. Beyond a MiB that is not out yet it is left out, and how often is told when the rest
- * is. One thread. */
+/* Queue text for stdout or stderr; never wait. It passes base/printable.h, newlines and tabs stay. Beyond a MiB that is not out yet it
+ * is left out, and how often is told when the rest is. One thread. */
 void psr_screen_out(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3);
 void psr_screen_err(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3);
+/* As psr_screen_out, but unfiltered: for the control sequences of a progress bar. Nothing that came from elsewhere may be in it
+ * but numbers. */
+void psr_screen_draw(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3);
+
+/* Whether there is room for what other processes say: half of it is kept for the program's own words, which are few. false: counted
+ * as left out. */
+bool psr_screen_has_room(psr_screen *screen);
 
 /* More waits than a screen shows: what will be said again soon can be left out. */
 bool psr_screen_is_behind(psr_screen *screen);

@@ -1,21 +1,32 @@
 /* What the person at `psring train` sees on stdout: the configuration in a few lines, a progress bar with rate and time left on a
- * terminal (plain lines otherwise), and a summary; and what it sees on stderr. Nothing of it waits for the terminal
+ * terminal that fits its width (plain lines otherwise), and a summary; and what it sees on stderr. Nothing of it waits for the terminal
  * (deploy/screen.h). One thread. */
 #ifndef PSR_DEPLOY_SHOW_H
 #define PSR_DEPLOY_SHOW_H
 
 #include "base/config.h"
+#include "deploy/bar.h"
+#include "deploy/json.h"
 #include "deploy/placement.h"
 #include "deploy/screen.h"
 
+typedef enum psr_show_kind {
+    PSR_SHOW_BAR,   /* one line, drawn again and again */
+    PSR_SHOW_LINES, /* a line every so many steps, and when 30 s have passed without one */
+    PSR_SHOW_NONE,  /* nothing of the progress */
+} psr_show_kind;
+
 typedef struct psr_show {
     psr_screen *screen; /* borrowed */
-    bool terminal;
+    psr_show_kind kind;
+    double line_every; /* steps from one line to the next */
+    psr_bar bar;       /* what was told last */
     bool bar_on_screen;
-    double began_s;       /* of the first progress event */
-    double first_step;    /* that it told */
-    double shown_s;       /* when the last line or bar was drawn */
-    double plain_percent; /* progress that the last plain line told */
+    bool begun;
+    double began_s;    /* of the first progress event */
+    double first_step; /* that it told */
+    double shown_s;    /* when the last line or bar was drawn */
+    double line_step;  /* that the last line told */
 } psr_show;
 
 typedef struct psr_show_progress {
@@ -23,14 +34,33 @@ typedef struct psr_show_progress {
     double loss, images_per_s;
 } psr_show_progress;
 
-void psr_show_init(psr_show *show, psr_screen *screen);
-/* The few lines at the start. */
-void psr_show_configuration(psr_show *show, const psr_config *config, const psr_plan *plan);
+typedef struct psr_show_evaluating {
+    double step, total; /* after which step, of the run */
+    double counted, samples;
+} psr_show_evaluating;
+
+void psr_show_init(psr_show *show, psr_screen *screen, psr_show_kind kind, double line_every);
+/* The few lines at the start. sockets: the directory of a run on ipc sockets, "": TCP. */
+void psr_show_configuration(psr_show *show, const psr_config *config, const psr_plan *plan,
+                            const char *sockets);
+/* What --no-encrypt means, for every summary of a run that had it. */
+const char *psr_show_bare(const psr_config *config);
 void psr_show_progress_event(psr_show *show, const psr_show_progress *progress);
+/* A line of the summary: what each shard carried, by the outcome's "shards". Nothing in a run without. */
+void psr_show_traffic(psr_show *show, const cJSON *outcome);
+void psr_show_evaluating_event(psr_show *show, const psr_show_evaluating *evaluating);
+/* It is over. */
+void psr_show_evaluated(psr_show *show);
+/* The terminal has another width now. */
+void psr_show_resized(psr_show *show);
+/* The bar is to be there again: others have had the terminal. */
+void psr_show_again(psr_show *show);
 /* A line for the person, above the bar. */
 void psr_show_line(psr_show *show, const char *line);
 /* A line on stderr, below the bar. */
 void psr_show_error(psr_show *show, const char *format, ...) PSR_PRINTF(2, 3);
+/* The same for what another process said: left out while too much waits. */
+void psr_show_others_error(psr_show *show, const char *format, ...) PSR_PRINTF(2, 3);
 /* Ends the bar's line. */
 void psr_show_end(psr_show *show);
 

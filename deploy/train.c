@@ -1,8 +1,9 @@
 /* `psring train`: reads options, makes the plan, launches. */
 #include "deploy/commands.h"
 
-#include "base/file.h"
 #include "base/options_argp.h"
+#include "base/printable.h"
+#include "deploy/earlier_run.h"
 #include "deploy/launch.h"
 
 #include <argp.h>
@@ -12,14 +13,34 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEY_HOSTFILE = 1000, KEY_PS_HOSTFILE, KEY_INTERFACE, KEY_SSH, KEY_REMOTE, KEY_CONFIG };
-
-#define CONFIG_BYTES_MAX (1u << 20)
+enum { KEY_HOSTFILE = 1000, KEY_PS_HOSTFILE, KEY_INTERFACE, KEY_SSH, KEY_REMOTE, KEY_CONFIG, KEY_PROGRESS };
 
 typedef struct train_options {
     psr_config config;
+    psr_earlier_run earlier;
     const char *hostfile, *host_list, *ps_hostfile, *interface, *ssh, *remote_program;
+    const char *progress; /* NULL: what stdout can show */
 } train_options;
+
+/* A terminal that knows of no erasing (TERM=dumb) gets lines, as a pipe does. */
+static psr_show_kind progress_by_default(void)
+{
+    const char *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && (!terminal || strcmp(terminal, "dumb") != 0) ? PSR_SHOW_BAR
+                                                                                 : PSR_SHOW_LINES;
+}
+
+/* false: not one of them. */
+static bool progress_of(const char *text, psr_show_kind *ret_kind)
+{
+    static const char *const words[] = {"bar", "lines", "none"}; /* in the order of the enum */
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *ret_kind = (psr_show_kind)i;
+            return true;
+        }
+    return false;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -46,11 +67,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_REMOTE:
         o->remote_program = arg;
         return 0;
-    case KEY_CONFIG: /* was read first: options beside it win */
+    case KEY_PROGRESS:
+        if (!progress_of(arg, &(psr_show_kind){0}))
+            psr_options_refuse(state, "--progress: give bar, lines or none");
+        o->progress = arg;
+        return 0;
+    case KEY_CONFIG: /* was read first (read_options) */
         return 0;
     case ARGP_KEY_ARG: {
         char detail[256];
-        snprintf(detail, sizeof detail, "'%.100s' is not an option; options begin with --, and psring train takes nothing else", arg);
+        snprintf(detail, sizeof detail,
+                 "'%.100s' is not an option; options begin with --, and psring train takes nothing else",
+                 arg);
         psr_options_refuse(state, detail);
         return EINVAL;
     }
@@ -62,52 +90,37 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp_option own_options[] = {
     {"hostfile", KEY_HOSTFILE, "FILE", 0, "workers go to these hosts, over ssh; lines 'HOST slots=N'", 1},
     {NULL, 'H', "HOST:N,HOST:N", 0, "the same as a list", 1},
-    {"ps-hostfile", KEY_PS_HOSTFILE, "FILE", 0, "shards go to these hosts (default: beside the workers, round robin)", 1},
+    {"ps-hostfile", KEY_PS_HOSTFILE, "FILE", 0,
+     "shards go to these hosts (default: beside the workers, round robin)", 1},
     {"interface", KEY_INTERFACE, "NAME|ADDRESS", 0,
-     "network interface to use on every host (default: loopback, or where ssh connects)", 1},
+     "network interface to use on every host (default: where ssh connects; on one host none)", 1},
     {"ssh", KEY_SSH, "CMD", 0, "how to reach hosts (default: ssh); host keys are checked", 1},
-    {"remote-psring", KEY_REMOTE, "PATH", 0, "psring's path on other hosts (default: the same as here, then PATH)", 1},
-    {"config", KEY_CONFIG, "FILE", 0, "an earlier run's run.json: the same run again; options beside it win", 1},
+    {"remote-psring", KEY_REMOTE, "PATH", 0,
+     "psring's path on other hosts (default: the same as here, then PATH)", 1},
+    {"config", KEY_CONFIG, "RUN|FILE", 0,
+     "an earlier run's directory or its run.json: the same run again; options beside it win", 1},
+    {"progress", KEY_PROGRESS, "bar|lines|none", 0,
+     "one line that is drawn again and again, a line at --log-every steps or every 30 s, or nothing "
+     "(default: bar on a terminal, "
+     "else lines)",
+     1},
     {0}};
 
-static const char doc[] =
-    "Trains a network with parameter servers or with ring all-reduce.\v"
-    "Examples:\n"
-    "  psring train --workers 3 --mode ps --shards 2 --steps 300\n"
-    "  psring train --workers 3 --mode ring --steps 300\n"
-    "  psring train --hostfile hosts --mode ring --model resnet50 --epochs 10 \\\n"
-    "    --data /data/cifar10 --augment crop-flip\n"
-    "  psring train --config psring-runs/A/run.json --mode local --out again\n"
-    "\n"
-    "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
-    "protocol; 130 stopped by Ctrl-C, with a checkpoint.\n";
-
-/* The value of --config, found before the other options are read, since they win over it. */
-static const char *config_file(int argc, char **argv)
-{
-    const char *file = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
-            file = argv[i + 1];
-        else if (strncmp(argv[i], "--config=", 9) == 0)
-            file = argv[i] + 9;
-    }
-    return file;
-}
-
-static psr_err load_config(const char *path, psr_config *config)
-{
-    uint8_t *text = NULL;
-    size_t size = 0;
-    PSR_TRY(psr_file_read(path, CONFIG_BYTES_MAX, &text, &size));
-    psr_err err = psr_config_from_json(config, (const char *)text, size);
-    free(text);
-    if (err)
-        return psr_fail_context(err, "--config %s", path);
-    config->out[0] = '\0'; /* the same run again, not over the old one */
-    config->fault_point[0] = '\0';
-    return PSR_OK;
-}
+static const char doc[] = "Trains a network with parameter servers or with ring all-reduce.\v"
+                          "Examples:\n"
+                          "  psring train --workers 3 --mode ps --shards 2 --steps 300\n"
+                          "  psring train --workers 3 --mode ring --steps 300\n"
+                          "  psring train --hostfile hosts --mode ring --model resnet50 --epochs 10 \\\n"
+                          "    --data /data/cifar10 --augment crop-flip\n"
+                          "  psring train --config psring-runs/A --mode local --out again\n"
+                          "  psring train --resume psring-runs/A --steps 600\n"
+                          "\n"
+                          "For lessons: what an exchange costs, and what one slow worker does:\n"
+                          "  psring train --workers 3 --mode ring --steps 300 --no-exchange\n"
+                          "  psring train --workers 3 --mode ps --sync async --steps 300 --slow 2:10\n"
+                          "\n"
+                          "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
+                          "protocol; 130 stopped by Ctrl-C, with a checkpoint.\n";
 
 static psr_err read_hosts(const train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts)
 {
@@ -151,8 +164,39 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
     if (config->out[0] == '\0')
         default_out(config, mode);
     else if (access(config->out, F_OK) == 0)
-        return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make", config->out);
+        return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make",
+                        config->out);
     return psr_plan_make(config, hosts, ps_hosts->count ? ps_hosts : NULL, ret_plan);
+}
+
+/* What an earlier run tells, and the command line on top of it. */
+static psr_err read_options(const struct argp *argp, int argc, char **argv, train_options *o)
+{
+    const char *file = NULL, *resume = NULL, *text = NULL;
+    psr_options_find(argp, argc, argv, "config", &file);
+    psr_given_options given = {
+        .steps = psr_options_find(argp, argc, argv, "steps", &text),
+        .epochs = psr_options_find(argp, argc, argv, "epochs", &text),
+        .init = psr_options_find(argp, argc, argv, "init", &text),
+        .resume = psr_options_find(argp, argc, argv, "resume", &resume),
+        .eval = psr_options_find(argp, argc, argv, "eval", &text) ||
+                psr_options_find(argp, argc, argv, "no-eval", &text),
+        .eval_every = psr_options_find(argp, argc, argv, "eval-every", &text),
+        .fault_point = psr_options_find(argp, argc, argv, "fault-point", &text),
+    };
+    /* --init and --resume do not go together, which is told of the options and not of what they name. */
+    psr_err err = psr_earlier_run_read(file, given.init ? NULL : resume, &o->earlier);
+    if (err == PSR_OK)
+        o->config = o->earlier.config;
+    if (o->earlier.path[0] == '\0')
+        o->config.workers = 0;
+    /* A command line that is wrong in itself is told before the file that it names, and --help needs no file. */
+    char detail[2048];
+    snprintf(detail, sizeof detail, "%s", psr_err_detail());
+    psr_options_parse(argp, argc, argv, 0, NULL, o);
+    if (err != PSR_OK)
+        return psr_fail(err, "%s", detail);
+    return psr_earlier_run_fit(&o->earlier, &given, &o->config);
 }
 
 int psr_command_train(int argc, char **argv)
@@ -162,26 +206,27 @@ int psr_command_train(int argc, char **argv)
     psr_plan plan = {0};
     int status;
     psr_config_defaults(&o.config);
-    const char *file = config_file(argc, argv);
-    psr_err err = file ? load_config(file, &o.config) : PSR_OK;
-    const psr_config earlier = o.config;
-    if (!file)
-        o.config.workers = 0;
     psr_options_argp *table = psr_options_argp_new();
-    if (!err && !table)
-        err = psr_fail(PSR_ERR_NOMEM, "no memory for the options");
+    psr_err err = table ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for the options");
     if (!err) {
         const struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 2}, {0}};
         const struct argp argp = {own_options, parse, NULL, doc, children, NULL, NULL};
-        psr_options_parse(&argp, argc, argv, 0, NULL, &o);
-        psr_config_fit_mode(&o.config, &earlier);
-        err = resolve(&o, &hosts, &ps_hosts, &plan);
+        err = read_options(&argp, argc, argv, &o);
     }
+    if (!err)
+        err = resolve(&o, &hosts, &ps_hosts, &plan);
     if (err) {
-        fprintf(stderr, "psring train: %s\n", psr_err_detail());
+        psr_print(stderr, "psring train: %s\n", psr_err_detail());
         status = psr_err_exit_status(err);
     } else {
-        psr_launch_options options = {&o.config, &plan, o.interface, o.ssh, o.remote_program};
+        psr_launch_options options = {.config = &o.config,
+                                      .plan = &plan,
+                                      .interface = o.interface,
+                                      .ssh = o.ssh,
+                                      .progress = progress_by_default(),
+                                      .remote_program = o.remote_program};
+        if (o.progress)
+            (void)progress_of(o.progress, &options.progress);
         status = psr_launch(&options);
     }
     psr_plan_done(&plan);

@@ -28,10 +28,10 @@ typedef struct psr_exec_hooks {
 
 /* A batch, borrowed for the call. */
 typedef struct psr_batch {
-    const float *images;        /* x[N,C,H,W], 64-byte aligned */
-    const uint32_t *labels;     /* [N], below classes */
-    const uint32_t *samples;    /* [N]: indices in the data set, for counter-based dropout */
-    uint32_t count;             /* N: at most the backend's max_batch; 0 is not passed */
+    const float *images;     /* x[N,C,H,W], 64-byte aligned */
+    const uint32_t *labels;  /* [N], below classes */
+    const uint32_t *samples; /* [N]: indices in the data set, for counter-based dropout */
+    uint32_t count;          /* N: at most the backend's max_batch; 0 is not passed */
     uint32_t epoch;
     uint64_t seed;
 } psr_batch;
@@ -57,27 +57,32 @@ typedef struct psr_backend_options {
     double label_smoothing;
     uint32_t threads;
     const psr_buckets *buckets; /* borrowed for the backend's life */
-    const char *algorithms;     /* choices picked by timing, as psr_backend_algorithms gave; NULL: pick now */
+    const char
+        *algorithms; /* of convolutions: "auto" (by rule: model/onednn_rule.h), "timed", "direct", or what
+                                   psr_backend_algorithms gave; NULL: auto */
 } psr_backend_options;
 
 /* ret owns: psr_backend_free. net is borrowed for the backend's life. Executables for other batch
  * sizes (the last batch, evaluation) are compiled at first use and kept; they share one workspace.
  * Errors: UNSUPPORTED (precision on this processor), NOMEM, COMPUTE. One thread: the compute thread. */
-PSR_MUST_CHECK psr_err psr_backend_new(const psr_net *net, const psr_backend_options *options, psr_backend **ret_backend);
+PSR_MUST_CHECK psr_err psr_backend_new(const psr_net *net, const psr_backend_options *options,
+                                       psr_backend **ret_backend);
 void psr_backend_free(psr_backend *backend);
 
 /* Forward and backward with batch statistics. gradient of (sum of per-sample losses) * loss_scale, so pass
  * loss_scale = 1 / (samples that all workers together have in this step). Updates running statistics
  * (variance unbiased, as PyTorch's). */
-PSR_MUST_CHECK psr_err psr_backend_train(psr_backend *backend, const psr_batch *batch, const psr_exec_state *state,
-                                         float loss_scale, const psr_exec_hooks *hooks, psr_pass_result *ret_result);
+PSR_MUST_CHECK psr_err psr_backend_train(psr_backend *backend, const psr_batch *batch,
+                                         const psr_exec_state *state, float loss_scale,
+                                         const psr_exec_hooks *hooks, psr_pass_result *ret_result);
 
 /* Forward only with running statistics, no dropout. logits: NULL or count*classes floats, plain [N,classes]. */
-PSR_MUST_CHECK psr_err psr_backend_infer(psr_backend *backend, const psr_batch *batch, const psr_exec_state *state,
-                                         const psr_exec_hooks *hooks, float *logits, psr_pass_result *ret_result);
+PSR_MUST_CHECK psr_err psr_backend_infer(psr_backend *backend, const psr_batch *batch,
+                                         const psr_exec_state *state, const psr_exec_hooks *hooks,
+                                         float *logits, psr_pass_result *ret_result);
 
-/* What was chosen by timing, one line of text for run.json and for the other ranks; "" when nothing
- * was. Borrowed until the backend is freed. Complete after psr_backend_new. */
+/* What was chosen, in full, one line of text for run.json and for the other ranks; "" where there is nothing to choose (no
+ * convolutions; the reference). Borrowed until the backend is freed. Complete after psr_backend_new. */
 const char *psr_backend_algorithms(const psr_backend *backend);
 
 /* "onednn 2.6.3 avx512_core_bf16 gnu-omp": what must be equal for equal bits. Static storage. */

@@ -20,8 +20,8 @@ typedef struct psr_backend_class {
     void (*destroy)(void *self); /* NULL allowed */
     psr_err (*train)(void *self, const psr_batch *batch, const psr_exec_state *state, float loss_scale,
                      psr_readiness *readiness, psr_pass_result *ret_result);
-    psr_err (*infer)(void *self, const psr_batch *batch, const psr_exec_state *state, psr_readiness *readiness,
-                     float *logits, psr_pass_result *ret_result);
+    psr_err (*infer)(void *self, const psr_batch *batch, const psr_exec_state *state,
+                     psr_readiness *readiness, float *logits, psr_pass_result *ret_result);
     const char *(*algorithms)(const void *self); /* never NULL */
     const char *(*identity)(void);
     size_t (*bytes)(const void *self);

@@ -50,9 +50,10 @@ void psr_checkpoint_abandon(psr_checkpoint_writer **writer);
 /* ---- reading ---- */
 typedef struct psr_checkpoint psr_checkpoint;
 
-/* Opens and verifies header and every checksum before returning. FORMAT names file, tensor and what is
- * wrong (flipped byte, header that claims too much, overlap, missing bytes); NOT_FOUND when there is no such
- * file; IO, NOMEM. ret owns: psr_checkpoint_close. The file must not shrink while it is open. */
+/* Opens a file and verifies its header and every checksum. FORMAT names file, tensor and what is wrong (flipped byte,
+ * header that claims too much, overlap, missing bytes); NOT_FOUND when there is no such file; IO (not a file, ..), NOMEM.
+ * ret owns: psr_checkpoint_close. What is held is the header. The file may be changed or cut by others at any time: what
+ * is asked for later is read then, and verified again. */
 PSR_MUST_CHECK psr_err psr_checkpoint_open(const char *path, psr_checkpoint **ret_checkpoint);
 /* The same from memory. origin stands for the path in messages; bytes are borrowed until close. */
 PSR_MUST_CHECK psr_err psr_checkpoint_parse(const char *origin, const void *bytes, size_t size,
@@ -60,15 +61,19 @@ PSR_MUST_CHECK psr_err psr_checkpoint_parse(const char *origin, const void *byte
 void psr_checkpoint_close(psr_checkpoint *checkpoint);
 /* Value of a metadata key or NULL. Borrowed. */
 const char *psr_checkpoint_metadata(const psr_checkpoint *checkpoint, const char *key);
-/* float32 data of a tensor, 4-byte aligned (mapped; borrowed until close). NOT_FOUND, or FORMAT when shape or
- * type differ. */
-PSR_MUST_CHECK psr_err psr_checkpoint_tensor(const psr_checkpoint *checkpoint, const char *name,
-                                             uint32_t rank, const uint32_t *shape, const float **ret_data);
+/* That a float32 tensor of this shape is there. NOT_FOUND, or FORMAT when shape or type differ. */
+PSR_MUST_CHECK psr_err psr_checkpoint_find(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
+                                           const uint32_t *shape);
+/* Reads it, whole, to data (as many floats as shape has). Errors as psr_checkpoint_find's, and then data is untouched; IO
+ * (the file is shorter now, ..) or FORMAT (its bytes are not those of the checksum any more): data is anything then. */
+PSR_MUST_CHECK psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
+                                           const uint32_t *shape, float *data);
 /* The i-th tensor's name in alphabetical order, or NULL past the end. Borrowed. */
 const char *psr_checkpoint_name(const psr_checkpoint *checkpoint, size_t i);
 
-/* Loads every tensor of layout (name = prefix + its name) into arena (layout->length floats); other tensors
- * of the file are not looked at. NOT_FOUND, FORMAT; the arena is then untouched. Padding is never written. */
+/* Reads every tensor of layout (name = prefix + its name) into its place in arena (layout->length floats); other tensors
+ * of the file are not looked at. Errors as psr_checkpoint_find's of any of them: the arena is then untouched; and those
+ * of psr_checkpoint_read. Padding is never written. */
 PSR_MUST_CHECK psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix,
                                            const psr_layout *layout, float *arena);
 

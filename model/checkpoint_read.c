@@ -1,29 +1,30 @@
 #include "model/checkpoint.h"
+
+#include "base/file.h"
 #include "model/safetensors.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define XXH_STATIC_LINKING_ONLY /* the streaming state on the stack */
 #include <xxhash.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are mapped as they lie in the file");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are read as they lie in the file");
+
+/* What is read at once: in cache still when its checksum is taken. */
+#define BUFFER_BYTES ((size_t)256 << 10)
+/* Before a tensor's name, the metadata key of its checksum. */
+#define TENSOR_KEY "xxh3/"
 
 struct psr_checkpoint {
     char *origin;
     psr_safetensors header;
-    const uint8_t *data; /* 4-byte aligned: into the file's bytes, or copy */
-    uint8_t *copy;
-    void *map; /* of psr_checkpoint_open */
-    size_t map_size;
+    int fd;               /* of a file; -1: memory */
+    const uint8_t *bytes; /* of memory, borrowed; NULL: a file */
 };
 
 /* ---- checksums ---- */
@@ -62,126 +63,160 @@ static psr_err verify_header(const uint8_t *bytes, const psr_safetensors *header
     return PSR_OK;
 }
 
-/* Every checksum that the metadata has. Header first: then the rest of the metadata can be believed. */
-static psr_err verify(const uint8_t *bytes, const psr_safetensors *header)
+static psr_err read_bytes(const psr_checkpoint *checkpoint, void *to, size_t size, uint64_t offset)
 {
+    if (checkpoint->bytes == NULL)
+        return psr_file_read_at(checkpoint->fd, checkpoint->origin, to, size, offset);
+    if (size > 0)
+        memcpy(to, checkpoint->bytes + offset, size);
+    return PSR_OK;
+}
+
+/* XXH3 of an entry's bytes, through a buffer of BUFFER_BYTES, or by the way into a place of their own. */
+static psr_err read_and_sum(const psr_checkpoint *checkpoint, const psr_safetensors_entry *entry,
+                            uint8_t *buffer, uint8_t *place, uint64_t *ret_checksum)
+{
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    for (uint64_t at = entry->begin; at < entry->end;) {
+        size_t size = entry->end - at < BUFFER_BYTES ? (size_t)(entry->end - at) : BUFFER_BYTES;
+        uint8_t *to = place != NULL ? place + (at - entry->begin) : buffer;
+        PSR_TRY(read_bytes(checkpoint, to, size, checkpoint->header.data_begin + at));
+        XXH3_64bits_update(&state, to, size);
+        at += size;
+    }
+    *ret_checksum = XXH3_64bits_digest(&state);
+    return PSR_OK;
+}
+
+static psr_err fail_sum(const char *name)
+{
+    char shown[PSR_PRINTABLE_SIZE];
+    return psr_fail(PSR_ERR_FORMAT, "tensor %s: its bytes do not match their checksum",
+                    psr_printable(name, shown));
+}
+
+/* One "xxh3/NAME" of the metadata. */
+static psr_err verify_tensor(const psr_checkpoint *checkpoint, const psr_safetensors_pair *pair,
+                             uint8_t *buffer)
+{
+    char shown[PSR_PRINTABLE_SIZE];
+    const char *name = pair->key + strlen(TENSOR_KEY);
+    uint64_t checksum = 0, is = 0;
+    psr_printable(name, shown);
+    if (!parse_checksum(pair->value, &checksum))
+        return psr_fail(PSR_ERR_FORMAT, "metadata " TENSOR_KEY "%s: is not 16 hex digits", shown);
+    const psr_safetensors_entry *entry = psr_safetensors_find(&checkpoint->header, name);
+    if (!entry)
+        return psr_fail(PSR_ERR_FORMAT, "tensor %s: has a checksum but is missing", shown);
+    PSR_TRY(read_and_sum(checkpoint, entry, buffer, NULL, &is));
+    return is == checksum ? PSR_OK : fail_sum(name);
+}
+
+/* Every checksum that the metadata has. Header first: then the rest of the metadata can be believed. */
+static psr_err verify(const psr_checkpoint *checkpoint, const uint8_t *first_bytes)
+{
+    const psr_safetensors *header = &checkpoint->header;
     char shown[PSR_PRINTABLE_SIZE];
     uint64_t checksum = 0;
     const char *text = psr_safetensors_metadata(header, "xxh3");
     if (text) {
         if (!parse_checksum(text, &checksum))
             return psr_fail(PSR_ERR_FORMAT, "metadata xxh3: is not 16 hex digits");
-        PSR_TRY(verify_header(bytes, header, checksum));
+        PSR_TRY(verify_header(first_bytes, header, checksum));
     }
-    for (size_t i = 0; i < header->pair_count; i++) {
+    uint8_t *buffer = malloc(BUFFER_BYTES);
+    if (!buffer)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to verify a checkpoint");
+    psr_err err = PSR_OK;
+    for (size_t i = 0; i < header->pair_count && err == PSR_OK; i++) {
         const psr_safetensors_pair *pair = &header->pairs[i];
-        if (strncmp(pair->key, "xxh3/", 5) != 0)
+        if (strncmp(pair->key, TENSOR_KEY, strlen(TENSOR_KEY)) != 0)
             continue;
-        psr_printable(pair->key + 5, shown);
-        if (!text)
-            return psr_fail(PSR_ERR_FORMAT, "metadata xxh3: is missing beside the checksum of tensor %s",
-                            shown);
-        if (!parse_checksum(pair->value, &checksum))
-            return psr_fail(PSR_ERR_FORMAT, "metadata xxh3/%s: is not 16 hex digits", shown);
-        const psr_safetensors_entry *entry = psr_safetensors_find(header, pair->key + 5);
-        if (!entry)
-            return psr_fail(PSR_ERR_FORMAT, "tensor %s: has a checksum but is missing", shown);
-        if (XXH3_64bits(bytes + header->data_begin + entry->begin, entry->end - entry->begin) != checksum)
-            return psr_fail(PSR_ERR_FORMAT, "tensor %s: its bytes do not match their checksum", shown);
+        if (text)
+            err = verify_tensor(checkpoint, pair, buffer);
+        else
+            err = psr_fail(PSR_ERR_FORMAT, "metadata xxh3: is missing beside the checksum of tensor %s",
+                           psr_printable(pair->key + strlen(TENSOR_KEY), shown));
     }
-    return PSR_OK;
+    free(buffer);
+    return err;
 }
 
 /* ---- opening ---- */
 
-static psr_err parse(psr_checkpoint *checkpoint, const uint8_t *bytes, size_t size)
+static psr_err read_header(psr_checkpoint *checkpoint, uint64_t file_bytes)
 {
-    PSR_TRY(psr_safetensors_parse(bytes, size, &checkpoint->header));
-    PSR_TRY(verify(bytes, &checkpoint->header));
-    size_t data_begin = checkpoint->header.data_begin;
-    checkpoint->data = bytes + data_begin;
-    if ((uintptr_t)checkpoint->data % sizeof(float) == 0)
-        return PSR_OK;
-    /* Writers before safetensors 0.3 did not pad the header. */
-    checkpoint->copy = malloc(size - data_begin + 1);
-    if (!checkpoint->copy)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes of tensors", size - data_begin);
-    memcpy(checkpoint->copy, checkpoint->data, size - data_begin);
-    checkpoint->data = checkpoint->copy;
+    uint8_t first[PSR_SAFETENSORS_LENGTH_BYTES];
+    size_t data_begin = 0;
+    if (file_bytes < sizeof first)
+        return psr_fail(PSR_ERR_FORMAT, "%" PRIu64 " bytes: too short for a safetensors file", file_bytes);
+    PSR_TRY(read_bytes(checkpoint, first, sizeof first, 0));
+    PSR_TRY(psr_safetensors_data_begin(first, file_bytes, &data_begin));
+    assert(data_begin >= sizeof first);
+    uint8_t *bytes = malloc(data_begin);
+    if (!bytes)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a header of %zu bytes", data_begin);
+    psr_err err = read_bytes(checkpoint, bytes, data_begin, 0);
+    memcpy(bytes, first, sizeof first); /* data_begin is theirs: another length by now must not be believed */
+    if (err == PSR_OK)
+        err = psr_safetensors_parse(bytes, data_begin, file_bytes, &checkpoint->header);
+    if (err == PSR_OK)
+        err = verify(checkpoint, bytes);
+    free(bytes);
+    return err;
+}
+
+/* bytes: NULL for a file. Consumes fd, also on failure. */
+static psr_err open_checkpoint(const char *origin, const uint8_t *bytes, int fd, uint64_t size,
+                               psr_checkpoint **ret_checkpoint)
+{
+    psr_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    if (!checkpoint) {
+        if (fd >= 0)
+            close(fd);
+        return psr_fail(PSR_ERR_NOMEM, "%s: no memory for a checkpoint", origin);
+    }
+    checkpoint->fd = fd;
+    checkpoint->bytes = bytes;
+    checkpoint->origin = strdup(origin);
+    psr_err err = checkpoint->origin ? read_header(checkpoint, size)
+                                     : psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
+    if (err != PSR_OK) {
+        psr_checkpoint_close(checkpoint);
+        /* What the file's reader said names it already. */
+        return err == PSR_ERR_IO ? err : psr_fail_context(err, "%s", origin);
+    }
+    *ret_checkpoint = checkpoint;
     return PSR_OK;
 }
 
 psr_err psr_checkpoint_parse(const char *origin, const void *bytes, size_t size,
                              psr_checkpoint **ret_checkpoint)
 {
-    psr_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
-    if (checkpoint)
-        checkpoint->origin = strdup(origin);
-    psr_err err = !checkpoint || !checkpoint->origin ? psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint")
-                                                     : parse(checkpoint, bytes, size);
-    if (err != PSR_OK) {
-        psr_checkpoint_close(checkpoint);
-        return psr_fail_context(err, "%s", origin);
-    }
-    *ret_checkpoint = checkpoint;
-    return PSR_OK;
-}
-
-static psr_err fail_errno(const char *path)
-{
-    return psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "%s: %s", path, strerror(errno));
+    return open_checkpoint(origin, bytes, -1, size, ret_checkpoint);
 }
 
 psr_err psr_checkpoint_open(const char *path, psr_checkpoint **ret_checkpoint)
 {
-    psr_err err = PSR_OK;
-    void *map = MAP_FAILED;
-    size_t size = 0;
-    struct stat status;
-    /* Without O_NONBLOCK a FIFO of that name would keep us. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        err = fail_errno(path);
-        goto out;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        err = psr_fail(PSR_ERR_FORMAT, "%s: is not a file; a .safetensors file is needed", path);
-        goto out;
-    }
-    size = (size_t)status.st_size;
+    int fd = -1;
+    uint64_t size = 0;
+    PSR_TRY(psr_file_open(path, &fd, &size));
     if (size == 0) {
-        err = psr_fail(PSR_ERR_FORMAT, "%s: is empty", path);
-        goto out;
-    }
-    map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        err = fail_errno(path);
-        goto out;
-    }
-    psr_checkpoint *checkpoint = NULL;
-    err = psr_checkpoint_parse(path, map, size, &checkpoint);
-    if (err != PSR_OK)
-        goto out;
-    checkpoint->map = map;
-    checkpoint->map_size = size;
-    map = MAP_FAILED;
-    *ret_checkpoint = checkpoint;
-out:
-    if (map != MAP_FAILED)
-        munmap(map, size);
-    if (fd >= 0)
         close(fd);
-    return err;
+        return psr_fail(PSR_ERR_FORMAT, "%s: is empty", path);
+    }
+    return open_checkpoint(path, NULL, fd, size, ret_checkpoint);
 }
 
 void psr_checkpoint_close(psr_checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
-    if (checkpoint->map)
-        munmap(checkpoint->map, checkpoint->map_size);
+    if (checkpoint->fd >= 0)
+        close(checkpoint->fd);
     psr_safetensors_done(&checkpoint->header);
-    free(checkpoint->copy);
     free(checkpoint->origin);
     free(checkpoint);
 }
@@ -208,8 +243,8 @@ static const char *shape_text(char *buffer, size_t size, uint32_t rank, const ui
     return buffer;
 }
 
-psr_err psr_checkpoint_tensor(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
-                              const uint32_t *shape, const float **ret_data)
+static psr_err find_entry(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
+                          const uint32_t *shape, const psr_safetensors_entry **ret_entry)
 {
     const psr_safetensors_entry *entry = psr_safetensors_find(&checkpoint->header, name);
     if (!entry)
@@ -229,33 +264,52 @@ psr_err psr_checkpoint_tensor(const psr_checkpoint *checkpoint, const char *name
         return psr_fail(PSR_ERR_FORMAT, "%s: tensor %s has shape %s, %s is needed", checkpoint->origin, name,
                         shape_text(is, sizeof is, entry->rank, entry->shape),
                         shape_text(needed, sizeof needed, rank, wanted));
-    /* Not aligned: behind a tensor of one- or two-byte elements of another program's file. */
-    const uint8_t *data = checkpoint->data + entry->begin;
-    if ((uintptr_t)data % sizeof(float) != 0)
-        return psr_fail(PSR_ERR_FORMAT, "%s: tensor %s does not lie at a multiple of 4 bytes",
-                        checkpoint->origin, name);
-    *ret_data = (const float *)(const void *)data;
+    *ret_entry = entry;
     return PSR_OK;
 }
 
-static psr_err find_tensor(const psr_checkpoint *checkpoint, const char *prefix, const psr_tensor *tensor,
-                           const float **ret_data)
+psr_err psr_checkpoint_find(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
+                            const uint32_t *shape)
+{
+    const psr_safetensors_entry *entry = NULL;
+    return find_entry(checkpoint, name, rank, shape, &entry);
+}
+
+psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
+                            const uint32_t *shape, float *data)
+{
+    const psr_safetensors_entry *entry = NULL;
+    PSR_TRY(find_entry(checkpoint, name, rank, shape, &entry));
+    uint64_t is = 0, checksum = 0;
+    PSR_TRY(read_and_sum(checkpoint, entry, NULL, (uint8_t *)data, &is));
+
+    char *key = NULL;
+    if (asprintf(&key, TENSOR_KEY "%s", name) < 0)
+        return psr_fail(PSR_ERR_NOMEM, "%s: no memory to read a tensor", checkpoint->origin);
+    const char *text = psr_safetensors_metadata(&checkpoint->header, key);
+    free(key);
+    /* It was one of 16 digits when the file was opened. */
+    if (text != NULL && parse_checksum(text, &checksum) && checksum != is)
+        return psr_fail_context(fail_sum(name), "%s", checkpoint->origin);
+    return PSR_OK;
+}
+
+/* psr_checkpoint_find, or with a place for the data psr_checkpoint_read. */
+static psr_err take_tensor(const psr_checkpoint *checkpoint, const char *prefix, const psr_tensor *tensor,
+                           float *data)
 {
     char name[2 * PSR_TENSOR_NAME_MAX];
     snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
-    return psr_checkpoint_tensor(checkpoint, name, tensor->rank, tensor->shape, ret_data);
+    return data != NULL ? psr_checkpoint_read(checkpoint, name, tensor->rank, tensor->shape, data)
+                        : psr_checkpoint_find(checkpoint, name, tensor->rank, tensor->shape);
 }
 
 psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix, const psr_layout *layout,
                             float *arena)
 {
-    const float *data = NULL;
     for (size_t i = 0; i < layout->tensor_count; i++)
-        PSR_TRY(find_tensor(checkpoint, prefix, &layout->tensors[i], &data));
-    for (size_t i = 0; i < layout->tensor_count; i++) {
-        const psr_tensor *tensor = &layout->tensors[i];
-        PSR_TRY(find_tensor(checkpoint, prefix, tensor, &data));
-        memcpy(arena + tensor->offset, data, tensor->count * sizeof *data);
-    }
+        PSR_TRY(take_tensor(checkpoint, prefix, &layout->tensors[i], NULL));
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        PSR_TRY(take_tensor(checkpoint, prefix, &layout->tensors[i], arena + layout->tensors[i].offset));
     return PSR_OK;
 }

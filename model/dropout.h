@@ -10,7 +10,8 @@
 
 /* keep[i] = 1 with probability 1 - drop, else 0, for i < count: the elements (dropout: C*H*W, in CHW
  * order whatever the memory layout) or channels (dropout2d: C) of the batch's n-th sample at node. */
-void psr_dropout_keep(const psr_batch *batch, uint32_t n, uint32_t node, double drop, uint8_t *keep, size_t count);
+void psr_dropout_keep(const psr_batch *batch, uint32_t n, uint32_t node, double drop, uint8_t *keep,
+                      size_t count);
 
 /* What kept values are multiplied by: 1 / (1 - drop), rounded once; 0 for drop = 1, where nothing is kept. */
 float psr_dropout_scale(double drop);

@@ -118,6 +118,19 @@ static uint32_t plan(const psr_layout *layout, size_t limit, psr_bucket *items)
     return count;
 }
 
+uint64_t psr_bucket_bytes(const psr_layout *layout, uint64_t asked_bytes)
+{
+    /* Each bucket has its latency, so there should not be many; above 4 MiB larger ones gain nothing. */
+    const uint64_t least = 4 << 10, most = 4 << 20, parts = 16;
+    if (asked_bytes > 0)
+        return asked_bytes;
+    uint64_t part_bytes = layout->length * sizeof(float) / parts;
+    uint64_t bytes = least;
+    while (bytes < most && 2 * bytes <= part_bytes)
+        bytes *= 2;
+    return bytes;
+}
+
 psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes, psr_buckets *ret_buckets)
 {
     const uint64_t align_bytes = PSR_TENSOR_ALIGN * sizeof(float);
@@ -161,6 +174,14 @@ static int compare_units(const void *a, const void *b)
     if (x->length != y->length)
         return x->length > y->length ? -1 : 1;
     return x->first < y->first ? -1 : x->first > y->first;
+}
+
+void psr_buckets_loads(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards,
+                       uint64_t *ret_bytes)
+{
+    memset(ret_bytes, 0, shards * sizeof *ret_bytes);
+    for (uint32_t b = 0; b < buckets->count; b++)
+        ret_bytes[owner[b]] += buckets->items[b].length * sizeof(float);
 }
 
 psr_err psr_buckets_assign(const psr_layout *layout, const psr_buckets *buckets, uint32_t shards,

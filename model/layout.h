@@ -59,6 +59,11 @@ const psr_tensor *psr_layout_find(const psr_layout *layout, const char *name);
 /* Elements among the count floats at offset, which lie within the array: what is left of them without padding. */
 uint64_t psr_layout_elements_in(const psr_layout *layout, size_t offset, size_t count);
 
+/* The size of buckets that --bucket-size asks for: asked, or with 0 (auto) the largest power of two of which the arena
+ * holds 16, at least 4 KiB and at most 4 MiB. A function of the layout alone, since a bucket's bounds decide the order
+ * of its sum. Sixteen and more buckets go round: up to 5 shards, none carries more than 1.25 times the mean. */
+uint64_t psr_bucket_bytes(const psr_layout *layout, uint64_t asked_bytes);
+
 /* bucket_bytes >= 64. USAGE when not. ret owns: psr_buckets_done. */
 PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes,
                                         psr_buckets *ret_buckets);
@@ -68,6 +73,9 @@ void psr_buckets_done(psr_buckets *buckets);
  * lower index). With whole_tensors (LARS), pieces of one tensor share a shard. */
 PSR_MUST_CHECK psr_err psr_buckets_assign(const psr_layout *layout, const psr_buckets *buckets,
                                           uint32_t shards, bool whole_tensors, uint32_t *ret_owner);
+/* ret_bytes[s]: what shard s owns, padding included. */
+void psr_buckets_loads(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards,
+                       uint64_t *ret_bytes);
 
 /* XXH3-64 over the tensors' bytes in order, padding left out: the weight hash. */
 uint64_t psr_layout_hash(const psr_layout *layout, const float *arena);

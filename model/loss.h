@@ -13,6 +13,7 @@
 /* labels[N] below classes. gradient: NULL (inference) or [N,K], written: d(sum of losses)/d(logits) *
  * loss_scale; may be logits itself. correct counts argmax == label, the lowest index winning ties. */
 void psr_loss_cross_entropy(const psr_real *logits, const uint32_t *labels, uint32_t count, uint32_t classes,
-                            double label_smoothing, float loss_scale, psr_real *gradient, psr_pass_result *ret_result);
+                            double label_smoothing, float loss_scale, psr_real *gradient,
+                            psr_pass_result *ret_result);
 
 #endif

@@ -207,6 +207,26 @@ uint32_t psr_build_dropout(psr_net_builder *builder, uint32_t input, const char 
     return append(builder, &node);
 }
 
+psr_err psr_build_begin(psr_net_builder *builder, const char *name, uint32_t classes, uint32_t channels,
+                        uint32_t height, uint32_t width)
+{
+    psr_net *net = calloc(1, sizeof *net);
+    if (net == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a network");
+    snprintf(net->name, sizeof net->name, "%s", name);
+    net->classes = classes;
+    net->channels = channels;
+    net->height = height;
+    net->width = width;
+    *builder = (psr_net_builder){.net = net};
+    psr_node input = node_from(builder, PSR_OP_INPUT, PSR_NONE, "input");
+    input.channels = channels;
+    input.height = height;
+    input.width = width;
+    append(builder, &input);
+    return PSR_OK;
+}
+
 /* ---- models ---- */
 
 typedef enum model_family { FAMILY_MLP, FAMILY_CONVNET, FAMILY_CIFAR, FAMILY_IMAGENET } model_family;
@@ -274,21 +294,8 @@ psr_err psr_net_new(const char *model, uint32_t classes, uint32_t channels, uint
     }
     PSR_TRY(check_input(model, models[m].least_size, classes, channels, height, width));
 
-    psr_net *net = calloc(1, sizeof *net);
-    if (!net)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a network");
-    snprintf(net->name, sizeof net->name, "%s", model);
-    net->classes = classes;
-    net->channels = channels;
-    net->height = height;
-    net->width = width;
-
-    psr_net_builder builder = {.net = net};
-    psr_node input = node_from(&builder, PSR_OP_INPUT, PSR_NONE, "input");
-    input.channels = channels;
-    input.height = height;
-    input.width = width;
-    append(&builder, &input);
+    psr_net_builder builder;
+    PSR_TRY(psr_build_begin(&builder, model, classes, channels, height, width));
     switch (models[m].family) {
     case FAMILY_MLP:
         psr_build_mlp(&builder);
@@ -304,10 +311,10 @@ psr_err psr_net_new(const char *model, uint32_t classes, uint32_t channels, uint
         break;
     }
     if (builder.err != PSR_OK) {
-        psr_net_free(net);
+        psr_net_free(builder.net);
         return builder.err;
     }
-    *ret_net = net;
+    *ret_net = builder.net;
     return PSR_OK;
 }
 

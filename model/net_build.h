@@ -14,6 +14,11 @@ typedef struct psr_net_builder {
     psr_err err;
 } psr_net_builder;
 
+/* A network of its input alone, images[channels, height, width] of so many classes. builder->net is the caller's:
+ * psr_net_free. NOMEM. */
+PSR_MUST_CHECK psr_err psr_build_begin(psr_net_builder *builder, const char *name, uint32_t classes,
+                                       uint32_t channels, uint32_t height, uint32_t width);
+
 /* Each appends a node that reads `input` (a node) and returns its index. name is "conv1", "layer1.0.bn2";
  * parameters are called name.weight, name.bias. */
 uint32_t psr_build_conv(psr_net_builder *builder, uint32_t input, const char *name, uint32_t channels,

@@ -2,10 +2,10 @@
  * that they share. */
 #include "base/arena.h"
 #include "model/backend_private.h"
+#include "model/onednn_context.h"
 #include "model/onednn_exec.h"
 #include "model/onednn_pick.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,65 +34,8 @@ static void onednn_destroy(void *object)
     psr_arena_free(self->workspace, self->workspace_count);
     psr_onednn_graph_done(&self->graph);
     free(self->choices);
-    if (self->context.attr != NULL)
-        dnnl_primitive_attr_destroy(self->context.attr);
-    if (self->context.stream != NULL)
-        dnnl_stream_destroy(self->context.stream);
-    if (self->context.engine != NULL)
-        dnnl_engine_destroy(self->context.engine);
+    psr_onednn_context_close(&self->context);
     free(self);
-}
-
-/* libgomp keeps the number per thread, so it is said on every entry; one thread calls. */
-static void set_threads(const onednn *self)
-{
-    omp_set_dynamic(0);
-    omp_set_num_threads((int)self->context.threads);
-}
-
-static psr_err open_engine(psr_onednn_context *context)
-{
-    dnnl_status_t status = dnnl_engine_create(&context->engine, dnnl_cpu, 0);
-    if (status == dnnl_success)
-        status = dnnl_stream_create(&context->stream, context->engine, dnnl_stream_default_flags);
-    if (status == dnnl_success)
-        status = dnnl_primitive_attr_create(&context->attr);
-    if (status == dnnl_success)
-        status = dnnl_primitive_attr_set_scratchpad_mode(context->attr, dnnl_scratchpad_mode_user);
-#if PSR_ONEDNN_DETERMINISTIC
-    if (status == dnnl_success)
-        status = dnnl_primitive_attr_set_deterministic(context->attr, 1);
-#endif
-    return status == dnnl_success ? PSR_OK : psr_onednn_fail(status, "the engine", "the processor");
-}
-
-/* Whether this processor and library have training in the compute type: asked of a small convolution, since
- * oneDNN has no other way to tell. */
-static psr_err check_type(const psr_onednn_context *context)
-{
-    const dnnl_dims_t x = {1, 16, 8, 8}, w = {16, 16, 3, 3}, stride = {1, 1}, dilation = {0, 0}, pad = {1, 1};
-    dnnl_memory_desc_t value = NULL, weights = NULL;
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t status = dnnl_memory_desc_create_with_tag(&value, 4, x, context->type, dnnl_format_tag_any);
-    if (status == dnnl_success)
-        status = dnnl_memory_desc_create_with_tag(&weights, 4, w, context->type, dnnl_format_tag_any);
-    if (status == dnnl_success)
-        status = dnnl_convolution_forward_primitive_desc_create(
-            &pd, context->engine, dnnl_forward_training, dnnl_convolution_direct, value, weights, NULL, value,
-            stride, dilation, pad, pad, context->attr);
-    if (status == dnnl_success)
-        dnnl_primitive_desc_destroy(pd);
-    if (weights != NULL)
-        dnnl_memory_desc_destroy(weights);
-    if (value != NULL)
-        dnnl_memory_desc_destroy(value);
-    if (status == dnnl_unimplemented)
-        return psr_fail(
-            PSR_ERR_UNSUPPORTED,
-            "--precision bf16: this processor has none of the instructions that oneDNN %d.%d needs for "
-            "it; fp32 runs everywhere",
-            dnnl_version()->major, dnnl_version()->minor);
-    return status == dnnl_success ? PSR_OK : psr_onednn_fail(status, "a first convolution", "the processor");
 }
 
 /* The executable for count samples, compiled at first use. */
@@ -128,36 +71,38 @@ static psr_err executable(onednn *self, uint32_t count, bool training, psr_onedn
     return PSR_OK;
 }
 
-/* As told, or by timing. */
-static psr_err choose_algorithms(onednn *self, const char *told)
+static psr_err pick(onednn *self, psr_onednn_decide *decide)
 {
-    if (told != NULL) {
-        PSR_TRY(psr_onednn_choice_check(self->net, told));
-        self->choices = strdup(told);
-        return self->choices != NULL ? PSR_OK
-                                     : psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the algorithms");
-    }
     psr_onednn_exec *direct;
     PSR_TRY(psr_onednn_exec_new(&self->context, self->net, &self->graph, "", self->max_batch, true, &direct));
-    psr_err err = psr_onednn_pick(direct, &self->choices);
+    psr_err err = psr_onednn_pick(direct, decide, &self->choices);
     psr_onednn_exec_free(direct);
     return err;
 }
 
+/* As told in full, or by one of the ways to choose. */
+static psr_err choose_algorithms(onednn *self, const char *told)
+{
+    if (strcmp(told, "auto") == 0)
+        return pick(self, psr_onednn_decide_by_rule);
+    if (strcmp(told, "timed") == 0)
+        return pick(self, psr_onednn_decide_by_time);
+    if (strcmp(told, "direct") == 0)
+        return psr_onednn_choice_direct(self->net, &self->choices);
+    PSR_TRY(psr_onednn_choice_check(self->net, told));
+    self->choices = strdup(told);
+    return self->choices != NULL ? PSR_OK
+                                 : psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the algorithms");
+}
+
 static psr_err build(onednn *self, const psr_backend_options *options)
 {
-    if (options->precision == PSR_PRECISION_FP16)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "--precision fp16: the oneDNN back end has fp32 and bf16");
     self->label_smoothing = options->label_smoothing;
     self->max_batch = options->max_batch;
-    self->context.threads = options->threads == 0 ? 1 : options->threads;
-    self->context.type = options->precision == PSR_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
-    self->context.layout = PSR_ONEDNN_OTHER;
-    set_threads(self);
-    PSR_TRY(open_engine(&self->context));
-    PSR_TRY(check_type(&self->context));
+    PSR_TRY(psr_onednn_context_open(options->precision, options->threads == 0 ? 1 : options->threads,
+                                    &self->context));
     PSR_TRY(psr_onednn_graph_init(self->net, &self->graph));
-    PSR_TRY(choose_algorithms(self, options->algorithms));
+    PSR_TRY(choose_algorithms(self, options->algorithms != NULL ? options->algorithms : "auto"));
     psr_onednn_exec *exec;
     return executable(self, self->max_batch, true, &exec);
 }
@@ -188,7 +133,7 @@ static psr_err onednn_train(void *object, const psr_batch *batch, const psr_exec
 {
     onednn *self = object;
     psr_onednn_exec *exec;
-    set_threads(self);
+    psr_onednn_threads_set(&self->context);
     PSR_TRY(executable(self, batch->count, true, &exec));
     psr_onednn_pass pass = pass_of(self, batch, state, readiness);
     return psr_onednn_exec_train(exec, &pass, loss_scale, ret_result);
@@ -199,7 +144,7 @@ static psr_err onednn_infer(void *object, const psr_batch *batch, const psr_exec
 {
     onednn *self = object;
     psr_onednn_exec *exec;
-    set_threads(self);
+    psr_onednn_threads_set(&self->context);
     PSR_TRY(executable(self, batch->count, false, &exec));
     psr_onednn_pass pass = pass_of(self, batch, state, readiness);
     return psr_onednn_exec_infer(exec, &pass, logits, ret_result);

@@ -1,5 +1,6 @@
 #include "model/onednn_choice.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char letters[] = "dwo"; /* by psr_onednn_algorithm */
@@ -16,14 +17,37 @@ psr_onednn_algorithm psr_onednn_choice(const char *choices, uint32_t index, psr_
     return (psr_onednn_algorithm)(strchr(letters, choices[4 * index + direction]) - letters);
 }
 
-psr_err psr_onednn_choice_check(const psr_net *net, const char *text)
+static size_t count_convolutions(const psr_net *net)
 {
-    if (text[0] == '\0')
-        return PSR_OK;
     size_t convolutions = 0;
     for (uint32_t i = 0; i < net->node_count; i++)
         convolutions += net->nodes[i].op == PSR_OP_CONV;
-    if (strlen(text) != 4 * convolutions - (convolutions > 0))
+    return convolutions;
+}
+
+/* Of a whole text: three letters for each, and commas in between. */
+static size_t length_for(size_t convolutions)
+{
+    return 4 * convolutions - (convolutions > 0);
+}
+
+psr_err psr_onednn_choice_direct(const psr_net *net, char **ret_choices)
+{
+    const size_t length = length_for(count_convolutions(net));
+    char *choices = malloc(length + 1);
+    if (choices == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the algorithms");
+    for (size_t i = 0; i < length; i++)
+        choices[i] = i % 4 == 3 ? ',' : letters[PSR_ONEDNN_DIRECT];
+    choices[length] = '\0';
+    *ret_choices = choices;
+    return PSR_OK;
+}
+
+psr_err psr_onednn_choice_check(const psr_net *net, const char *text)
+{
+    const size_t convolutions = count_convolutions(net);
+    if (strlen(text) != length_for(convolutions))
         return psr_fail(PSR_ERR_FORMAT, "algorithms: %zu characters do not fit the %zu convolutions of %s",
                         strlen(text), convolutions, net->name);
     for (size_t i = 0; text[i] != '\0'; i++)

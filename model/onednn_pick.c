@@ -6,23 +6,19 @@
  * a network's first gradients over that of PyTorch's float32, both against float64 (tests/golden), median over the
  * tensors; it is to stay below 2. ResNet-18 at 32 px: 1.0 when all is direct; with oneDNN's Winograd in the backward
  * pass 1.1, in the forward pass too, where its rounding goes through all later layers and back, 2.4; with our own in
- * both 1.1. So oneDNN's may have the backward pass alone, and our own what winograd.h says.
- *
- * Each shape is timed once, however many layers have it. The algorithms take turns and the least time of each counts,
- * so that a neighbour on the machine, who can only make things slower, has to hit one of them every time to mislead.
- * Winograd has to win clearly. */
+ * both 1.1. So oneDNN's may have the backward pass alone, and our own what winograd.h says. */
 #include "model/onednn_pick.h"
 
-#include "base/arena.h"
-#include "base/clock.h"
+#include "model/onednn_rule.h"
+#include "model/onednn_trial.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Below this many multiplications and additions in a step, seconds of training are too few to win back. */
 #define LEAST_WORK 5e9
 #define ROUNDS 3
+/* Winograd has to win clearly. */
 #define CLEARLY 0.9
 
 enum { DIRECTIONS = PSR_ONEDNN_BACKWARD_WEIGHTS + 1 };
@@ -64,127 +60,8 @@ static bool same_shape(const psr_onednn_exec *exec, uint32_t a, uint32_t b)
            psr_onednn_wants_gradient(exec, x->input[0]) == psr_onednn_wants_gradient(exec, y->input[0]);
 }
 
-/* A primitive, or our own Winograd, to be timed, with its arguments one after the other in an arena of its
- * own. Zero: no candidate. */
-typedef struct trial {
-    dnnl_primitive_t primitive;
-    dnnl_exec_arg_t args[6];
-    int arg_count;
-    psr_winograd winograd;
-    psr_onednn_direction direction;
-    float *arena;
-    size_t length;
-    double best_s;
-} trial;
-
-static void trial_done(trial *t)
-{
-    for (int i = 0; i < t->arg_count; i++)
-        dnnl_memory_destroy(t->args[i].memory);
-    if (t->primitive != NULL)
-        dnnl_primitive_destroy(t->primitive);
-    psr_arena_free(t->arena, t->length);
-}
-
-static const struct {
-    dnnl_query_t query;
-    int arg;
-} memories[] = {
-    {dnnl_query_src_md, DNNL_ARG_SRC},
-    {dnnl_query_weights_md, DNNL_ARG_WEIGHTS},
-    {dnnl_query_dst_md, DNNL_ARG_DST},
-    {dnnl_query_diff_src_md, DNNL_ARG_DIFF_SRC},
-    {dnnl_query_diff_weights_md, DNNL_ARG_DIFF_WEIGHTS},
-    {dnnl_query_diff_dst_md, DNNL_ARG_DIFF_DST},
-    {dnnl_query_scratchpad_md, DNNL_ARG_SCRATCHPAD},
-};
-enum { MEMORIES = sizeof memories / sizeof memories[0] };
-
-static size_t whole_pages(size_t floats)
-{
-    const size_t page = 4096 / sizeof(float);
-    return (floats + page - 1) / page * page;
-}
-
-static size_t floats_of(const_dnnl_primitive_desc_t pd, int memory)
-{
-    const_dnnl_memory_desc_t desc = dnnl_primitive_desc_query_md(pd, memories[memory].query, 0);
-    return whole_pages(desc == NULL ? 0 : dnnl_memory_desc_get_size(desc) / sizeof(float));
-}
-
-/* The arena is fresh and therefore zero: what is timed does not depend on values. */
-static psr_err init_primitive(trial *t, const psr_onednn_exec *exec, const_dnnl_primitive_desc_t pd)
-{
-    size_t length = 0;
-    for (int i = 0; i < MEMORIES; i++)
-        length += floats_of(pd, i);
-    PSR_TRY(psr_arena_new(length, &t->arena));
-    t->length = length;
-    dnnl_status_t status = dnnl_primitive_create(&t->primitive, pd);
-    float *at = t->arena;
-    for (int i = 0; status == dnnl_success && i < MEMORIES; i++) {
-        if (floats_of(pd, i) == 0)
-            continue;
-        assert((size_t)t->arg_count < sizeof t->args / sizeof t->args[0]);
-        t->args[t->arg_count].arg = memories[i].arg;
-        status = dnnl_memory_create(&t->args[t->arg_count].memory,
-                                    dnnl_primitive_desc_query_md(pd, memories[i].query, 0),
-                                    exec->context->engine, at);
-        t->arg_count += status == dnnl_success;
-        at += floats_of(pd, i);
-    }
-    return status == dnnl_success ? PSR_OK : psr_onednn_fail(status, "a trial", exec->net->name);
-}
-
-/* Floats of our own Winograd's arguments: the two values, the weights, the scratchpad. */
-enum { WINOGRAD_X, WINOGRAD_Y, WINOGRAD_WEIGHTS, WINOGRAD_SCRATCH, WINOGRAD_ARGS };
-
-static size_t winograd_floats(const psr_winograd *w, psr_onednn_direction direction, int arg)
-{
-    const size_t pixels = (size_t)w->images * w->height * w->width;
-    switch (arg) {
-    case WINOGRAD_X:
-        return whole_pages(pixels * w->in);
-    case WINOGRAD_Y:
-        return whole_pages(pixels * w->out);
-    case WINOGRAD_WEIGHTS:
-        return whole_pages((size_t)w->out * w->in * 9);
-    default:
-        return direction == PSR_ONEDNN_BACKWARD_WEIGHTS ? psr_winograd_weights_scratch(w)
-                                                        : psr_winograd_values_scratch(w);
-    }
-}
-
-static psr_err init_winograd(trial *t)
-{
-    size_t length = 0;
-    for (int i = 0; i < WINOGRAD_ARGS; i++)
-        length += winograd_floats(&t->winograd, t->direction, i);
-    PSR_TRY(psr_arena_new(length, &t->arena));
-    t->length = length;
-    return PSR_OK;
-}
-
-static void run_winograd(const trial *t)
-{
-    float *args[WINOGRAD_ARGS], *at = t->arena;
-    for (int i = 0; i < WINOGRAD_ARGS; i++) {
-        args[i] = at;
-        at += winograd_floats(&t->winograd, t->direction, i);
-    }
-    if (t->direction == PSR_ONEDNN_FORWARD)
-        psr_winograd_forward(&t->winograd, args[WINOGRAD_X], args[WINOGRAD_WEIGHTS], args[WINOGRAD_Y],
-                             args[WINOGRAD_SCRATCH]);
-    else if (t->direction == PSR_ONEDNN_BACKWARD_DATA)
-        psr_winograd_source_gradient(&t->winograd, args[WINOGRAD_Y], args[WINOGRAD_WEIGHTS], args[WINOGRAD_X],
-                                     args[WINOGRAD_SCRATCH]);
-    else
-        psr_winograd_weights_gradient(&t->winograd, args[WINOGRAD_X], args[WINOGRAD_Y],
-                                      args[WINOGRAD_WEIGHTS], args[WINOGRAD_SCRATCH]);
-}
-
-static bool rounds_little(const psr_onednn_exec *exec, const psr_onednn_step *step,
-                          psr_onednn_direction direction, psr_onednn_algorithm algorithm)
+bool psr_onednn_may_take(const psr_onednn_exec *exec, const psr_onednn_step *step,
+                         psr_onednn_direction direction, psr_onednn_algorithm algorithm)
 {
     const uint32_t weight = exec->net->nodes[step->group->output].weight;
     const uint32_t *shape = exec->net->params.tensors[weight].shape;
@@ -200,85 +77,60 @@ static bool rounds_little(const psr_onednn_exec *exec, const psr_onednn_step *st
     }
 }
 
-/* Remains zero when the algorithm is no candidate. */
-static psr_err trial_init(trial *t, const psr_onednn_exec *exec, const psr_onednn_step *step,
-                          psr_onednn_direction direction, psr_onednn_algorithm algorithm)
+/* Whether the convolution can be computed so, other than by loops. */
+static bool exists(const psr_onednn_exec *exec, const psr_onednn_step *step, psr_onednn_direction direction,
+                   psr_onednn_algorithm algorithm)
 {
+    psr_winograd winograd;
     dnnl_primitive_desc_t pd;
-    t->direction = direction;
-    if (!rounds_little(exec, step, direction, algorithm))
-        return PSR_OK;
+    if (!psr_onednn_may_take(exec, step, direction, algorithm))
+        return false;
     if (algorithm == PSR_ONEDNN_OWN_WINOGRAD)
-        return psr_onednn_conv_winograd(exec, step, &t->winograd) ? init_winograd(t) : PSR_OK;
+        return psr_onednn_conv_winograd(exec, step, &winograd);
     if (!psr_onednn_conv_create(exec, step, direction, algorithm, &pd))
-        return PSR_OK;
-    psr_err err = init_primitive(t, exec, pd);
+        return false;
     dnnl_primitive_desc_destroy(pd);
-    return err;
+    return true;
 }
 
-static psr_err trial_run(trial *t, const psr_onednn_exec *exec, bool warm_up)
+psr_err psr_onednn_decide_by_rule(const psr_onednn_exec *exec, const psr_onednn_step *step,
+                                  psr_onednn_direction direction, psr_onednn_algorithm *ret_algorithm)
 {
-    dnnl_status_t status = dnnl_success;
-    double began_s = psr_clock_s();
-    if (t->primitive == NULL)
-        run_winograd(t);
-    else
-        status = dnnl_primitive_execute(t->primitive, exec->context->stream, t->arg_count, t->args);
-    if (status == dnnl_success)
-        status = dnnl_stream_wait(exec->context->stream);
-    double took_s = psr_clock_s() - began_s;
-    if (!warm_up && (t->best_s == 0 || took_s < t->best_s))
-        t->best_s = took_s;
-    return status == dnnl_success ? PSR_OK : psr_onednn_fail(status, "a trial", exec->net->name);
-}
-
-static psr_err race(trial trials[PSR_ONEDNN_ALGORITHMS], const psr_onednn_exec *exec)
-{
-    for (int round = 0; round <= ROUNDS; round++)
-        for (int i = 0; i < PSR_ONEDNN_ALGORITHMS; i++)
-            if (trials[i].arena != NULL)
-                PSR_TRY(trial_run(&trials[i], exec, round == 0));
+    const psr_node *node = &exec->net->nodes[step->group->output];
+    const uint32_t *w = exec->net->params.tensors[node->weight].shape;
+    const psr_conv_shape shape = {exec->count, node->height, node->width, w[1], w[0], exec->context->threads};
+    bool exist[PSR_ONEDNN_ALGORITHMS];
+    for (int i = 0; i < PSR_ONEDNN_ALGORITHMS; i++)
+        exist[i] = exists(exec, step, direction, (psr_onednn_algorithm)i);
+    /* Where there is no direct one but loops, the plan finds a better way (onednn_conv.c). */
+    *ret_algorithm = exist[PSR_ONEDNN_DIRECT] ? psr_onednn_rule(&shape, direction, exist) : PSR_ONEDNN_DIRECT;
     return PSR_OK;
 }
 
 /* Direct, unless another one is clearly faster. */
-static psr_onednn_algorithm winner(const trial trials[PSR_ONEDNN_ALGORITHMS])
+psr_err psr_onednn_decide_by_time(const psr_onednn_exec *exec, const psr_onednn_step *step,
+                                  psr_onednn_direction direction, psr_onednn_algorithm *ret_algorithm)
 {
-    psr_onednn_algorithm best = PSR_ONEDNN_DIRECT;
-    double limit_s = CLEARLY * trials[PSR_ONEDNN_DIRECT].best_s;
+    *ret_algorithm = PSR_ONEDNN_DIRECT;
+    if (work_of(exec) < LEAST_WORK)
+        return PSR_OK;
+    double took_s[PSR_ONEDNN_ALGORITHMS];
+    PSR_TRY(psr_onednn_trial(exec, step, direction, ROUNDS, took_s));
+    double limit_s = CLEARLY * took_s[PSR_ONEDNN_DIRECT];
     for (int i = PSR_ONEDNN_DIRECT + 1; i < PSR_ONEDNN_ALGORITHMS; i++)
-        if (trials[i].arena != NULL && trials[i].best_s < limit_s) {
-            best = (psr_onednn_algorithm)i;
-            limit_s = trials[i].best_s;
+        if (took_s[i] > 0 && took_s[i] < limit_s) {
+            *ret_algorithm = (psr_onednn_algorithm)i;
+            limit_s = took_s[i];
         }
-    return best;
-}
-
-/* The letter of one direction of a step's convolution. */
-static psr_err pick_direction(const psr_onednn_exec *exec, const psr_onednn_step *step,
-                              psr_onednn_direction direction, char *ret_letter)
-{
-    trial trials[PSR_ONEDNN_ALGORITHMS] = {{0}};
-    psr_err err = PSR_OK;
-    for (int i = 0; err == PSR_OK && i < PSR_ONEDNN_ALGORITHMS; i++)
-        err = trial_init(&trials[i], exec, step, direction, (psr_onednn_algorithm)i);
-    if (err == PSR_OK && trials[PSR_ONEDNN_DIRECT].arena != NULL) {
-        err = race(trials, exec);
-        if (err == PSR_OK)
-            *ret_letter = psr_onednn_letter(winner(trials));
-    }
-    for (int i = 0; i < PSR_ONEDNN_ALGORITHMS; i++)
-        trial_done(&trials[i]);
-    return err;
+    return PSR_OK;
 }
 
 /* Three letters, those of an earlier step of the same shape if there is one. */
-static psr_err pick_step(const psr_onednn_exec *exec, uint32_t index, const char *earlier,
-                         char letters[DIRECTIONS])
+static psr_err pick_step(const psr_onednn_exec *exec, uint32_t index, psr_onednn_decide *decide,
+                         const char *earlier, char letters[DIRECTIONS])
 {
     const psr_onednn_step *step = &exec->steps[index];
-    memset(letters, 'd', DIRECTIONS);
+    memset(letters, psr_onednn_letter(PSR_ONEDNN_DIRECT), DIRECTIONS);
     if (!is_candidate(exec, step))
         return PSR_OK;
     for (uint32_t i = 0; i < index; i++) {
@@ -291,22 +143,24 @@ static psr_err pick_step(const psr_onednn_exec *exec, uint32_t index, const char
         }
         earlier += DIRECTIONS + 1;
     }
-    for (int direction = PSR_ONEDNN_FORWARD; direction < DIRECTIONS; direction++)
-        PSR_TRY(pick_direction(exec, step, (psr_onednn_direction)direction, &letters[direction]));
+    for (int direction = PSR_ONEDNN_FORWARD; direction < DIRECTIONS; direction++) {
+        psr_onednn_algorithm algorithm;
+        PSR_TRY(decide(exec, step, (psr_onednn_direction)direction, &algorithm));
+        letters[direction] = psr_onednn_letter(algorithm);
+    }
     return PSR_OK;
 }
 
-psr_err psr_onednn_pick(psr_onednn_exec *exec, char **ret_choices)
+psr_err psr_onednn_pick(const psr_onednn_exec *exec, psr_onednn_decide *decide, char **ret_choices)
 {
     char *choices = calloc((DIRECTIONS + 1) * (size_t)exec->graph->count + 1, 1);
     if (choices == NULL)
         return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the algorithms");
     size_t length = 0;
-    bool worth_it = work_of(exec) >= LEAST_WORK;
-    for (uint32_t i = 0; worth_it && i < exec->graph->count; i++) {
+    for (uint32_t i = 0; i < exec->graph->count; i++) {
         if (!is_conv(&exec->steps[i]))
             continue;
-        psr_err err = pick_step(exec, i, choices, choices + length);
+        psr_err err = pick_step(exec, i, decide, choices, choices + length);
         if (err != PSR_OK) {
             free(choices);
             return err;
@@ -316,8 +170,6 @@ psr_err psr_onednn_pick(psr_onednn_exec *exec, char **ret_choices)
     }
     if (length > 0)
         choices[length - 1] = '\0';
-    if (strspn(choices, "d,") == strlen(choices))
-        choices[0] = '\0';
     *ret_choices = choices;
     return PSR_OK;
 }

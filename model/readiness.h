@@ -19,7 +19,8 @@ struct psr_exec_hooks;
 typedef struct psr_readiness psr_readiness;
 
 /* net and buckets are borrowed for life. ret owns: psr_readiness_free. NOMEM. */
-PSR_MUST_CHECK psr_err psr_readiness_new(const psr_net *net, const psr_buckets *buckets, psr_readiness **ret_readiness);
+PSR_MUST_CHECK psr_err psr_readiness_new(const psr_net *net, const psr_buckets *buckets,
+                                         psr_readiness **ret_readiness);
 void psr_readiness_free(psr_readiness *readiness);
 
 /* Starts a pass: every countdown at its full value. hooks borrowed until the pass ends; NULL: no calls. */

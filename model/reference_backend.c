@@ -58,7 +58,7 @@ static psr_err infer(void *self, const psr_batch *batch, const psr_exec_state *s
     return PSR_OK;
 }
 
-/* Nothing is chosen by timing. */
+/* There is nothing to choose. */
 static const char *algorithms(const void *self)
 {
     (void)self;

@@ -23,7 +23,8 @@ typedef struct psr_window {
 /* Convolution (cross-correlation, as every framework's): y[n,o,oh,ow] = b[o] + sum_{c,kh,kw}
  * x[n, c, oh*stride-pad+kh, ow*stride-pad+kw] * w[o,c,kh,kw]. b, db: NULL when there is no bias.
  * dx: NULL when it is not wanted (the network's input). */
-void psr_ref_conv_forward(const psr_window *window, const psr_real *x, const psr_real *w, const psr_real *b, psr_real *y);
+void psr_ref_conv_forward(const psr_window *window, const psr_real *x, const psr_real *w, const psr_real *b,
+                          psr_real *y);
 void psr_ref_conv_backward(const psr_window *window, const psr_real *x, const psr_real *w, const psr_real *dy,
                            psr_real *dx, psr_real *dw, psr_real *db);
 
@@ -33,7 +34,8 @@ void psr_ref_maxpool_backward(const psr_window *window, const psr_real *x, const
 
 /* Mean over H and W: y[N,C]. */
 void psr_ref_avgpool_forward(uint32_t N, uint32_t C, uint32_t H, uint32_t W, const psr_real *x, psr_real *y);
-void psr_ref_avgpool_backward(uint32_t N, uint32_t C, uint32_t H, uint32_t W, const psr_real *dy, psr_real *dx);
+void psr_ref_avgpool_backward(uint32_t N, uint32_t C, uint32_t H, uint32_t W, const psr_real *dy,
+                              psr_real *dx);
 
 /* He et al. (2015), section 4.2, option A: y[n, c + (O-C)/2, oh, ow] = x[n, c, oh*stride, ow*stride], the other
  * channels zero. K and pad are not looked at. */
@@ -41,8 +43,8 @@ void psr_ref_shortcut_forward(const psr_window *window, const psr_real *x, psr_r
 void psr_ref_shortcut_backward(const psr_window *window, const psr_real *dy, psr_real *dx);
 
 /* y[n,o] = b[o] + sum_c x[n,c] * w[o,c]. b, db, dx may be NULL as for the convolution. */
-void psr_ref_linear_forward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x, const psr_real *w, const psr_real *b,
-                            psr_real *y);
+void psr_ref_linear_forward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x, const psr_real *w,
+                            const psr_real *b, psr_real *y);
 void psr_ref_linear_backward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x, const psr_real *w,
                              const psr_real *dy, psr_real *dx, psr_real *dw, psr_real *db);
 
@@ -57,11 +59,12 @@ typedef struct psr_batchnorm {
     double epsilon, momentum;
 } psr_batchnorm;
 void psr_ref_batchnorm_forward(const psr_batchnorm *norm, const psr_real *x, const psr_real *weight,
-                               const psr_real *bias, psr_real *running_mean, psr_real *running_variance, psr_real *y,
-                               double *ret_mean, double *ret_scale);
+                               const psr_real *bias, psr_real *running_mean, psr_real *running_variance,
+                               psr_real *y, double *ret_mean, double *ret_scale);
 /* The same with the running statistics in place of the batch's. */
-void psr_ref_batchnorm_infer(const psr_batchnorm *norm, const psr_real *x, const psr_real *weight, const psr_real *bias,
-                             const psr_real *running_mean, const psr_real *running_variance, psr_real *y);
+void psr_ref_batchnorm_infer(const psr_batchnorm *norm, const psr_real *x, const psr_real *weight,
+                             const psr_real *bias, const psr_real *running_mean,
+                             const psr_real *running_variance, psr_real *y);
 void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x, const psr_real *weight,
                                 const double *mean, const double *scale, const psr_real *dy, psr_real *dx,
                                 psr_real *dweight, psr_real *dbias);
@@ -85,9 +88,9 @@ typedef struct psr_dropout {
     uint32_t node;
     bool whole_channels;
 } psr_dropout;
-void psr_ref_dropout_forward(const psr_dropout *dropout, const psr_batch *batch, uint8_t *keep, const psr_real *x,
-                             psr_real *y);
-void psr_ref_dropout_backward(const psr_dropout *dropout, const psr_batch *batch, uint8_t *keep, const psr_real *dy,
-                              psr_real *dx);
+void psr_ref_dropout_forward(const psr_dropout *dropout, const psr_batch *batch, uint8_t *keep,
+                             const psr_real *x, psr_real *y);
+void psr_ref_dropout_backward(const psr_dropout *dropout, const psr_batch *batch, uint8_t *keep,
+                              const psr_real *dy, psr_real *dx);
 
 #endif

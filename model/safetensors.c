@@ -402,26 +402,34 @@ static psr_err check_pairs(psr_safetensors *header)
     return PSR_OK;
 }
 
-psr_err psr_safetensors_parse(const uint8_t *bytes, size_t size, psr_safetensors *ret_header)
+psr_err psr_safetensors_data_begin(const uint8_t first[PSR_SAFETENSORS_LENGTH_BYTES], uint64_t file_bytes,
+                                   size_t *ret_data_begin)
 {
-    if (size < 8)
-        return psr_fail(PSR_ERR_FORMAT, "%zu bytes: too short for a safetensors file", size);
     uint64_t length = 0;
-    for (int i = 7; i >= 0; i--)
-        length = length << 8 | bytes[i];
-    if (length > size - 8 || length > PSR_SAFETENSORS_HEADER_MAX)
+    for (int i = PSR_SAFETENSORS_LENGTH_BYTES - 1; i >= 0; i--)
+        length = length << 8 | first[i];
+    if (length > file_bytes - PSR_SAFETENSORS_LENGTH_BYTES || length > PSR_SAFETENSORS_HEADER_MAX)
         return psr_fail(PSR_ERR_FORMAT,
-                        "not safetensors, or torn: a header of %" PRIu64 " bytes in a file of %zu", length,
-                        size);
-    if (!psr_utf8_valid(bytes + 8, (size_t)length))
+                        "not safetensors, or torn: a header of %" PRIu64 " bytes in a file of %" PRIu64,
+                        length, file_bytes);
+    *ret_data_begin = PSR_SAFETENSORS_LENGTH_BYTES + (size_t)length;
+    return PSR_OK;
+}
+
+psr_err psr_safetensors_parse(const uint8_t *bytes, size_t data_begin, uint64_t file_bytes,
+                              psr_safetensors *ret_header)
+{
+    const uint8_t *json = bytes + PSR_SAFETENSORS_LENGTH_BYTES;
+    size_t length = data_begin - PSR_SAFETENSORS_LENGTH_BYTES;
+    if (!psr_utf8_valid(json, length))
         return psr_fail(PSR_ERR_FORMAT, "header: is not UTF-8");
 
-    psr_safetensors header = {.data_begin = 8 + (size_t)length};
-    header.text = malloc((size_t)length + 1);
+    psr_safetensors header = {.data_begin = data_begin};
+    header.text = malloc(length + 1);
     if (!header.text)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a header of %" PRIu64 " bytes", length);
-    scanner scan = {bytes + 8, bytes + 8, bytes + header.data_begin, header.text};
-    uint64_t data_bytes = size - header.data_begin;
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a header of %zu bytes", length);
+    scanner scan = {json, json, bytes + data_begin, header.text};
+    uint64_t data_bytes = file_bytes - data_begin;
 
     psr_err err = scan_header(&scan, data_bytes, &header);
     if (err == PSR_OK)

@@ -40,10 +40,17 @@ typedef struct psr_safetensors {
     size_t data_begin; /* bytes from the file's start */
 } psr_safetensors;
 
-/* Reads the header of a whole file of size bytes. On success every entry's range lies within the file,
- * fits its shape and type, and the ranges cover the data exactly. FORMAT, NOMEM. ret owns:
- * psr_safetensors_done; bytes are borrowed for the call. */
-PSR_MUST_CHECK psr_err psr_safetensors_parse(const uint8_t *bytes, size_t size, psr_safetensors *ret_header);
+/* What a file of file_bytes bytes says, in its first PSR_SAFETENSORS_LENGTH_BYTES, of the bytes that lie before its data:
+ * those and the header. They are within the file. FORMAT. */
+#define PSR_SAFETENSORS_LENGTH_BYTES 8
+PSR_MUST_CHECK psr_err psr_safetensors_data_begin(const uint8_t first[PSR_SAFETENSORS_LENGTH_BYTES],
+                                                  uint64_t file_bytes, size_t *ret_data_begin);
+
+/* Reads the header of a file of file_bytes bytes: bytes are its first data_begin, as psr_safetensors_data_begin told. On
+ * success every entry's range lies within the file, fits its shape and type, and the ranges cover the data exactly. FORMAT,
+ * NOMEM. ret owns: psr_safetensors_done; bytes are borrowed for the call. */
+PSR_MUST_CHECK psr_err psr_safetensors_parse(const uint8_t *bytes, size_t data_begin, uint64_t file_bytes,
+                                             psr_safetensors *ret_header);
 void psr_safetensors_done(psr_safetensors *header);
 
 /* NULL when there is none of that name. Borrowed from header. */

@@ -76,7 +76,7 @@ psr_err psr_breach(const psr_message *message, const char *format, ...)
     va_end(args);
     const psr_head *head = &message->head;
     return psr_fail(PSR_ERR_PROTOCOL,
-                    "%s %" PRIu32 " sent %s (step %" PRIu64 ", bucket %" PRIu32 ", offset %" PRIu64
+                    "%s %" PRIu32 " sent %s (wire step %" PRIu64 ", bucket %" PRIu32 ", offset %" PRIu64
                     ", count %" PRIu64 "): %s",
                     psr_role_name(message->from.role), message->from.rank, psr_message_name(head->type),
                     head->step, head->bucket, head->offset, head->count, what);

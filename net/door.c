@@ -2,12 +2,18 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "net/half_open.h"
 #include "net/sockets.h"
 
 #include <czmq.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+
+/* libzmq has it in every build since 4.3.0 and declares it for its own drafts alone. */
+#ifndef ZMQ_ZAP_ENFORCE_DOMAIN
+#define ZMQ_ZAP_ENFORCE_DOMAIN 93
+#endif
 
 #define ZAP_ENDPOINT "inproc://zeromq.zap.01"
 #define REFUSALS_ENDPOINT "inproc://psring.refusals"
@@ -28,6 +34,9 @@ struct psr_door {
     uint64_t refused_open; /* refused, and their DISCONNECTED is still to come */
     int64_t *accepted_ms;  /* [descriptor] */
     size_t accepted_count;
+    psr_half_open half_open;
+    uint64_t in_between; /* connections that were told to come in and have not ended their handshake */
+    int64_t told_ms;     /* when the last of them was told so */
 };
 
 /* ---- names ---- */
@@ -109,9 +118,14 @@ static void refuse(psr_door *door, const char *address, const char *reason)
     atomic_fetch_add_explicit(&door->refused, 1, memory_order_relaxed);
     door->in_handshake--;
     door->refused_open++;
-    char line[256];
-    int bytes = snprintf(line, sizeof line, "turned away a stranger%s%s: %s", *address ? " from " : "",
-                         address, reason);
+    char line[256], from[128] = "";
+    unsigned uid, gid, pid;
+    if (sscanf(address, "localhost:%u:%u:%u", &uid, &gid, &pid) ==
+        3) /* how libzmq calls the other end of an ipc socket */
+        snprintf(from, sizeof from, " (process %u of user %u)", pid, uid);
+    else if (*address != '\0')
+        snprintf(from, sizeof from, " from %.64s", address);
+    int bytes = snprintf(line, sizeof line, "turned away a stranger%s: %s", from, reason);
     /* A line too many is dropped: the queue is as long as a high-water mark, the count goes on. */
     (void)zmq_send(door->lines, line, (size_t)(bytes < (int)sizeof line ? bytes : (int)sizeof line - 1),
                    ZMQ_DONTWAIT);
@@ -136,9 +150,11 @@ static void answer_request(psr_door *door, zmsg_t *request)
         refusal = admit_token(door, request, &peer);
 
     char name[PSR_DOOR_NAME_BYTES] = "";
-    if (refusal == NULL)
+    if (refusal == NULL) {
         psr_door_name(peer, name);
-    else
+        door->in_between++;
+        door->told_ms = psr_clock_ms();
+    } else
         refuse(door, address != NULL ? address : "", refusal);
 
     zmsg_t *reply = zmsg_new();
@@ -210,9 +226,12 @@ static void take_event(psr_door *door, uint16_t event, uint32_t value)
         door->in_handshake++;
         if ((at = accepted_at(door, value)) != NULL)
             *at = psr_clock_ms();
+        psr_half_open_add(&door->half_open, (int)value);
         break;
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         door->in_handshake--;
+        if (door->in_between > 0)
+            door->in_between--;
         break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
         refuse(door, "", "what it sends is not our protocol");
@@ -229,6 +248,16 @@ static void take_event(psr_door *door, uint16_t event, uint32_t value)
         }
         break;
     }
+}
+
+/* Nobody is let in but by this thread, so while nobody is in between, what was not let in before will not be. One that
+ * dies in between is forgotten when its handshake would have timed out. */
+static void end_the_oldest(psr_door *door)
+{
+    if (door->in_between > 0 && psr_clock_ms() - door->told_ms > 2 * PSR_HANDSHAKE_MS)
+        door->in_between = 0;
+    if (door->in_between == 0)
+        psr_half_open_trim(&door->half_open);
 }
 
 static void *door_main(void *context)
@@ -252,6 +281,7 @@ static void *door_main(void *context)
         uint32_t value;
         while (items[2].revents && read_event(door->monitor, &event, &value))
             take_event(door, event, value);
+        end_the_oldest(door);
     }
     return NULL;
 }
@@ -280,6 +310,8 @@ static psr_err open_end(void *zmq_ctx, int type, const char *endpoint, bool boun
 static psr_err guard(const psr_keys *keys, void *router)
 {
     PSR_TRY(psr_zmq_set_text(router, ZMQ_ZAP_DOMAIN, "psring", "ZMQ_ZAP_DOMAIN"));
+    /* Without it CURVE lets everybody in while there is no handler, as when the door has ended before the router. */
+    PSR_TRY(psr_zmq_set(router, ZMQ_ZAP_ENFORCE_DOMAIN, 1, "ZMQ_ZAP_ENFORCE_DOMAIN"));
     PSR_TRY(psr_zmq_set(router, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
     if (!keys->curve)
         PSR_TRY(psr_zmq_set(router, ZMQ_PLAIN_SERVER, 1, "ZMQ_PLAIN_SERVER"));
@@ -327,6 +359,7 @@ psr_err psr_door_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_
         return psr_fail(PSR_ERR_NOMEM, "no memory for an inbox");
     door->keys = keys;
     door->router = zmq_router;
+    psr_half_open_init(&door->half_open, keys->curve);
     psr_err err = guard(keys, zmq_router);
     if (err == PSR_OK)
         err = open_ends(door, zmq_ctx);
@@ -334,6 +367,7 @@ psr_err psr_door_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_
         err = psr_thread_start("psr-door", door_main, door, &door->thread);
     if (err != PSR_OK) {
         close_ends(door);
+        psr_half_open_done(&door->half_open);
         free(door);
         return err;
     }
@@ -349,6 +383,7 @@ void psr_door_free(psr_door *door)
     pthread_join(door->thread, NULL);
     close_ends(door);
     free(door->accepted_ms);
+    psr_half_open_done(&door->half_open);
     free(door);
 }
 

@@ -2,8 +2,8 @@
  * The ZAP handler (https://rfc.zeromq.org/spec/27/) of one zmq context, on a thread of its own so that a busy
  * or computing owner keeps nobody waiting.
  *
- * With CURVE the roster's keys are let in, each as the member that it belongs to. On loopback without CURVE
- * ZeroMQ's PLAIN mechanism carries a name ("worker 1", or "worker any" before it has a rank) and the token of
+ * With CURVE the roster's keys are let in, each as the member that it belongs to. Without CURVE (ipc sockets) ZeroMQ's
+ * PLAIN mechanism carries a name ("worker 1", or "worker any" before it has a rank) and the token of
  * the run, which is compared in constant time. A connection that was let in bears its name in the User-Id
  * property of every message. All others are turned away: wrong key or token, garbage, half a greeting, a
  * handshake that takes longer than PSR_HANDSHAKE_MS. */

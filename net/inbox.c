@@ -4,6 +4,7 @@
 #include "net/bindings.h"
 #include "net/door.h"
 #include "net/interface.h"
+#include "net/socket_directory.h"
 #include "net/sockets.h"
 
 #include <errno.h>
@@ -11,8 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 #include <zmq.h>
 
+#define CURVE_BYTES 64    /* more than encryption adds to a frame: 33 */
 #define STRANGER_LINES 10 /* at most so many in */
 #define STRANGER_WINDOW_MS 10000
 
@@ -21,7 +25,9 @@ struct psr_inbox {
     void *router;
     psr_door *door;
     psr_bindings bindings;
-    char endpoint[PSR_ADDRESS_BYTES + 32];
+    char endpoint[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADDRESS_BYTES + 32];
+    char file[PSR_SOCKET_DIRECTORY_BYTES + PSR_DOOR_NAME_BYTES +
+              16];      /* of an ipc socket: it is ours to remove. "": none */
     uint64_t strangers; /* messages; the door counts connections */
     int64_t window_begin_ms;
     unsigned window_lines;
@@ -275,17 +281,41 @@ uint64_t psr_inbox_strangers(const psr_inbox *inbox)
 
 /* ---- beginning and end ---- */
 
-static psr_err bind_router(psr_inbox *inbox, const char *address)
+/* A name that no other socket of the run has or had, so that none is ever bound over another:
+ * "worker-1-01234567". */
+static psr_err name_socket(psr_inbox *inbox)
+{
+    uint32_t random;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
+    char name[PSR_DOOR_NAME_BYTES];
+    psr_door_name(inbox->options.self, name);
+    *strchr(name, ' ') = '-';
+    int length =
+        snprintf(inbox->file, sizeof inbox->file, "%s/%s-%08" PRIx32, inbox->options.directory, name, random);
+    return length < (int)sizeof inbox->file ? PSR_OK
+                                            : psr_fail(PSR_ERR_USAGE, "the path of %s is too long", name);
+}
+
+/* The directory keeps other users out; where something else let them in, their number does not pass. */
+static psr_err bind_in_directory(psr_inbox *inbox)
+{
+    uid_t uid = geteuid();
+    char wanted[sizeof inbox->file + 8];
+    PSR_TRY(name_socket(inbox));
+    snprintf(wanted, sizeof wanted, "ipc://%s", inbox->file);
+    if (zmq_setsockopt(inbox->router, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0)
+        return psr_zmq_failed("ZMQ_IPC_FILTER_UID");
+    if (zmq_bind(inbox->router, wanted) != 0)
+        return psr_fail(PSR_ERR_IO, "cannot listen on %s: %s", wanted, zmq_strerror(zmq_errno()));
+    snprintf(inbox->endpoint, sizeof inbox->endpoint, "%s", wanted);
+    return PSR_OK;
+}
+
+static psr_err bind_to_address(psr_inbox *inbox, const char *address)
 {
     void *router = inbox->router;
     PSR_TRY(psr_zmq_set_tcp(router, strchr(address, ':') != NULL));
-    PSR_TRY(psr_zmq_set(router, ZMQ_RCVHWM, 0, "ZMQ_RCVHWM"));
-    PSR_TRY(psr_zmq_set(router, ZMQ_LINGER, 0, "ZMQ_LINGER"));
-    PSR_TRY(psr_zmq_set(router, ZMQ_BACKLOG, 1024, "ZMQ_BACKLOG"));
-    PSR_TRY(psr_zmq_set(router, ZMQ_ROUTER_HANDOVER, 1,
-                        "ZMQ_ROUTER_HANDOVER")); /* a member that connects again */
-    PSR_TRY(psr_zmq_set_largest(router, PSR_PAYLOAD_BYTES_MAX));
-
     char wanted[sizeof inbox->endpoint];
     psr_endpoint_format(address, inbox->options.port, wanted, sizeof wanted);
     if (zmq_bind(router, wanted) != 0 && zmq_errno() == EADDRINUSE)
@@ -296,6 +326,19 @@ static psr_err bind_router(psr_inbox *inbox, const char *address)
     if (zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, inbox->endpoint, &size) != 0 || inbox->endpoint[0] == '\0')
         return psr_fail(PSR_ERR_IO, "cannot listen on %s: %s", wanted, zmq_strerror(zmq_errno()));
     return PSR_OK;
+}
+
+/* address: NULL for an ipc socket. */
+static psr_err bind_router(psr_inbox *inbox, const char *address)
+{
+    void *router = inbox->router;
+    PSR_TRY(psr_zmq_set(router, ZMQ_RCVHWM, 0, "ZMQ_RCVHWM"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_LINGER, 0, "ZMQ_LINGER"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_BACKLOG, 1024, "ZMQ_BACKLOG"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_ROUTER_HANDOVER, 1,
+                        "ZMQ_ROUTER_HANDOVER")); /* a member that connects again */
+    PSR_TRY(psr_zmq_set_largest(router, PSR_PAYLOAD_BYTES_MAX + CURVE_BYTES));
+    return address == NULL ? bind_in_directory(inbox) : bind_to_address(inbox, address);
 }
 
 psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char *address,
@@ -326,6 +369,8 @@ void psr_inbox_free(psr_inbox *inbox)
     psr_door_free(inbox->door);
     if (inbox->router != NULL)
         zmq_close(inbox->router);
+    if (inbox->file[0] != '\0')
+        (void)unlink(inbox->file); /* libzmq does not; whoever removes the directory may have */
     psr_bindings_done(&inbox->bindings);
     free(inbox);
 }

@@ -7,8 +7,9 @@
 
 typedef struct psr_inbox psr_inbox;
 
-/* Binds options->interface (resolved to address) and options->port. ret owns. IO: the port is in use, or
- * others of the system's refusals. zmq_ctx and what options points to: borrowed for life. */
+/* Binds options->interface (resolved to address) and options->port; address NULL: an ipc socket in
+ * options->directory. ret owns. IO: the port is in use, or others of the system's refusals. zmq_ctx and what
+ * options points to: borrowed for life. */
 PSR_MUST_CHECK psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char *address,
                                      psr_inbox **ret_inbox);
 

@@ -91,27 +91,6 @@ bool psr_address_is_loopback(const char *address)
     return inet_pton(AF_INET6, address, &in6) == 1 && IN6_IS_ADDR_LOOPBACK(&in6);
 }
 
-bool psr_endpoint_is_loopback(const char *endpoint)
-{
-    static const char scheme[] = "tcp://";
-    if (strncmp(endpoint, scheme, sizeof scheme - 1) != 0)
-        return false;
-    const char *host = endpoint + sizeof scheme - 1, *colon = strrchr(host, ':');
-    if (colon == NULL)
-        return false;
-    size_t bytes = (size_t)(colon - host);
-    if (bytes >= 2 && host[0] == '[' && host[bytes - 1] == ']') {
-        host++;
-        bytes -= 2;
-    }
-    char address[PSR_ADDRESS_BYTES];
-    if (bytes >= sizeof address)
-        return false;
-    memcpy(address, host, bytes);
-    address[bytes] = '\0';
-    return strcmp(address, "localhost") == 0 || psr_address_is_loopback(address);
-}
-
 void psr_endpoint_format(const char *address, unsigned port, char *endpoint, size_t size)
 {
     const char *open = is_ipv6(address) ? "[" : "", *close = is_ipv6(address) ? "]" : "";

@@ -17,9 +17,6 @@ PSR_MUST_CHECK psr_err psr_interface_address(const char *name, char ret_address[
 /* An address of 127.0.0.0/8, or ::1. */
 bool psr_address_is_loopback(const char *address);
 
-/* The same of an endpoint ("tcp://127.0.0.1:4242", "tcp://[::1]:4242", "tcp://localhost:4242"). */
-bool psr_endpoint_is_loopback(const char *endpoint);
-
 /* "tcp://127.0.0.1:4242", "tcp://[::1]:4242"; port 0 becomes "*", which libzmq reads as any. */
 void psr_endpoint_format(const char *address, unsigned port, char *endpoint, size_t size);
 

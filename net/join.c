@@ -1,5 +1,7 @@
 #include "net/join.h"
 
+#include "base/printable.h"
+
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -98,6 +100,9 @@ static psr_err get_text(const cJSON *object, const char *name, char *to, size_t 
         return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is missing or no text", name);
     if (strlen(item->valuestring) >= size)
         return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is longer than %zu bytes", name, size - 1);
+    if (!psr_is_printable(item->valuestring, strlen(item->valuestring)))
+        return psr_fail(PSR_ERR_FORMAT, "field \"%s\" holds control characters: \"%s\"", name,
+                        item->valuestring);
     strcpy(to, item->valuestring);
     return PSR_OK;
 }
@@ -310,6 +315,7 @@ psr_err psr_welcome_to_json(const psr_welcome *welcome, char **ret_json)
 {
     writer w = begin();
     put_number(&w, "first_step", welcome->first_step);
+    put_number(&w, "bucket_bytes", welcome->bucket_bytes);
     put_object(&w, "facts", facts_object(&welcome->facts));
     put_object(&w, "roster", roster_array(welcome->roster, welcome->roster_count));
     return finish(&w, ret_json);
@@ -329,6 +335,7 @@ static psr_err read_entry(const cJSON *object, psr_roster_entry *entry)
 static psr_err read_welcome(const cJSON *object, psr_welcome *welcome)
 {
     PSR_TRY(get_number(object, "first_step", UINT64_MAX, &welcome->first_step));
+    PSR_TRY(get_number(object, "bucket_bytes", UINT64_MAX, &welcome->bucket_bytes));
     const cJSON *facts = cJSON_GetObjectItemCaseSensitive(object, "facts");
     const cJSON *roster = cJSON_GetObjectItemCaseSensitive(object, "roster");
     if (!cJSON_IsObject(facts) || !cJSON_IsArray(roster))
@@ -358,4 +365,28 @@ psr_err psr_welcome_from_json(const void *json, size_t size, psr_welcome *ret_we
     }
     *ret_welcome = welcome;
     return PSR_OK;
+}
+
+/* ---- DONE of a shard ---- */
+
+psr_err psr_traffic_to_json(const psr_traffic *traffic, char **ret_json)
+{
+    writer w = begin();
+    put_number(&w, "gradient_bytes", traffic->gradient_bytes);
+    put_number(&w, "weight_bytes", traffic->weight_bytes);
+    return finish(&w, ret_json);
+}
+
+psr_err psr_traffic_from_json(const void *json, size_t size, psr_traffic *ret_traffic)
+{
+    cJSON *object = NULL;
+    psr_traffic traffic = {0};
+    PSR_TRY(parse(json, size, &object));
+    psr_err err = get_number(object, "gradient_bytes", UINT64_MAX, &traffic.gradient_bytes);
+    if (err == PSR_OK)
+        err = get_number(object, "weight_bytes", UINT64_MAX, &traffic.weight_bytes);
+    cJSON_Delete(object);
+    if (err == PSR_OK)
+        *ret_traffic = traffic;
+    return err;
 }

@@ -60,6 +60,7 @@ typedef struct psr_roster_entry {
 typedef struct psr_welcome {
     psr_facts facts;
     uint64_t first_step;
+    uint64_t bucket_bytes; /* --bucket-size, resolved: auto depends on the network, which the facts decide */
     psr_roster_entry *roster; /* owned: free() */
     size_t roster_count;
 } psr_welcome;
@@ -69,6 +70,19 @@ PSR_MUST_CHECK psr_err psr_welcome_from_json(const void *json, size_t size, psr_
 
 /* The roster alone, for run.json. */
 PSR_MUST_CHECK psr_err psr_roster_to_json(const psr_roster_entry *roster, size_t count, char **ret_json);
+
+/* ---- DONE of a shard ---- */
+
+/* What it exchanged with all workers since its start: payloads of PUSH received and of WEIGHTS sent. In SSP and async a
+ * shard is done with its last push, and the last pulls, still to be answered, are not counted. */
+typedef struct psr_traffic {
+    uint64_t gradient_bytes, weight_bytes;
+} psr_traffic;
+/* The two as a line of a log. */
+#define PSR_TRAFFIC_LINE "carried gradient_bytes=%" PRIu64 " weight_bytes=%" PRIu64
+
+PSR_MUST_CHECK psr_err psr_traffic_to_json(const psr_traffic *traffic, char **ret_json);
+PSR_MUST_CHECK psr_err psr_traffic_from_json(const void *json, size_t size, psr_traffic *ret_traffic);
 
 /* ---- peers as numbers ---- */
 

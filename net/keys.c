@@ -1,5 +1,7 @@
 #include "net/keys.h"
 
+#include "base/secret.h"
+
 #include <cjson/cJSON.h>
 #include <czmq.h>
 #include <errno.h>
@@ -113,19 +115,7 @@ psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool curve, psr_key
 }
 
 /* ---- as JSON: {"curve": true, "public": Z85, "secret": Z85, "members": [{"role", "rank", "key"}, ..]}
- *           or {"curve": false, "token": 64 hex digits} ---- */
-
-/* Texts of an item and all below it that are secrets, before cJSON gives their memory back. */
-static void wipe_and_delete(cJSON *json)
-{
-    static const char *const secrets[] = {"secret", "token"};
-    for (size_t i = 0; i < 2; i++) {
-        char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, secrets[i]));
-        if (text != NULL)
-            explicit_bzero(text, strlen(text));
-    }
-    cJSON_Delete(json);
-}
+ *           or {"curve": false, "bare": false, "token": 64 hex digits} ---- */
 
 static bool add_members(cJSON *json, const psr_keys *keys)
 {
@@ -152,9 +142,10 @@ psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json)
         ok = ok && cJSON_AddStringToObject(json, "public", keys->public_key) != NULL &&
              cJSON_AddStringToObject(json, "secret", keys->secret_key) != NULL && add_members(json, keys);
     else
-        ok = ok && cJSON_AddStringToObject(json, "token", keys->token) != NULL;
-    char *text = ok ? cJSON_PrintUnformatted(json) : NULL;
-    wipe_and_delete(json);
+        ok = ok && cJSON_AddBoolToObject(json, "bare", keys->bare) != NULL &&
+             cJSON_AddStringToObject(json, "token", keys->token) != NULL;
+    char *text = ok ? psr_secret_print(json) : NULL;
+    psr_secret_delete(json);
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for keys as text");
     *ret_json = text;
@@ -183,6 +174,16 @@ static psr_err read_token(const cJSON *json, char token[PSR_TOKEN_BYTES])
     if (text == NULL || strlen(text) != PSR_TOKEN_BYTES - 1 || text[strspn(text, "0123456789abcdef")] != '\0')
         return psr_fail(PSR_ERR_FORMAT, "\"token\" should be %d hexadecimal digits", PSR_TOKEN_BYTES - 1);
     memcpy(token, text, PSR_TOKEN_BYTES);
+    return PSR_OK;
+}
+
+/* Absent: TCP needs CURVE. */
+static psr_err read_bare(const cJSON *json, bool *bare)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "bare");
+    if (item != NULL && !cJSON_IsBool(item))
+        return psr_fail(PSR_ERR_FORMAT, "\"bare\" should be true or false");
+    *bare = cJSON_IsTrue(item);
     return PSR_OK;
 }
 
@@ -284,9 +285,9 @@ psr_err psr_keys_from_json(const char *text, size_t size, psr_keys *ret_keys)
         err = psr_fail(PSR_ERR_FORMAT, "\"curve\" should be true or false");
     else if ((keys.curve = cJSON_IsTrue(curve)))
         err = read_curve(json, &keys);
-    else
+    else if ((err = read_bare(json, &keys.bare)) == PSR_OK)
         err = read_token(json, keys.token);
-    wipe_and_delete(json);
+    psr_secret_delete(json);
     if (err == PSR_OK)
         *ret_keys = keys;
     else
@@ -390,17 +391,17 @@ psr_err psr_keys_save(const psr_keys *keys, const char *path)
         goto out;
     }
     err = write_all(fd, text, strlen(text));
-    if (err == PSR_OK && rename(part, path) != 0)
-        err = psr_fail(PSR_ERR_IO, "%s", strerror(errno));
-    if (err != PSR_OK)
-        unlink(part);
+    /* Not rename, which would replace the keys that are there. */
+    if (err == PSR_OK && link(part, path) != 0)
+        err = errno == EEXIST ? psr_fail(PSR_ERR_USAGE, "exists already, and keys are not replaced")
+                              : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
+    unlink(part);
 out:
     if (fd >= 0)
         close(fd);
     if (err != PSR_OK)
         err = psr_fail_context(err, "key file %s", path);
-    explicit_bzero(text, strlen(text));
-    free(text);
+    psr_secret_free(text);
     free(part);
     return err;
 }

@@ -13,7 +13,7 @@
 typedef struct watched {
     psr_peer peer;
     char host[HOST_BYTES];
-    bool on; /* not removed: not done */
+    bool on; /* not done */
     int64_t heard_ms;
     int64_t moved_ms; /* when its counter last moved, or it last began to wait for another */
     bool reported;
@@ -226,12 +226,19 @@ static void put_name(text *t, const watched *m)
 
 /* ---- who is watched ---- */
 
-static size_t index_of(const psr_liveness *l, psr_peer peer)
+static size_t index_of_any(const psr_liveness *l, psr_peer peer)
 {
     for (size_t i = 0; i < l->count; i++)
-        if (l->members[i].on && psr_peer_equal(l->members[i].peer, peer))
+        if (psr_peer_equal(l->members[i].peer, peer))
             return i;
     return NOBODY;
+}
+
+/* Of those that are not done. */
+static size_t index_of(const psr_liveness *l, psr_peer peer)
+{
+    size_t i = index_of_any(l, peer);
+    return i != NOBODY && l->members[i].on ? i : NOBODY;
 }
 
 psr_err psr_liveness_new(int64_t deadline_ms, psr_liveness **ret_liveness)
@@ -269,7 +276,7 @@ psr_err psr_liveness_add(psr_liveness *liveness, psr_peer peer, const char *host
     return PSR_OK;
 }
 
-void psr_liveness_remove(psr_liveness *liveness, psr_peer peer)
+void psr_liveness_done(psr_liveness *liveness, psr_peer peer)
 {
     size_t gone = index_of(liveness, peer);
     if (gone == NOBODY)
@@ -286,7 +293,7 @@ void psr_liveness_remove(psr_liveness *liveness, psr_peer peer)
 
 void psr_liveness_heard(psr_liveness *liveness, psr_peer peer, int64_t now_ms)
 {
-    size_t i = index_of(liveness, peer);
+    size_t i = index_of_any(liveness, peer);
     if (i != NOBODY)
         liveness->members[i].heard_ms = now_ms;
 }
@@ -346,7 +353,7 @@ static bool blame_silent(const psr_liveness *l, int64_t now_ms, size_t *ret_inde
 {
     size_t worst = NOBODY;
     for (size_t i = 0; i < l->count; i++)
-        if (l->members[i].on && now_ms - l->members[i].heard_ms >= l->deadline_ms &&
+        if (now_ms - l->members[i].heard_ms >= l->deadline_ms &&
             (worst == NOBODY || l->members[i].heard_ms < l->members[worst].heard_ms))
             worst = i;
     *ret_index = worst;
@@ -440,11 +447,9 @@ int64_t psr_liveness_next(const psr_liveness *liveness)
     bool any = false;
     for (size_t i = 0; i < liveness->count; i++) {
         const watched *m = &liveness->members[i];
-        if (!m->on)
-            continue;
         any = true;
-        int64_t due_ms =
-            (m->waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) + liveness->deadline_ms;
+        int64_t due_ms = (!m->on || m->waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) +
+                         liveness->deadline_ms;
         if (due_ms <= liveness->seen_ms) /* hung, or silent: not known yet */
             due_ms = m->heard_ms + liveness->deadline_ms;
         next_ms = due_ms < next_ms ? due_ms : next_ms;
@@ -466,9 +471,10 @@ bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_pe
     if (blame_silent(liveness, now_ms, &i)) {
         const watched *m = &liveness->members[i];
         put_name(&t, m);
-        put(&t, ": no sign of life for %.1f s; last in ", (double)(now_ms - m->heard_ms) / 1000);
+        put(&t, ": no sign of life for %.1f s; %s", (double)(now_ms - m->heard_ms) / 1000,
+            m->on ? "last in " : "it was ");
         put_place(&t, m);
-        if (m->waits) {
+        if (m->on && m->waits) {
             put(&t, ", waiting for ");
             put_peer(&t, m->waits_for);
         }
@@ -516,7 +522,9 @@ bool psr_liveness_slowest(const psr_liveness *liveness, int64_t now_ms, int64_t 
         if (!m->on || !m->waits || now_ms - m->moved_ms <= longest_ms)
             continue;
         size_t end = end_of_waiting(liveness, i);
-        if (end == i || liveness->members[end].waits)
+        psr_phase phase = liveness->members[end].phase;
+        bool pauses = phase == PSR_PHASE_EVALUATION || phase == PSR_PHASE_CHECKPOINT;
+        if (end == i || liveness->members[end].waits || (pauses && m->peer.role == PSR_ROLE_SHARD))
             continue;
         longest_ms = now_ms - m->moved_ms;
         slowest = end;

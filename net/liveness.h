@@ -4,7 +4,7 @@
  * A member reports PROGRESS (phase, step, bucket, counter of its compute thread, whom it waits for) at least
  * every quarter of the deadline and when its step or phase has changed, from its exchange thread. A member is
  * to blame when
- *   - nothing was heard of it for the deadline (stopped, cut off), or
+ *   - nothing was heard of it for the deadline (stopped, cut off), be it done or not, or
  *   - its counter stood still for the deadline in a phase in which it waits for nobody (hung); in its
  *     start and first step for five seconds at least.
  *
@@ -23,8 +23,9 @@ void psr_liveness_free(psr_liveness *liveness);
 /* Begins to watch a member (host is copied). */
 PSR_MUST_CHECK psr_err psr_liveness_add(psr_liveness *liveness, psr_peer peer, const char *host,
                                         int64_t now_ms);
-/* It said that it is done: no longer watched. */
-void psr_liveness_remove(psr_liveness *liveness, psr_peer peer);
+/* It said that it is done, with all steps or with none to do: it waits for the run's end. It goes on to report, and is watched for
+ * silence alone. */
+void psr_liveness_done(psr_liveness *liveness, psr_peer peer);
 /* Anything at all was heard of it. */
 void psr_liveness_heard(psr_liveness *liveness, psr_peer peer, int64_t now_ms);
 /* The scheduler is at work on what members may be waiting for: who has yet to join, a checkpoint on its way to the
@@ -48,7 +49,7 @@ void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except,
                            size_t line_size);
 
 /* The member that others have waited for longest, when longer than since_ms: to say who is slow. Not one that
- * waits itself: the one at the end of the waiting. false: none. */
+ * waits itself: the one at the end of the waiting. Shards wait for no worker while it evaluates: all do. false: none. */
 bool psr_liveness_slowest(const psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer,
                           int64_t *ret_waited_ms);
 

@@ -65,7 +65,8 @@ static psr_head place(const psr_member *member)
 
 static bool has_changed(const psr_member *member, const psr_head *now)
 {
-    return now->step != member->told.step || now->flags != member->told.flags;
+    bool evaluates = now->count > 0, evaluated = member->told.count > 0;
+    return now->step != member->told.step || now->flags != member->told.flags || evaluates != evaluated;
 }
 
 /* When changes may be told again: a leaky bucket, as a time. */
@@ -309,7 +310,10 @@ static psr_err take_welcome(psr_member *member)
     PSR_TRY(await(member, PSR_MSG_WELCOME, &message));
     psr_err err = psr_welcome_from_json(message->payload, message->payload_bytes, &member->welcome);
     psr_message_free(&message);
-    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "the scheduler's WELCOME");
+    if (err != PSR_OK)
+        return psr_fail_context(err, "the scheduler's WELCOME");
+    member->config.bucket_bytes = member->welcome.bucket_bytes;
+    return PSR_OK;
 }
 
 static psr_err join(psr_member *member)

@@ -18,7 +18,8 @@
 
 #define PSR_WIRE_VERSION 1
 #define PSR_HEAD_BYTES_MAX 128
-#define PSR_PAYLOAD_BYTES_MAX (16u << 20) /* larger than any slice or control message; sockets' ZMQ_MAXMSGSIZE */
+/* Of any message: what is larger is sent in pieces. libzmq allocates what a frame announces, also a stranger's. */
+#define PSR_PAYLOAD_BYTES_MAX (1u << 20)
 
 typedef enum psr_role { PSR_ROLE_SCHEDULER, PSR_ROLE_SHARD, PSR_ROLE_WORKER } psr_role;
 
@@ -38,15 +39,15 @@ typedef enum psr_message_type {
     PSR_MSG_HELLO = 1,
 
     /* member -> scheduler */
-    PSR_MSG_JOIN = 10,    /* payload JSON: version, host, pid, endpoint */
-    PSR_MSG_READY,        /* connected to everybody, weights in place. payload JSON (rank 0: algorithms), may be empty */
-    PSR_MSG_PROGRESS,     /* step, bucket, flags = psr_phase, aux = progress counter of the compute thread, offset = peer waited for (role << 32 | rank) or UINT64_MAX */
-    PSR_MSG_METRICS,      /* payload: one JSON object, a line of metrics.jsonl */
-    PSR_MSG_HELD,         /* answer to HOLD: step = the last step begun */
-    PSR_MSG_CHECKPOINT,   /* a piece: step, bucket = section, offset/count in floats of the section, payload floats */
-    PSR_MSG_FAILED,       /* flags = psr_err, payload: one line of text; the sender is about to exit */
-    PSR_MSG_DONE,         /* step = steps taken; payload JSON: final figures */
-    PSR_MSG_FACTS,        /* payload JSON: what a worker found on its host (net/member.h psr_facts); a shard's: none */
+    PSR_MSG_JOIN = 10, /* payload JSON: version, host, pid, endpoint */
+    PSR_MSG_READY, /* connected to everybody, weights in place. payload JSON (rank 0: algorithms), may be empty */
+    PSR_MSG_PROGRESS, /* step, bucket, flags = psr_phase, aux = progress counter of the compute thread, offset = peer waited for (role << 32 | rank) or UINT64_MAX, count = 1 + samples counted in the evaluation that goes on, or 0 */
+    PSR_MSG_METRICS,  /* payload: one JSON object, a line of metrics.jsonl */
+    PSR_MSG_HELD,     /* answer to HOLD: step = the last step begun */
+    PSR_MSG_CHECKPOINT, /* a piece: step, bucket = section, offset/count in floats of the section, payload floats */
+    PSR_MSG_FAILED, /* flags = psr_err, payload: one line of text; the sender is about to exit */
+    PSR_MSG_DONE, /* step = steps taken; flags = 1: told to stop, it left out the evaluation after them; payload JSON: final figures */
+    PSR_MSG_FACTS, /* payload JSON: what a worker found on its host (net/member.h psr_facts); a shard's: none */
 
     /* scheduler -> member */
     PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: roster, facts, first step */
@@ -54,43 +55,45 @@ typedef enum psr_message_type {
     PSR_MSG_ALIVE,        /* answer to PROGRESS and CHECKPOINT; flags = 1: a PROGRESS is wanted at once */
     PSR_MSG_HOLD,         /* begin no further step; answer HELD */
     PSR_MSG_STOP_AT,      /* step = the last step to take; ends a HOLD */
-    PSR_MSG_RESTORE,      /* a piece of a checkpoint, tensor by tensor: fields as CHECKPOINT. To worker 0 weights and slots, to each rank its own buffers */
-    PSR_MSG_ABORT,        /* payload: one line of text: why the run ends */
-    PSR_MSG_BYE,          /* all is written: leave */
-    PSR_MSG_CONFIG,       /* answer to JOIN. payload JSON: your rank, config */
-    PSR_MSG_SAVED,        /* to workers: the checkpoint after `step` steps is in place; pieces of the next one may come */
+    PSR_MSG_RESTORE, /* a piece of a checkpoint, tensor by tensor: fields as CHECKPOINT. To worker 0 weights and slots, to each rank its own buffers */
+    PSR_MSG_ABORT,   /* payload: one line of text: why the run ends */
+    PSR_MSG_BYE,     /* all is written: leave */
+    PSR_MSG_CONFIG,  /* answer to JOIN. payload JSON: your rank, config */
+    PSR_MSG_SAVED, /* to workers: the checkpoint after `step` steps is in place; pieces of the next one may come */
 
     /* worker -> shard. All: step = this worker's step (0-based), bucket, offset and count in floats of the arena */
-    PSR_MSG_INIT = 50,    /* initial state from worker 0: flags = 0 weights, 1 + i optimizer slot i */
-    PSR_MSG_PUSH,         /* gradient slice. flags bit 0: answer with the new weights (BSP) */
-    PSR_MSG_PULL,         /* weights slice wanted for step (SSP, async) */
+    PSR_MSG_INIT = 50, /* initial state from worker 0: flags = 0 weights, 1 + i optimizer slot i */
+    PSR_MSG_PUSH,      /* gradient slice. flags bit 0: answer with the new weights (BSP) */
+    PSR_MSG_PULL,      /* weights slice wanted for step (SSP, async) */
     /* shard -> worker */
-    PSR_MSG_WEIGHTS,      /* new weights of a slice, for step; aux = cumulative pushes received from you; flags = staleness (SSP, async) */
-    PSR_MSG_ACK,          /* aux = cumulative pushes received from you: credit */
+    PSR_MSG_WEIGHTS, /* new weights of a slice, for step; aux = cumulative pushes received from you; flags = staleness (SSP, async) */
+    PSR_MSG_ACK,     /* aux = cumulative pushes received from you: credit */
 
     /* worker -> worker */
-    PSR_MSG_RING = 70,    /* flags bit 0: 0 reduce-scatter, 1 all-gather; bucket, offset, count, step; aux = chunk << 32 | hop */
-    PSR_MSG_GATHER,       /* to worker 0: doubles to be folded. aux = collective number, offset/count in doubles */
-    PSR_MSG_SPREAD,       /* from worker 0: bytes of a broadcast or a folded result. aux = collective number, offset/count in bytes */
+    PSR_MSG_RING =
+        70, /* flags bit 0: 0 reduce-scatter, 1 all-gather; bucket, offset, count, step; aux = chunk << 32 | hop */
+    PSR_MSG_GATHER, /* to worker 0: doubles to be folded. aux = collective number, offset/count in doubles */
+    PSR_MSG_SPREAD, /* from worker 0: bytes of a broadcast or a folded result. aux = collective number, offset/count in bytes */
 } psr_message_type;
 
 /* Sections of a checkpoint, in CHECKPOINT and RESTORE messages (head.bucket). Each is an array like the parameter arena or
  * like the buffers', padding included. */
-#define PSR_SECTION_WEIGHTS 0u           /* params arena, of worker 0 */
-#define PSR_SECTION_BUFFERS 1u           /* averaged batch-norm statistics, of worker 0 */
-#define PSR_SECTION_SLOT(i) (16u + (i))  /* optimizer slot i; of the shards, or of worker 0 in ring and local */
+#define PSR_SECTION_WEIGHTS 0u /* params arena, of worker 0 */
+#define PSR_SECTION_BUFFERS 1u /* averaged batch-norm statistics, of worker 0 */
+#define PSR_SECTION_SLOT(i)                                                                                  \
+    (16u + (i)) /* optimizer slot i; of the shards, or of worker 0 in ring and local */
 #define PSR_SECTION_RANK(r) (256u + (r)) /* rank r's own batch-norm statistics */
 
 /* What a compute thread is doing, for liveness and for the line that is printed when a deadline passes. */
 typedef enum psr_phase {
-    PSR_PHASE_START,      /* compiling, opening data */
-    PSR_PHASE_DATA,       /* waiting for the loader */
+    PSR_PHASE_START, /* compiling, opening data */
+    PSR_PHASE_DATA,  /* waiting for the loader */
     PSR_PHASE_FORWARD,
     PSR_PHASE_BACKWARD,
-    PSR_PHASE_PULL,       /* waiting for weights (from a shard, or a ring neighbour) */
-    PSR_PHASE_PUSH,       /* shard: waiting for pushes */
-    PSR_PHASE_RING,       /* waiting for a ring hop */
-    PSR_PHASE_BARRIER,    /* waiting for all */
+    PSR_PHASE_PULL,    /* waiting for weights (from a shard, or a ring neighbour) */
+    PSR_PHASE_PUSH,    /* shard: waiting for pushes */
+    PSR_PHASE_RING,    /* waiting for a ring hop */
+    PSR_PHASE_BARRIER, /* waiting for all */
     PSR_PHASE_EVALUATION,
     PSR_PHASE_CHECKPOINT,
     PSR_PHASE_SHUTDOWN,
@@ -106,7 +109,8 @@ typedef struct psr_head {
     uint64_t offset;
     uint64_t count;
     uint64_t aux;
-    uint64_t sequence; /* the transport's: messages on this channel before this one. send fills it, recv checks it */
+    uint64_t
+        sequence; /* the transport's: messages on this channel before this one. send fills it, recv checks it */
 } psr_head;
 
 /* A received message. Owned by whoever holds it; psr_message_free releases the transport's memory. The payload
@@ -122,9 +126,11 @@ typedef struct psr_message {
 void psr_message_free(psr_message **message); /* NULL allowed; nulls it */
 
 /* Writes preamble and head. ret_bytes <= PSR_HEAD_BYTES_MAX. */
-void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffer[PSR_HEAD_BYTES_MAX], size_t *ret_bytes);
+void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffer[PSR_HEAD_BYTES_MAX],
+                     size_t *ret_bytes);
 
 /* Checks and reads frame 1. FORMAT: not ours or malformed. VERSION: ours, another version (detail names both). */
-PSR_MUST_CHECK psr_err psr_head_decode(const void *bytes, size_t size, psr_head *ret_head, uint64_t *ret_payload_bytes);
+PSR_MUST_CHECK psr_err psr_head_decode(const void *bytes, size_t size, psr_head *ret_head,
+                                       uint64_t *ret_payload_bytes);
 
 #endif

@@ -1,5 +1,7 @@
 #include "net/member.h"
 
+#include "base/secret.h"
+
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
@@ -22,12 +24,13 @@ static cJSON *provision_object(const psr_provision *provision, const char *keys)
          cJSON_AddNumberToObject(object, "rank", provision->self.rank)) &&
         cJSON_AddStringToObject(object, "host", provision->host) &&
         cJSON_AddStringToObject(object, "scheduler", provision->scheduler) &&
+        cJSON_AddStringToObject(object, "directory", provision->directory) &&
         cJSON_AddStringToObject(object, "interface", provision->interface) &&
         cJSON_AddNumberToObject(object, "port", provision->port) &&
         cJSON_AddItemToObject(object, "keys", key_object))
         return object;
-    cJSON_Delete(object);
-    cJSON_Delete(key_object);
+    psr_secret_delete(object);
+    psr_secret_delete(key_object);
     return NULL;
 }
 
@@ -36,10 +39,9 @@ psr_err psr_provision_to_json(const psr_provision *provision, char **ret_json)
     char *keys = NULL;
     PSR_TRY(psr_keys_to_json(&provision->keys, &keys));
     cJSON *object = provision_object(provision, keys);
-    explicit_bzero(keys, strlen(keys));
-    free(keys);
-    char *json = object ? cJSON_PrintUnformatted(object) : NULL;
-    cJSON_Delete(object);
+    psr_secret_free(keys);
+    char *json = object ? psr_secret_print(object) : NULL;
+    psr_secret_delete(object);
     if (!json)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
     *ret_json = json;
@@ -93,17 +95,17 @@ static psr_err read_object(const cJSON *object, psr_provision *provision)
     PSR_TRY(read_count(object, "rank", PSR_RANK_ANY - 1, &provision->self.rank));
     PSR_TRY(read_text(object, "host", provision->host, sizeof provision->host));
     PSR_TRY(read_text(object, "scheduler", provision->scheduler, sizeof provision->scheduler));
+    PSR_TRY(read_text(object, "directory", provision->directory, sizeof provision->directory));
     PSR_TRY(read_text(object, "interface", provision->interface, sizeof provision->interface));
     PSR_TRY(read_count(object, "port", UINT16_MAX, &port));
     provision->port = (uint16_t)port;
 
     const cJSON *keys = cJSON_GetObjectItemCaseSensitive(object, "keys");
-    char *text = keys ? cJSON_PrintUnformatted(keys) : NULL;
+    char *text = keys ? psr_secret_print(keys) : NULL;
     if (!text)
         return psr_fail(PSR_ERR_FORMAT, "field \"keys\" is missing");
     psr_err err = psr_keys_from_json(text, strlen(text), &provision->keys);
-    explicit_bzero(text, strlen(text));
-    free(text);
+    psr_secret_free(text);
     return err;
 }
 
@@ -113,7 +115,7 @@ psr_err psr_provision_from_json(const char *json, size_t size, psr_provision *re
     cJSON *object = cJSON_ParseWithLength(json, size);
     psr_err err = cJSON_IsObject(object) ? read_object(object, &provision)
                                          : psr_fail(PSR_ERR_FORMAT, "not a JSON object");
-    cJSON_Delete(object);
+    psr_secret_delete(object);
     if (err != PSR_OK)
         return psr_fail_context(err, "provision");
     rank_by_key(&provision);
@@ -129,7 +131,7 @@ psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision)
     for (;;) {
         if (used == room) {
             room = room ? 2 * room : 4096;
-            char *grown = room <= LINE_BYTES_MAX ? realloc(line, room) : NULL;
+            char *grown = room <= LINE_BYTES_MAX ? psr_secret_grow(line, used, room) : NULL;
             if (!grown) {
                 err = psr_fail(PSR_ERR_FORMAT, "provision: a line longer than %u bytes", LINE_BYTES_MAX);
                 goto out;
@@ -156,20 +158,35 @@ out:
     return err;
 }
 
+/* "HOST:PORT", "tcp://HOST:PORT", "/DIRECTORY/SOCKET" or "ipc:///DIRECTORY/SOCKET". */
+static psr_err read_scheduler(const char *scheduler, psr_provision *provision)
+{
+    bool has_scheme = strstr(scheduler, "://") != NULL;
+    bool is_ipc = scheduler[0] == '/' || strncmp(scheduler, "ipc://", 6) == 0;
+    const char *colon = strrchr(scheduler, ':');
+    if (!is_ipc && (!colon || colon[1] < '0' || colon[1] > '9'))
+        return psr_fail(PSR_ERR_USAGE, "--scheduler: \"%s\" is not HOST:PORT nor a socket's path", scheduler);
+    int length = snprintf(provision->scheduler, sizeof provision->scheduler, "%s%s",
+                          has_scheme ? ""
+                          : is_ipc   ? "ipc://"
+                                     : "tcp://",
+                          scheduler);
+    if (length < 0 || (size_t)length >= sizeof provision->scheduler)
+        return psr_fail(PSR_ERR_USAGE, "--scheduler: longer than %zu bytes", sizeof provision->scheduler - 1);
+    if (!is_ipc)
+        return PSR_OK;
+    psr_err err = psr_socket_directory_of(provision->scheduler, provision->directory);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--scheduler");
+}
+
 psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file,
                               const char *interface, psr_provision *ret_provision)
 {
     psr_provision provision = {.self = self};
-    if (scheduler) {
-        const char *scheme = strstr(scheduler, "://") ? "" : "tcp://";
-        const char *colon = strrchr(scheduler, ':');
-        if (!colon || colon[1] < '0' || colon[1] > '9')
-            return psr_fail(PSR_ERR_USAGE, "--scheduler: \"%s\" is not HOST:PORT", scheduler);
-        int length = snprintf(provision.scheduler, sizeof provision.scheduler, "%s%s", scheme, scheduler);
-        if (length < 0 || (size_t)length >= sizeof provision.scheduler)
-            return psr_fail(PSR_ERR_USAGE, "--scheduler: longer than %zu bytes",
-                            sizeof provision.scheduler - 1);
-    }
+    if (scheduler)
+        PSR_TRY(read_scheduler(scheduler, &provision));
+    if (interface && provision.directory[0] != '\0')
+        return psr_fail(PSR_ERR_USAGE, "--interface: this run is on ipc sockets; leave it out");
     if (interface) {
         if (strlen(interface) >= sizeof provision.interface)
             return psr_fail(PSR_ERR_USAGE, "--interface: longer than %zu bytes",

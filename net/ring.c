@@ -189,7 +189,7 @@ static psr_err check_turn(const psr_ring *ring, const psr_message *message, cons
     const bucket_state *state = &ring->buckets[s->bucket];
     uint32_t phase = message->head.flags;
     if (state->step_known && message->head.step != state->step)
-        return psr_breach(message, "the bucket is at step %" PRIu64 " here", state->step);
+        return psr_breach(message, "the bucket is at wire step %" PRIu64 " here", state->step);
     if (s->begin != state->arrived[phase][s->chunk])
         return psr_breach(message, "%zu floats of chunk %" PRIu32 " came before, this begins at %zu",
                           state->arrived[phase][s->chunk], s->chunk, s->begin);
@@ -316,7 +316,7 @@ psr_err psr_ring_ready(psr_ring *ring, uint64_t step, uint32_t bucket)
         return psr_fail(PSR_ERR_PROTOCOL,
                         "worker %" PRIu32 " is at step %" PRIu64 " of bucket %" PRIu32
                         ", this one at %" PRIu64,
-                        ring->left, state->step, bucket, step);
+                        ring->left, state->step + 1, bucket, step + 1);
     state->step = step;
     state->step_known = true;
     state->active = true;

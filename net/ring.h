@@ -28,15 +28,16 @@ typedef struct psr_range {
 } psr_range;
 
 typedef struct psr_ring_options {
-    uint32_t rank, ranks;        /* ranks >= 1; 1 completes at once */
-    const psr_range *buckets;    /* borrowed for life; forward order is descending index */
+    uint32_t rank, ranks;     /* ranks >= 1; 1 completes at once */
+    const psr_range *buckets; /* borrowed for life; forward order is descending index */
     uint32_t bucket_count;
     size_t slice_floats;
     uint32_t window;
-    float *arena;                /* gradients: borrowed for life, written */
+    float *arena; /* gradients: borrowed for life, written */
     psr_outbox outbox;
     void *context;
-    psr_err (*reduced)(void *context, uint64_t step, uint32_t bucket); /* bucket holds the sum of all, everywhere in it */
+    psr_err (*reduced)(void *context, uint64_t step,
+                       uint32_t bucket); /* bucket holds the sum of all, everywhere in it */
 } psr_ring_options;
 
 typedef struct psr_ring psr_ring;

@@ -24,7 +24,8 @@ typedef struct psr_payload {
 
 typedef struct psr_transport_counts {
     uint64_t bytes_sent, bytes_received, messages_sent, messages_received;
-    uint64_t strangers; /* connections turned away and messages dropped: of nobody on the roster, or of a second claimant of a rank */
+    uint64_t
+        strangers; /* connections turned away and messages dropped: of nobody on the roster, or of a second claimant of a rank */
 } psr_transport_counts;
 
 /* Queues a message for peer. Never blocks. NOT_FOUND when peer was not connected. The payload's release is
@@ -36,14 +37,15 @@ PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to,
  * after psr_transport_wake when nothing else is there to deliver (the wake is consumed). A member's malformed or
  * other-version message gives PROTOCOL or VERSION, detail naming the member; PEER: its connection broke and messages were
  * lost. DENIED: the scheduler that we connected to turns us away, or is none. ret owns. */
-PSR_MUST_CHECK psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message **ret_message);
+PSR_MUST_CHECK psr_err psr_transport_recv(psr_transport *transport, int timeout_ms,
+                                          psr_message **ret_message);
 
 /* Makes a waiting psr_transport_recv return CANCELLED. Any thread; cheap; coalesces. */
 void psr_transport_wake(psr_transport *transport);
 
-/* Makes a channel to peer at endpoint ("tcp://10.0.0.1:4242"); public_key: the peer's CURVE key (Z85, 40 characters) or
- * NULL: the one in keys. Nobody need be there yet. USAGE: not an endpoint, off loopback without CURVE, no key known,
- * connected already. */
+/* Makes a channel to peer at endpoint ("tcp://10.0.0.1:4242", or "ipc:///DIRECTORY/NAME" in the directory of our own
+ * inbox); public_key: the peer's CURVE key (Z85, 40 characters) or NULL: the one in keys. Nobody need be there yet.
+ * USAGE: not an endpoint, TCP without CURVE that the keys do not allow, no key known, connected already. */
 PSR_MUST_CHECK psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint,
                                              const char *public_key);
 
@@ -60,22 +62,28 @@ void psr_transport_free(psr_transport **transport, int linger_ms);
 
 /* ---- ZeroMQ ---- */
 typedef struct psr_zmq_options {
-    psr_peer self;         /* rank may be PSR_RANK_ANY */
+    psr_peer self; /* rank may be PSR_RANK_ANY */
+    const char *
+        directory; /* of the run's ipc sockets (net/socket_directory.h), to bind one there; NULL or "": TCP; borrowed for life */
     const char *interface; /* address or interface name to bind; "127.0.0.1" by default */
     uint16_t port;         /* 0: the kernel gives one */
-    const struct psr_keys *keys; /* net/keys.h: own key pair and the roster's, or the run's token; borrowed for life */
-    void (*log_stranger)(void *context, const char *line); /* may be NULL; called on the transport's thread, rate-limited */
+    const struct psr_keys
+        *keys; /* net/keys.h: own key pair and the roster's, or the run's token; borrowed for life */
+    void (*log_stranger)(void *context,
+                         const char *line); /* may be NULL; called on the transport's thread, rate-limited */
     void *log_context;
 } psr_zmq_options;
 
 PSR_MUST_CHECK psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **ret_transport);
+/* "libzmq 4.3.4": what is linked, for --version. */
+void psr_transport_library(char *text, size_t size);
 
 /* ---- in process ---- */
 typedef struct psr_sim psr_sim; /* the simulated network: a virtual clock and a seed */
 
 typedef struct psr_sim_faults {
     uint64_t seed;
-    uint32_t delay_max;       /* each message is delayed by 0..delay_max ticks; channels stay first-in first-out */
+    uint32_t delay_max; /* each message is delayed by 0..delay_max ticks; channels stay first-in first-out */
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
 } psr_sim_faults;
 

@@ -9,6 +9,7 @@
 #include "net/door.h"
 #include "net/inbox.h"
 #include "net/interface.h"
+#include "net/socket_directory.h"
 #include "net/sockets.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@
 #define RANKS_MAX 65536
 #define SOCKETS_MAX 8192
 #define DEAD_HANDSHAKES                                                                                      \
-    3 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
+    8 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
 
 typedef struct channel {
     void *dealer;
@@ -50,6 +51,11 @@ typedef struct zmq_transport {
     int wake_fd;
     atomic_bool woken;
 } zmq_transport;
+
+static bool is_ipc(const psr_zmq_options *options)
+{
+    return options->directory != NULL && options->directory[0] != '\0';
+}
 
 /* ---- receiving ---- */
 
@@ -292,14 +298,32 @@ static void close_dealer(void *dealer, int linger_ms)
     zmq_close(dealer);
 }
 
+/* A member tells where it listens, and is not believed about more than that: over ipc, only in the run's own
+ * directory. */
+static psr_err check_endpoint(const zmq_transport *transport, const char *endpoint)
+{
+    if (strncmp(endpoint, "ipc://", 6) == 0) {
+        char directory[PSR_SOCKET_DIRECTORY_BYTES];
+        PSR_TRY(psr_socket_directory_of(endpoint, directory));
+        if (!is_ipc(&transport->options) || strcmp(directory, transport->options.directory) != 0)
+            return psr_fail(PSR_ERR_USAGE, "endpoint %s is not in the directory of this run's sockets%s%s",
+                            endpoint, is_ipc(&transport->options) ? ", " : ": this process listens on TCP",
+                            is_ipc(&transport->options) ? transport->options.directory : "");
+        return PSR_OK;
+    }
+    if (strncmp(endpoint, "tcp://", 6) != 0)
+        return psr_fail(PSR_ERR_USAGE, "endpoint %s: it should be tcp://HOST:PORT or ipc:///DIRECTORY/SOCKET",
+                        endpoint);
+    if (!transport->options.keys->curve && !transport->options.keys->bare)
+        return psr_fail(PSR_ERR_USAGE, "endpoint %s: TCP needs CURVE keys (psring keygen)", endpoint);
+    return PSR_OK;
+}
+
 static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const char *endpoint,
                                      const char *public_key)
 {
     zmq_transport *transport = (zmq_transport *)base;
-    if (strncmp(endpoint, "tcp://", 6) != 0)
-        return psr_fail(PSR_ERR_USAGE, "endpoint %s: it should be tcp://HOST:PORT", endpoint);
-    if (!transport->options.keys->curve && !psr_endpoint_is_loopback(endpoint))
-        return psr_fail(PSR_ERR_USAGE, "endpoint %s is not on this machine: that needs CURVE keys", endpoint);
+    PSR_TRY(check_endpoint(transport, endpoint));
     if ((unsigned)peer.role >= ROLES || peer.rank >= RANKS_MAX)
         return psr_fail(PSR_ERR_USAGE, "no member can be called %s %" PRIu32, psr_role_name(peer.role),
                         peer.rank);
@@ -406,20 +430,32 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
     const char *interface =
         options->interface != NULL && *options->interface ? options->interface : "127.0.0.1";
     char address[PSR_ADDRESS_BYTES];
-    PSR_TRY(psr_interface_address(interface, address));
-    if (!psr_address_is_loopback(address) && !options->keys->curve)
-        return psr_fail(PSR_ERR_USAGE, "interface %s: off loopback a run needs CURVE keys (psring keygen)",
-                        interface);
+    if (is_ipc(options)) {
+        psr_socket_directory directory;
+        PSR_TRY(psr_socket_directory_hold(options->directory, &directory)); /* is it this user's alone? */
+        psr_socket_directory_release(&directory);
+    } else {
+        PSR_TRY(psr_interface_address(interface, address));
+        if (!options->keys->curve && !options->keys->bare)
+            return psr_fail(PSR_ERR_USAGE, "interface %s: TCP needs CURVE keys (psring keygen)", interface);
+    }
     zmq_transport *transport = calloc(1, sizeof *transport);
     if (transport == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a transport");
     *transport = (zmq_transport){.base.ops = &ops, .options = *options, .self = options->self, .wake_fd = -1};
     raise_descriptors();
-    psr_err err = open_all(transport, address);
+    psr_err err = open_all(transport, is_ipc(options) ? NULL : address);
     if (err != PSR_OK) {
         zmq_transport_free(&transport->base, 0);
         return err;
     }
     *ret_transport = &transport->base;
     return PSR_OK;
+}
+
+void psr_transport_library(char *text, size_t size)
+{
+    int major, minor, patch;
+    zmq_version(&major, &minor, &patch);
+    snprintf(text, size, "libzmq %d.%d.%d", major, minor, patch);
 }

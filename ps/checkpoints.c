@@ -32,6 +32,7 @@ typedef struct part {
     /* the caller's */
     uint64_t total, missing; /* elements of all sections */
     uint64_t *missing_of;    /* [sections] */
+    uint64_t *pieces_of;     /* [sections]: that came */
     psr_ranges *came;        /* [sections] */
     /* under the mutex */
     part_state state;
@@ -88,6 +89,7 @@ static void part_free(const psr_checkpoints *set, part *p)
         psr_ranges_done(&p->came[i]);
     free(p->came);
     free(p->missing_of);
+    free(p->pieces_of);
     free(p);
 }
 
@@ -99,8 +101,9 @@ static psr_err part_new(const psr_checkpoints *set, uint64_t step, part **ret_pa
     p->step = step;
     p->last = &p->first;
     p->missing_of = calloc((size_t)set->section_count + 1, sizeof *p->missing_of);
+    p->pieces_of = calloc((size_t)set->section_count + 1, sizeof *p->pieces_of);
     p->came = calloc((size_t)set->section_count + 1, sizeof *p->came);
-    if (!p->missing_of || !p->came) {
+    if (!p->missing_of || !p->pieces_of || !p->came) {
         part_free(set, p);
         return psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
     }
@@ -227,6 +230,13 @@ static bool index_of(const psr_sections *sections, uint32_t section, uint32_t *r
     return false;
 }
 
+/* Each piece costs memory beside its floats until it is written. A worker's are large, a shard's are buckets: of no fewer than 1024
+ * floats (--bucket-size), or of small tensors between large ones. */
+static uint64_t pieces_most(const psr_layout *layout)
+{
+    return 64 + 2 * layout->tensor_count + layout->length / 512;
+}
+
 /* Consumes it. */
 static void give_to_thread(psr_checkpoints *set, part *p, piece *given)
 {
@@ -266,6 +276,11 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
                         "floats %zu to %zu of section %" PRIu32 " of the checkpoint of step %" PRIu64
                         " came before",
                         offset, offset + count, section, step);
+    if (p->pieces_of[index] == pieces_most(place.layout))
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "section %" PRIu32 " of the checkpoint of step %" PRIu64
+                        " comes in more than %" PRIu64 " pieces",
+                        section, step, p->pieces_of[index]);
     PSR_TRY(psr_ranges_reserve(&p->came[index]));
     piece *given = malloc(sizeof *given + count * sizeof *data);
     if (!given)
@@ -277,6 +292,7 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
     memcpy(given->data, data, count * sizeof *data);
 
     psr_ranges_add(&p->came[index], offset, offset + count);
+    p->pieces_of[index]++;
     p->missing_of[index] -= given->elements;
     p->missing -= given->elements;
     give_to_thread(set, p, given);

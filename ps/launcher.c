@@ -1,6 +1,7 @@
 #include "ps/launcher.h"
 
 #include "base/clock.h"
+#include "base/finite.h"
 #include "base/log.h"
 #include "ps/watch.h"
 
@@ -160,7 +161,7 @@ void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total
 {
     if (launcher->by_hand) {
         psr_log(PSR_LOG_INFO, "step %" PRIu64 " of %" PRIu64 ": loss=%.4f images_per_s=%.1f", step, total,
-                loss, images_per_s);
+                psr_shown(loss), images_per_s);
         return;
     }
     if (much_waits(launcher))
@@ -170,25 +171,55 @@ void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total
     cJSON_AddNumberToObject(object, "total", (double)total);
     if (isfinite(loss))
         cJSON_AddNumberToObject(object, "loss", loss);
-    cJSON_AddNumberToObject(object, "images_per_s", images_per_s);
+    if (isfinite(images_per_s))
+        cJSON_AddNumberToObject(object, "images_per_s", images_per_s);
     put(launcher, object);
 }
 
-void psr_launcher_say(psr_launcher *launcher, const char *line)
+void psr_launcher_evaluating(psr_launcher *launcher, uint64_t step, uint64_t total, uint64_t counted,
+                             uint64_t samples)
+{
+    if (launcher->by_hand || much_waits(launcher)) /* workers say it in their logs */
+        return;
+    cJSON *object = event("evaluating");
+    cJSON_AddNumberToObject(object, "step", (double)step);
+    cJSON_AddNumberToObject(object, "total", (double)total);
+    cJSON_AddNumberToObject(object, "counted", (double)counted);
+    cJSON_AddNumberToObject(object, "samples", (double)samples);
+    put(launcher, object);
+}
+
+static void put_line(psr_launcher *launcher, const char *kind, const char *line)
 {
     if (launcher->by_hand) {
         psr_log(PSR_LOG_INFO, "%s", line);
         return;
     }
-    cJSON *object = event("say");
+    cJSON *object = event(kind);
     cJSON_AddStringToObject(object, "line", line);
     put(launcher, object);
+}
+
+void psr_launcher_evaluated(psr_launcher *launcher, const char *line)
+{
+    put_line(launcher, "evaluated", line);
+}
+
+void psr_launcher_say(psr_launcher *launcher, const char *line)
+{
+    put_line(launcher, "say", line);
 }
 
 void psr_launcher_alive(psr_launcher *launcher)
 {
     if (!launcher->by_hand && !much_waits(launcher))
         put(launcher, event("alive"));
+}
+
+void psr_launcher_paused(psr_launcher *launcher)
+{
+    if (!launcher->by_hand)
+        put(launcher, event("paused"));
 }
 
 void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line, const char *outcome_json)
@@ -228,11 +259,18 @@ static psr_order_kind read_order(const cJSON *object, psr_order *order)
 {
     const cJSON *lost = cJSON_GetObjectItemCaseSensitive(object, "lost");
     const cJSON *log = cJSON_GetObjectItemCaseSensitive(object, "log");
-    const char *host = text_of(lost, "host"), *how = text_of(lost, "how"), *line = text_of(log, "line");
+    const cJSON *agent = cJSON_GetObjectItemCaseSensitive(object, "agent");
+    const char *host = text_of(lost ? lost : agent, "host"), *how = text_of(lost ? lost : agent, "how");
+    const char *line = text_of(log, "line");
     if (lost && how && read_peer(lost, &order->peer)) {
         snprintf(order->text, sizeof order->text, "%s", how);
         snprintf(order->host, sizeof order->host, "%s", host ? host : "");
         return PSR_ORDER_LOST;
+    }
+    if (agent && host && how) {
+        snprintf(order->text, sizeof order->text, "%s", how);
+        snprintf(order->host, sizeof order->host, "%s", host);
+        return PSR_ORDER_AGENT;
     }
     if (log && line && read_peer(log, &order->peer)) {
         snprintf(order->text, sizeof order->text, "%s", line);
@@ -242,6 +280,10 @@ static psr_order_kind read_order(const cJSON *object, psr_order *order)
         return PSR_ORDER_STOP;
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "alive")))
         return PSR_ORDER_ALIVE;
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "pause")))
+        return PSR_ORDER_PAUSE;
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "go_on")))
+        return PSR_ORDER_GO_ON;
     return PSR_ORDER_BAD;
 }
 

@@ -8,31 +8,33 @@
 
 typedef struct rank_state {
     uint64_t step;
-    double loss, images_per_s;
+    double loss;
+    uint64_t counted; /* samples, in the evaluation after evaluating_step */
 } rank_state;
 
 struct psr_progress {
     rank_state *ranks;
-    uint32_t count;
-    bool in_turn;
-    uint64_t total, shown_step;
+    psr_progress_options options;
+    uint64_t shown_step;
     int64_t shown_ms;
+    uint64_t evaluating_step; /* the newest that anybody told of */
+    bool evaluating;          /* and it goes on */
+    uint64_t shown_counted;   /* samples; UINT64_MAX: nothing of it */
+    int64_t shown_counted_ms;
     psr_progress_evaluation evaluation; /* the newest */
     bool evaluation_told;
 };
 
-psr_err psr_progress_new(uint32_t ranks, bool in_turn, uint64_t total, psr_progress **ret_progress)
+psr_err psr_progress_new(const psr_progress_options *options, psr_progress **ret_progress)
 {
     psr_progress *progress = calloc(1, sizeof *progress);
     if (progress)
-        *progress = (psr_progress){.ranks = calloc(ranks, sizeof *progress->ranks),
-                                   .count = ranks,
-                                   .in_turn = in_turn,
-                                   .total = total,
+        *progress = (psr_progress){.ranks = calloc(options->ranks, sizeof *progress->ranks),
+                                   .options = *options,
                                    .evaluation_told = true};
     if (!progress || !progress->ranks) {
         psr_progress_free(progress);
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %u ranks", ranks);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %u ranks", options->ranks);
     }
     *ret_progress = progress;
     return PSR_OK;
@@ -56,7 +58,7 @@ uint64_t psr_progress_take(psr_progress *progress, const char *json, size_t size
 {
     cJSON *object = cJSON_ParseWithLength(json, size);
     double rank = number(object, "rank"), step = number(object, "step");
-    double loss = number(object, "loss"), rate = number(object, "images_per_s");
+    double loss = number(object, "loss");
     double accuracy = number(object, "test_accuracy"), test_loss = number(object, "test_loss");
     cJSON_Delete(object);
     if (!(step >= 0 && step < 0x1p53))
@@ -64,33 +66,70 @@ uint64_t psr_progress_take(psr_progress *progress, const char *json, size_t size
     if (isfinite(accuracy) && rank == 0) { /* every rank tells the same */
         progress->evaluation = (psr_progress_evaluation){(uint64_t)step, accuracy, test_loss};
         progress->evaluation_told = false;
+        progress->evaluating = false;
     }
-    if (rank >= 0 && rank < progress->count)
-        progress->ranks[(uint32_t)rank] = (rank_state){(uint64_t)step, loss, isfinite(rate) ? rate : 0};
+    if (rank >= 0 && rank < progress->options.ranks) {
+        rank_state *state = &progress->ranks[(uint32_t)rank];
+        state->step = (uint64_t)step;
+        state->loss = loss;
+    }
     return (uint64_t)step;
 }
 
 bool psr_progress_look(psr_progress *progress, int64_t now_ms, psr_progress_now *ret_now)
 {
-    psr_progress_now now = {.step = UINT64_MAX, .total = progress->total};
+    psr_progress_now now = {.step = UINT64_MAX, .total = progress->options.total};
     double losses = 0;
     uint32_t with_loss = 0;
-    for (uint32_t r = 0; r < progress->count; r++) {
+    for (uint32_t r = 0; r < progress->options.ranks; r++) {
         const rank_state *state = &progress->ranks[r];
         now.step = state->step < now.step ? state->step : now.step;
-        now.images_per_s += progress->in_turn ? state->images_per_s / progress->count : state->images_per_s;
         if (isfinite(state->loss)) {
             losses += state->loss;
             with_loss++;
         }
     }
     now.loss = with_loss ? losses / with_loss : NAN;
-    bool last = now.step == now.total;
-    if (now.step == progress->shown_step || (!last && now_ms - progress->shown_ms < SHOW_EVERY_MS))
+    bool at_once = now.step == now.total || now.step % progress->options.round_every == 0;
+    if (now.step == progress->shown_step || (!at_once && now_ms - progress->shown_ms < SHOW_EVERY_MS))
         return false;
     progress->shown_step = now.step;
     progress->shown_ms = now_ms;
     *ret_now = now;
+    return true;
+}
+
+void psr_progress_counted(psr_progress *progress, uint32_t rank, uint64_t step, uint64_t counted)
+{
+    if (rank >= progress->options.ranks || step < progress->evaluating_step ||
+        (step == progress->evaluating_step && !progress->evaluating)) /* it is over */
+        return;
+    if (step > progress->evaluating_step || !progress->evaluating) {
+        progress->evaluating_step = step;
+        progress->evaluating = true;
+        progress->shown_counted = UINT64_MAX;
+        for (uint32_t r = 0; r < progress->options.ranks; r++)
+            progress->ranks[r].counted = 0;
+    }
+    progress->ranks[rank].counted = counted;
+}
+
+bool psr_progress_look_evaluating(psr_progress *progress, int64_t now_ms,
+                                  psr_progress_evaluating *ret_evaluating)
+{
+    uint64_t counted = 0;
+    for (uint32_t r = 0; r < progress->options.ranks; r++)
+        counted += progress->ranks[r].counted;
+    bool first = progress->shown_counted == UINT64_MAX;
+    if (!progress->evaluating || counted == progress->shown_counted ||
+        (!first && now_ms - progress->shown_counted_ms < SHOW_EVERY_MS))
+        return false;
+    progress->shown_counted = counted;
+    progress->shown_counted_ms = now_ms;
+    *ret_evaluating = (psr_progress_evaluating){.step = progress->evaluating_step,
+                                                .total = progress->options.total,
+                                                .counted = counted,
+                                                .samples = progress->options.samples};
     return true;
 }
 

@@ -13,20 +13,37 @@ typedef struct psr_progress psr_progress;
 typedef struct psr_progress_now {
     uint64_t step, total; /* steps completed by all ranks */
     double loss;          /* mean of the ranks' newest; NaN when none had a sample */
-    double images_per_s;  /* of all ranks together */
 } psr_progress_now;
 
-/* in_turn: one process does the ranks' shares one after the other, so that rates do not add up. ret owns. */
-PSR_MUST_CHECK psr_err psr_progress_new(uint32_t ranks, bool in_turn, uint64_t total,
-                                        psr_progress **ret_progress);
+typedef struct psr_progress_options {
+    uint32_t ranks;
+    uint64_t total;       /* steps of the run */
+    uint64_t round_every; /* multiples of so many steps are always shown */
+    uint32_t samples;     /* of an evaluation */
+} psr_progress_options;
+
+/* ret owns. */
+PSR_MUST_CHECK psr_err psr_progress_new(const psr_progress_options *options, psr_progress **ret_progress);
 void psr_progress_free(psr_progress *progress);
 
-/* A line of metrics (JSON object with step, rank, loss, images_per_s); what it lacks is not shown. Returns
+/* A line of metrics (JSON object with step, rank, loss); what it lacks is not shown. Returns
  * its step. */
 uint64_t psr_progress_take(psr_progress *progress, const char *json, size_t size);
 
-/* True when there is something new to show, at most ten times a second, and always for the last step. */
+/* True when there is something new to show, at most ten times a second, and always for round steps and the last one. */
 bool psr_progress_look(psr_progress *progress, int64_t now_ms, psr_progress_now *ret_now);
+
+typedef struct psr_progress_evaluating {
+    uint64_t step, total;      /* completed steps, of the run */
+    uint64_t counted, samples; /* by all ranks together, of all */
+} psr_progress_evaluating;
+
+/* rank has counted so many samples in its evaluation after `step` steps. */
+void psr_progress_counted(psr_progress *progress, uint32_t rank, uint64_t step, uint64_t counted);
+/* True when there is something new to show of an evaluation that goes on: at its begin, and then at most ten times a
+ * second. */
+bool psr_progress_look_evaluating(psr_progress *progress, int64_t now_ms,
+                                  psr_progress_evaluating *ret_evaluating);
 
 typedef struct psr_progress_evaluation {
     uint64_t step;

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,25 +159,24 @@ const char *psr_resume_path(const psr_resume *resume)
 
 /* ---- its tensors ---- */
 
-static psr_err find_tensor(const psr_resume *resume, const psr_section_place *place, const psr_tensor *tensor,
-                           const float **ret_data)
+/* A tensor's floats, lent to the messages that carry its pieces. */
+typedef struct loan {
+    atomic_size_t holders;
+    float data[];
+} loan;
+
+/* A transport's release. */
+static void give_back(void *context)
 {
-    char name[PSR_TENSOR_NAME_MAX + 40];
-    snprintf(name, sizeof name, "%s%s", place->prefix, tensor->name);
-    psr_err err = psr_checkpoint_tensor(place->in_state ? resume->run_state : resume->model, name,
-                                        tensor->rank, tensor->shape, ret_data);
-    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--resume");
+    loan *lent = context;
+    if (atomic_fetch_sub(&lent->holders, 1) == 1)
+        free(lent);
 }
 
-static void lent_for_good(void *context)
+static psr_err send_pieces(psr_transport *transport, uint64_t step, uint32_t section,
+                           const psr_tensor *tensor, loan *lent)
 {
-    (void)context;
-}
-
-static psr_err send_tensor(psr_transport *transport, uint64_t step, uint32_t section,
-                           const psr_tensor *tensor, const float *data)
-{
-    const size_t most = PSR_PAYLOAD_BYTES_MAX / 4 / sizeof(float);
+    const size_t most = PSR_PAYLOAD_BYTES_MAX / sizeof(float);
     for (size_t at = 0; at < tensor->count; at += most) {
         size_t count = tensor->count - at < most ? tensor->count - at : most;
         psr_head head = {.type = PSR_MSG_RESTORE,
@@ -184,13 +184,41 @@ static psr_err send_tensor(psr_transport *transport, uint64_t step, uint32_t sec
                          .bucket = section,
                          .offset = tensor->offset + at,
                          .count = count};
-        psr_payload payload = {.data = data + at, .bytes = count * sizeof(float), .release = lent_for_good};
+        psr_payload payload = {
+            .data = lent->data + at, .bytes = count * sizeof(float), .release = give_back, .context = lent};
+        atomic_fetch_add(&lent->holders, 1);
         PSR_TRY(psr_transport_send(transport, (psr_peer){PSR_ROLE_WORKER, 0}, &head, &payload));
     }
     return PSR_OK;
 }
 
+/* Whole and verified before its first piece leaves: the file may be another one by now. */
+static psr_err send_tensor(const psr_resume *resume, const psr_checkpoint *file, const char *name,
+                           uint32_t section, const psr_tensor *tensor, psr_transport *transport)
+{
+    loan *lent = malloc(sizeof *lent + tensor->count * sizeof(float));
+    if (!lent)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for tensor %s of a checkpoint", name);
+    atomic_init(&lent->holders, 1);
+    psr_err err = psr_checkpoint_read(file, name, tensor->rank, tensor->shape, lent->data);
+    if (err == PSR_OK)
+        err = send_pieces(transport, resume->step, section, tensor, lent);
+    give_back(lent);
+    return err;
+}
+
 /* transport == NULL only looks. */
+static psr_err walk_tensor(const psr_resume *resume, const psr_section_place *place, uint32_t section,
+                           const psr_tensor *tensor, psr_transport *transport)
+{
+    const psr_checkpoint *file = place->in_state ? resume->run_state : resume->model;
+    char name[PSR_TENSOR_NAME_MAX + 40];
+    snprintf(name, sizeof name, "%s%s", place->prefix, tensor->name);
+    psr_err err = transport ? send_tensor(resume, file, name, section, tensor, transport)
+                            : psr_checkpoint_find(file, name, tensor->rank, tensor->shape);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--resume");
+}
+
 static psr_err walk(const psr_resume *resume, const psr_sections *sections, psr_transport *transport)
 {
     uint32_t section;
@@ -198,12 +226,8 @@ static psr_err walk(const psr_resume *resume, const psr_sections *sections, psr_
     for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++) {
         if (!psr_sections_place(sections, section, &place))
             continue;
-        for (size_t t = 0; t < place.layout->tensor_count; t++) {
-            const float *data = NULL;
-            PSR_TRY(find_tensor(resume, &place, &place.layout->tensors[t], &data));
-            if (transport)
-                PSR_TRY(send_tensor(transport, resume->step, section, &place.layout->tensors[t], data));
-        }
+        for (size_t t = 0; t < place.layout->tensor_count; t++)
+            PSR_TRY(walk_tensor(resume, &place, section, &place.layout->tensors[t], transport));
     }
     return PSR_OK;
 }

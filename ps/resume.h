@@ -14,7 +14,7 @@ typedef struct psr_resume psr_resume;
 PSR_MUST_CHECK psr_err psr_resume_open(const char *path, const psr_config *config,
                                        void (*skipped)(void *context, const char *line), void *context,
                                        psr_resume **ret_resume);
-/* After the transport that pieces were sent through. NULL allowed. */
+/* NULL allowed. */
 void psr_resume_free(psr_resume *resume);
 
 /* Steps completed when it was written. */
@@ -25,7 +25,8 @@ const char *psr_resume_path(const psr_resume *resume);
 /* That all sections are there in the shapes of this run: FORMAT or NOT_FOUND, naming file and tensor. */
 PSR_MUST_CHECK psr_err psr_resume_check(const psr_resume *resume, const psr_sections *sections);
 
-/* Every section to worker 0, tensor by tensor, as RESTORE messages that borrow the file's bytes. */
+/* Every section to worker 0, tensor by tensor, as RESTORE messages. Each tensor is read and verified again before any of
+ * it is sent: IO or FORMAT when somebody has cut or changed the file since it was opened. */
 PSR_MUST_CHECK psr_err psr_resume_send(const psr_resume *resume, const psr_sections *sections,
                                        psr_transport *transport);
 

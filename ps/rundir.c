@@ -1,6 +1,7 @@
 #include "ps/rundir.h"
 
 #include "base/file.h"
+#include "base/printable.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -31,7 +32,8 @@ struct psr_rundir {
     psr_config config;
     bool there;
     psr_facts facts;
-    char *roster_json, *resumed_from; /* owned */
+    char algorithms[PSR_OPTION_TEXT_MAX]; /* in full, as worker 0 chose them */
+    char *roster_json, *resumed_from;     /* owned */
     char started[40], ended[40];
     cJSON *outcome; /* owned */
     FILE *metrics;
@@ -154,6 +156,8 @@ static bool fill_run(const psr_rundir *rundir, cJSON *run)
             add(run, "hosts", hosts_of(roster)) && cJSON_AddStringToObject(run, "started", rundir->started);
     if (!add(run, "roster", roster))
         whole = false;
+    if (rundir->algorithms[0] != '\0')
+        whole = whole && cJSON_AddStringToObject(run, "algorithms", rundir->algorithms);
     if (rundir->resumed_from)
         whole = whole && cJSON_AddStringToObject(run, "resumed_from", rundir->resumed_from);
     if (rundir->ended[0])
@@ -231,10 +235,18 @@ static void keep_early(psr_rundir *rundir, psr_peer peer, const char *line)
 
 void psr_rundir_log(psr_rundir *rundir, psr_peer peer, const char *line)
 {
+    /* It came from another host, and somebody will look at the log with a terminal. */
+    char *printable = strdup(line);
+    if (!printable) {
+        rundir->lines_lost++;
+        return;
+    }
+    psr_printable_line(printable, strlen(printable));
     if (rundir->there)
-        write_log(rundir, peer, line);
+        write_log(rundir, peer, printable);
     else
-        keep_early(rundir, peer, line);
+        keep_early(rundir, peer, printable);
+    free(printable);
 }
 
 /* ---- begin, metrics, end ---- */
@@ -262,9 +274,10 @@ static psr_err make_directories(const char *out)
     return make_directory(path);
 }
 
-psr_err psr_rundir_begin(psr_rundir *rundir, const psr_facts *facts, const char *roster_json,
-                         const char *resumed_from)
+psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_facts *facts,
+                         const char *roster_json, const char *resumed_from)
 {
+    rundir->config.bucket_bytes = bucket_bytes;
     rundir->facts = *facts;
     rundir->roster_json = strdup(roster_json);
     rundir->resumed_from = resumed_from ? strdup(resumed_from) : NULL;
@@ -291,17 +304,20 @@ bool psr_rundir_is_there(const psr_rundir *rundir)
 
 psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms)
 {
-    snprintf(rundir->config.algorithms, sizeof rundir->config.algorithms, "%s", algorithms);
+    snprintf(rundir->algorithms, sizeof rundir->algorithms, "%s", algorithms);
+    if (strcmp(rundir->config.algorithms, "timed") == 0) /* another timing would choose otherwise */
+        strcpy(rundir->config.algorithms, rundir->algorithms);
     return write_run(rundir);
 }
 
 psr_err psr_rundir_metrics(psr_rundir *rundir, const char *json, size_t size)
 {
     cJSON *object = cJSON_ParseWithLength(json, size);
-    bool good = cJSON_IsObject(object) && !memchr(json, '\n', size);
+    bool good = cJSON_IsObject(object) && psr_is_printable(json, size);
     cJSON_Delete(object);
     if (!good)
-        return psr_fail(PSR_ERR_FORMAT, "a line of metrics that is no JSON object");
+        return psr_fail(PSR_ERR_FORMAT,
+                        "a line of metrics that is no JSON object, or holds control characters");
     if (fwrite(json, 1, size, rundir->metrics) != size || fputc('\n', rundir->metrics) == EOF)
         return psr_fail(PSR_ERR_IO, "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
     return PSR_OK;

@@ -14,14 +14,15 @@ PSR_MUST_CHECK psr_err psr_rundir_new(const psr_config *config, psr_rundir **ret
 /* Flushes and closes. NULL allowed. */
 void psr_rundir_free(psr_rundir *rundir);
 
-/* Makes the directory, run.json, log/ and checkpoints/. roster_json: an array. resumed_from: a path or NULL.
- */
-PSR_MUST_CHECK psr_err psr_rundir_begin(psr_rundir *rundir, const psr_facts *facts, const char *roster_json,
-                                        const char *resumed_from);
+/* Makes the directory, run.json, log/ and checkpoints/. bucket_bytes: --bucket-size, resolved, so that --config repeats
+ * it. roster_json: an array. resumed_from: a path or NULL. */
+PSR_MUST_CHECK psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_facts *facts,
+                                        const char *roster_json, const char *resumed_from);
 /* True from then on. */
 bool psr_rundir_is_there(const psr_rundir *rundir);
 
-/* Rank 0's choices by timing, into run.json's configuration, so that --config repeats them. */
+/* What worker 0's back end chose, in full, into run.json; of a choice by timing into its configuration too, so that --config
+ * repeats it. */
 PSR_MUST_CHECK psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms);
 
 /* One line of metrics.jsonl, without its newline. FORMAT: not one JSON object. IO. */
@@ -34,7 +35,7 @@ void psr_rundir_log(psr_rundir *rundir, psr_peer peer, const char *line);
 /* Puts what is buffered where others can read it. IO. */
 PSR_MUST_CHECK psr_err psr_rundir_flush(psr_rundir *rundir);
 
-/* run.json's outcome: status ("ok", "cancelled", ...), exit status, line, and worker 0's figures (JSON object
+/* run.json's outcome: status ("ok", "cancelled", ...), exit status, line, and the run's figures (JSON object
  * or NULL). Does nothing when the directory was never made. */
 PSR_MUST_CHECK psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line,
                                       const char *outcome_json);

@@ -28,7 +28,8 @@ psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *
         now_ms + (scheduler->deadline_ms > PSR_COME_UP_MS ? scheduler->deadline_ms : PSR_COME_UP_MS);
     scheduler->slow_check_ms = now_ms + scheduler->deadline_ms / 4;
     scheduler->members = calloc(scheduler->member_count, sizeof *scheduler->members);
-    psr_err err = scheduler->members
+    scheduler->metrics_told = calloc(config->workers, sizeof *scheduler->metrics_told);
+    psr_err err = scheduler->members && scheduler->metrics_told
                       ? psr_liveness_new(scheduler->deadline_ms, &scheduler->liveness)
                       : psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members", scheduler->member_count);
     if (err != PSR_OK) {
@@ -49,7 +50,7 @@ void psr_scheduler_free(psr_scheduler *scheduler)
         return;
     psr_liveness_free(scheduler->liveness);
     free(scheduler->members);
-    free(scheduler->outcome_json);
+    free(scheduler->metrics_told);
     free(scheduler);
 }
 
@@ -67,6 +68,11 @@ psr_scheduler_member *psr_scheduler_find(psr_scheduler *scheduler, psr_peer peer
     if (peer.role == PSR_ROLE_WORKER && peer.rank < scheduler->worker_count)
         return &scheduler->members[scheduler->shard_count + peer.rank];
     return NULL;
+}
+
+bool psr_scheduler_has(psr_scheduler *scheduler, psr_peer peer)
+{
+    return psr_scheduler_find(scheduler, peer) != NULL;
 }
 
 bool psr_scheduler_all(const psr_scheduler *scheduler, bool (*is)(const psr_scheduler_member *))
@@ -112,6 +118,11 @@ psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_message_type type, 
 
 /* ---- messages while the run is on ---- */
 
+static bool is_running(const psr_scheduler *scheduler)
+{
+    return scheduler->state == PSR_SCHEDULER_RUNNING || scheduler->state == PSR_SCHEDULER_HOLDING;
+}
+
 static psr_err take_progress(psr_scheduler *scheduler, psr_scheduler_member *member,
                              const psr_message *message, int64_t now_ms)
 {
@@ -120,37 +131,19 @@ static psr_err take_progress(psr_scheduler *scheduler, psr_scheduler_member *mem
         return psr_breach(message, "there is no phase %" PRIu32, message->head.flags);
     if (message->head.offset != UINT64_MAX && !psr_peer_unpack(message->head.offset, &waited))
         return psr_breach(message, "it waits for nobody that there is");
+    bool evaluates = message->head.count > 0;
+    uint64_t counted = evaluates ? message->head.count - 1 : 0;
+    if (counted > member->facts.test_count)
+        return psr_breach(message, "it has counted %" PRIu64 " samples of %" PRIu32, counted,
+                          member->facts.test_count);
     if (!member->done)
         psr_liveness_progress(scheduler->liveness, member->entry.peer, &message->head, now_ms);
+    if (evaluates && member->entry.peer.role == PSR_ROLE_WORKER && is_running(scheduler))
+        scheduler->events.evaluating(scheduler->events.context, member->entry.peer.rank,
+                                     message->head.step + 1, counted);
     member->asked = false;
     psr_scheduler_check_losing(scheduler, now_ms);
     return psr_scheduler_send(scheduler, member->entry.peer, PSR_MSG_ALIVE, 0, NULL);
-}
-
-/* Whose a section is: net/message.h. */
-static bool may_send_section(const psr_scheduler *scheduler, psr_peer peer, uint32_t section)
-{
-    bool first_worker = peer.role == PSR_ROLE_WORKER && peer.rank == 0;
-    if (section >= PSR_SECTION_RANK(0))
-        return peer.role == PSR_ROLE_WORKER && section < PSR_SECTION_RANK(scheduler->config.workers) &&
-               (scheduler->config.mode == PSR_MODE_LOCAL || section == PSR_SECTION_RANK(peer.rank));
-    if (section >= PSR_SECTION_SLOT(0))
-        return scheduler->shard_count > 0 ? peer.role == PSR_ROLE_SHARD : first_worker;
-    return first_worker && section <= PSR_SECTION_BUFFERS;
-}
-
-static psr_err take_checkpoint(psr_scheduler *scheduler, const psr_message *message)
-{
-    const psr_head *head = &message->head;
-    if (!may_send_section(scheduler, message->from, head->bucket))
-        return psr_breach(message, "section %" PRIu32 " of a checkpoint is not its to send", head->bucket);
-    if (head->count > PSR_PAYLOAD_BYTES_MAX / sizeof(float) ||
-        message->payload_bytes != head->count * sizeof(float))
-        return psr_breach(message, "its payload has %zu bytes", message->payload_bytes);
-    PSR_TRY(scheduler->events.checkpoint(scheduler->events.context, head->step, head->bucket,
-                                         message->payload, head->offset, head->count));
-    /* Its PROGRESS may have many pieces before it. */
-    return psr_scheduler_send(scheduler, message->from, PSR_MSG_ALIVE, 0, NULL);
 }
 
 static psr_err take_running(psr_scheduler *scheduler, psr_scheduler_member *member,
@@ -158,10 +151,9 @@ static psr_err take_running(psr_scheduler *scheduler, psr_scheduler_member *memb
 {
     switch (message->head.type) {
     case PSR_MSG_METRICS:
-        return scheduler->events.metrics(scheduler->events.context, message->from, message->payload,
-                                         message->payload_bytes);
+        return psr_scheduler_take_metrics(scheduler, message);
     case PSR_MSG_CHECKPOINT:
-        return take_checkpoint(scheduler, message);
+        return psr_scheduler_take_checkpoint(scheduler, member, message);
     case PSR_MSG_HELD:
         return psr_scheduler_take_held(scheduler, member, message);
     case PSR_MSG_DONE:
@@ -183,9 +175,27 @@ static psr_err take(psr_scheduler *scheduler, psr_scheduler_member *member, cons
         return psr_scheduler_take_facts(scheduler, member, message);
     if (message->head.type == PSR_MSG_READY)
         return psr_scheduler_take_ready(scheduler, member, message);
-    if (scheduler->state != PSR_SCHEDULER_RUNNING && scheduler->state != PSR_SCHEDULER_HOLDING)
+    if (!is_running(scheduler))
         return psr_breach(message, "that is not due before START");
     return take_running(scheduler, member, message);
+}
+
+/* Texts are parsed into objects many times their size. */
+static psr_err check_size(const psr_message *message)
+{
+    bool floats = message->head.type == PSR_MSG_CHECKPOINT;
+    if (!floats && message->payload_bytes > PSR_SCHEDULER_TEXT_MAX)
+        return psr_breach(message, "its payload has %zu bytes, more than %u", message->payload_bytes,
+                          PSR_SCHEDULER_TEXT_MAX);
+    return PSR_OK;
+}
+
+/* A breach's line names the host of who has joined. */
+static psr_err on_its_host(const psr_scheduler_member *member, psr_err err)
+{
+    if (err == PSR_ERR_PROTOCOL && member && member->entry.host[0])
+        return psr_fail_context(err, "on %s", member->entry.host);
+    return err;
 }
 
 void psr_scheduler_message(psr_scheduler *scheduler, const psr_message *message, int64_t now_ms)
@@ -193,8 +203,10 @@ void psr_scheduler_message(psr_scheduler *scheduler, const psr_message *message,
     if (scheduler->state == PSR_SCHEDULER_ENDED)
         return;
     psr_scheduler_member *member = psr_scheduler_find(scheduler, message->from);
-    psr_err err;
-    if (message->head.type == PSR_MSG_JOIN) {
+    psr_err err = check_size(message);
+    if (err != PSR_OK) {
+        err = on_its_host(member, err);
+    } else if (message->head.type == PSR_MSG_JOIN) {
         err = psr_scheduler_take_join(scheduler, message, now_ms);
     } else if (!member || !member->joined) {
         psr_scheduler_say(scheduler, "%s %" PRIu32 " sent %s and has not joined: dropped",
@@ -205,8 +217,7 @@ void psr_scheduler_message(psr_scheduler *scheduler, const psr_message *message,
         err = psr_scheduler_take_failed(member, message);
     } else {
         err = take(scheduler, member, message, now_ms);
-        if (err == PSR_ERR_PROTOCOL && member->entry.host[0])
-            psr_fail_context(err, "on %s", member->entry.host);
+        err = on_its_host(member, err);
     }
     if (err != PSR_OK)
         psr_scheduler_fail_detail(scheduler, err);

@@ -2,9 +2,12 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/finite.h"
 #include "base/log.h"
 #include "ps/checkpoints.h"
+#include "ps/figures.h"
 #include "ps/launcher.h"
+#include "ps/parts.h"
 #include "ps/progress.h"
 #include "ps/resume.h"
 #include "ps/rundir.h"
@@ -16,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BURST 256 /* messages between two looks at everything else */
+#define BURST 256 /* messages, and orders, between two looks at everything else */
 #define FLUSH_EVERY_MS 500
 #define LINGER_MS 2000 /* for BYE to leave */
 /* For ABORT: a member that is gone takes none, and nobody should wait for that. */
@@ -37,6 +40,7 @@ typedef struct driver {
     psr_sections sections; /* once all have joined */
     psr_checkpoints *checkpoints;
     psr_progress *progress; /* what the launcher's bar shows */
+    psr_figures *figures;   /* what the run comes to; both from the beginning of the run */
 
     int64_t deadline_ms, say_alive_ms, flush_ms, ticked_ms;
     int64_t launcher_heard_ms, seen_ms;
@@ -85,21 +89,53 @@ static void wake(void *context)
     psr_transport_wake(d->transport);
 }
 
+/* Resolves --bucket-size, and says which part of the parameters each shard holds. */
+static psr_err share_out(driver *d, const psr_config *config, uint64_t *ret_bucket_bytes)
+{
+    const psr_layout *layout = &d->sections.net->params;
+    psr_config resolved = *config;
+    resolved.bucket_bytes = psr_bucket_bytes(layout, config->bucket_bytes);
+    psr_parts parts;
+    PSR_TRY(psr_parts_init(&resolved, layout, &parts));
+    psr_err err = psr_parts_check(&parts, &resolved, layout);
+    char text[512], line[560];
+    psr_parts_describe(&parts, resolved.bucket_bytes, text, sizeof text);
+    psr_parts_done(&parts);
+    if (err != PSR_OK)
+        return err;
+    snprintf(line, sizeof line, "  buckets    %s", text);
+    on_say(d, line);
+    *ret_bucket_bytes = resolved.bucket_bytes;
+    return PSR_OK;
+}
+
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *roster_json, uint64_t *ret_first_step)
+                        const char *roster_json, psr_beginning *ret_beginning)
 {
     driver *d = context;
     PSR_TRY(psr_sections_init(config, facts, &d->sections));
     if (d->resume)
         PSR_TRY(psr_resume_check(d->resume, &d->sections));
-    PSR_TRY(
-        psr_progress_new(config->workers, config->mode == PSR_MODE_LOCAL, facts->total_steps, &d->progress));
-    PSR_TRY(psr_rundir_begin(d->rundir, facts, roster_json, d->resume ? psr_resume_path(d->resume) : NULL));
+    PSR_TRY(share_out(d, config, &ret_beginning->bucket_bytes));
+    const psr_progress_options progress = {.ranks = config->workers,
+                                           .total = facts->total_steps,
+                                           .round_every = config->log_every,
+                                           .samples = facts->test_count};
+    PSR_TRY(psr_progress_new(&progress, &d->progress));
+    uint64_t first_step = d->resume ? psr_resume_step(d->resume) : 0;
+    const psr_figures_options figures = {.workers = config->workers,
+                                         .shards = config->mode == PSR_MODE_PS ? config->shards : 0,
+                                         .in_turn = config->mode == PSR_MODE_LOCAL,
+                                         .first_step = first_step,
+                                         .total_steps = facts->total_steps};
+    PSR_TRY(psr_figures_new(&figures, &d->figures));
+    PSR_TRY(psr_rundir_begin(d->rundir, ret_beginning->bucket_bytes, facts, roster_json,
+                             d->resume ? psr_resume_path(d->resume) : NULL));
     char directory[PSR_PATH_MAX + 16];
     snprintf(directory, sizeof directory, "%s/checkpoints", config->out);
     psr_checkpoints_options options = {directory, config, &d->sections, wake, d};
     PSR_TRY(psr_checkpoints_new(&options, &d->checkpoints));
-    *ret_first_step = d->resume ? psr_resume_step(d->resume) : 0;
+    ret_beginning->first_step = d->resume ? psr_resume_step(d->resume) : 0;
     return PSR_OK;
 }
 
@@ -118,28 +154,56 @@ static psr_err on_started(void *context, const char *algorithms)
     return algorithms[0] ? psr_rundir_algorithms(d->rundir, algorithms) : PSR_OK;
 }
 
+static void on_done(void *context, uint32_t rank, const char *json, size_t size)
+{
+    driver *d = context;
+    psr_figures_take_done(d->figures, rank, json, size);
+}
+
+static void on_carried(void *context, uint32_t shard, const psr_traffic *traffic)
+{
+    driver *d = context;
+    char line[128];
+    psr_figures_take_shard(d->figures, shard, traffic);
+    snprintf(line, sizeof line, PSR_TRAFFIC_LINE, traffic->gradient_bytes, traffic->weight_bytes);
+    psr_rundir_log(d->rundir, (psr_peer){PSR_ROLE_SHARD, shard}, line);
+}
+
 static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t size)
 {
     driver *d = context;
     psr_err err = psr_rundir_metrics(d->rundir, json, size);
     if (err == PSR_ERR_FORMAT)
-        return psr_fail(PSR_ERR_PROTOCOL, "worker %" PRIu32 " sent a line of metrics that is no JSON object",
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "worker %" PRIu32
+                        " sent a line of metrics that is no JSON object, or holds control characters",
                         from.rank);
     if (err != PSR_OK)
         return err;
+    PSR_TRY(psr_figures_take_metrics(d->figures, from.rank, json, size));
     uint64_t step = psr_progress_take(d->progress, json, size);
     psr_fault_point("barrier", step);
     psr_progress_evaluation e;
     if (psr_progress_evaluated(d->progress, &e)) {
         char line[128];
         snprintf(line, sizeof line, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", e.step,
-                 100 * e.accuracy, e.loss);
-        psr_launcher_say(d->launcher, line);
+                 100 * e.accuracy, psr_shown(e.loss));
+        psr_launcher_evaluated(d->launcher, line);
     }
     psr_progress_now now;
     if (psr_progress_look(d->progress, psr_clock_ms(), &now))
-        psr_launcher_progress(d->launcher, now.step, now.total, now.loss, now.images_per_s);
+        psr_launcher_progress(d->launcher, now.step, now.total, now.loss,
+                              psr_figures_recent_rate(d->figures));
     return PSR_OK;
+}
+
+static void on_evaluating(void *context, uint32_t rank, uint64_t step, uint64_t counted)
+{
+    driver *d = context;
+    psr_progress_counted(d->progress, rank, step, counted);
+    psr_progress_evaluating now;
+    if (psr_progress_look_evaluating(d->progress, psr_clock_ms(), &now))
+        psr_launcher_evaluating(d->launcher, now.step, now.total, now.counted, now.samples);
 }
 
 static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
@@ -156,9 +220,12 @@ static psr_err on_last_checkpoint(void *context, uint64_t step)
     return psr_checkpoints_whole(d->checkpoints, step);
 }
 
-static void on_ended(void *context, psr_err status, const char *line, const char *outcome_json)
+static void on_ended(void *context, psr_err status, const char *line)
 {
     driver *d = context;
+    char *outcome = NULL; /* without memory for it the run ends all the same */
+    if (d->started && psr_figures_to_json(d->figures, &outcome) != PSR_OK)
+        outcome = NULL;
     d->status = status;
     snprintf(d->line, sizeof d->line, "%s", line);
     psr_rundir_log(d->rundir, self, line);
@@ -166,12 +233,13 @@ static void on_ended(void *context, psr_err status, const char *line, const char
     if (!d->started && psr_err_exit_status(status) == 2) /* bad input: nothing is to be left of it */
         psr_rundir_discard(d->rundir);
     else
-        written = psr_rundir_end(d->rundir, status, line, outcome_json);
+        written = psr_rundir_end(d->rundir, status, line, outcome);
     if (written != PSR_OK && status == PSR_OK) {
         d->status = written;
         snprintf(d->line, sizeof d->line, "%s", psr_err_detail());
     }
-    psr_launcher_ended(d->launcher, d->status, d->line, outcome_json);
+    psr_launcher_ended(d->launcher, d->status, d->line, outcome);
+    free(outcome);
 }
 
 static void on_stranger(void *context, const char *line)
@@ -195,8 +263,12 @@ static void take_order(driver *d, const psr_order *order, int64_t now_ms)
         psr_scheduler_lost(d->scheduler, order->peer, order->host[0] ? order->host : NULL, order->text,
                            now_ms);
         return;
+    case PSR_ORDER_AGENT:
+        psr_scheduler_agent_lost(d->scheduler, order->host, order->text, now_ms);
+        return;
     case PSR_ORDER_LOG:
-        psr_rundir_log(d->rundir, order->peer, order->text);
+        if (psr_scheduler_has(d->scheduler, order->peer)) /* each has a file */
+            psr_rundir_log(d->rundir, order->peer, order->text);
         return;
     case PSR_ORDER_STOP:
         if (d->stops++ == 0)
@@ -204,7 +276,15 @@ static void take_order(driver *d, const psr_order *order, int64_t now_ms)
         else
             psr_scheduler_fail(d->scheduler, PSR_ERR_CANCELLED, "told to stop twice: ended at once");
         return;
+    case PSR_ORDER_PAUSE:
+        psr_clock_stop();
+        psr_launcher_paused(d->launcher);
+        return;
+    case PSR_ORDER_GO_ON:
+        psr_clock_go_on();
+        return;
     case PSR_ORDER_GONE:
+        psr_clock_go_on(); /* it may have died while all were stopped */
         psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_PEER, "gone without a word", now_ms);
         return;
     case PSR_ORDER_BAD:
@@ -216,14 +296,18 @@ static void take_order(driver *d, const psr_order *order, int64_t now_ms)
     }
 }
 
-static void take_orders(driver *d, int64_t now_ms)
+/* true: there may be more. */
+static bool take_orders(driver *d, int64_t now_ms)
 {
-    psr_order order;
-    for (psr_launcher_take(d->launcher, &order); order.kind != PSR_ORDER_NOTHING;
-         psr_launcher_take(d->launcher, &order)) {
+    for (int i = 0; i < BURST; i++) {
+        psr_order order;
+        psr_launcher_take(d->launcher, &order);
+        if (order.kind == PSR_ORDER_NOTHING)
+            return false;
         d->launcher_heard_ms = now_ms;
         take_order(d, &order, now_ms);
     }
+    return true;
 }
 
 /* As net/member.c does with the scheduler: time in which this process was stopped is no silence of the
@@ -351,10 +435,11 @@ static int next_timeout_ms(const driver *d, int64_t now_ms)
 
 static void run_loop(driver *d)
 {
+    bool more_orders = false;
     while (!psr_scheduler_ended(d->scheduler)) {
-        bool empty = take_messages(d, next_timeout_ms(d, psr_clock_ms()));
+        bool empty = take_messages(d, more_orders ? 0 : next_timeout_ms(d, psr_clock_ms()));
         int64_t now_ms = psr_clock_ms();
-        take_orders(d, now_ms);
+        more_orders = take_orders(d, now_ms);
         take_checkpoints(d, now_ms);
         do_housekeeping(d, now_ms);
         /* Nobody is called silent whose words lie unread, unless there is no end of them. */
@@ -374,6 +459,7 @@ static psr_err open_transport(driver *d)
 {
     psr_zmq_options zmq = {
         .self = self,
+        .directory = d->provision->directory,
         .interface = d->provision->interface[0] ? d->provision->interface : "127.0.0.1",
         .port = d->provision->port,
         .keys = &d->provision->keys,
@@ -394,6 +480,9 @@ static psr_err set_up(driver *d)
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
+        .evaluating = on_evaluating,
+        .done = on_done,
+        .carried = on_carried,
         .checkpoint = on_checkpoint,
         .last_checkpoint = on_last_checkpoint,
         .say = on_say,
@@ -412,7 +501,7 @@ static psr_err set_up(driver *d)
 
 static void clean_up(driver *d)
 {
-    /* The threads of the first two wake the transport, which has borrowed from the resumed checkpoint. */
+    /* The threads of the first two wake the transport. */
     psr_launcher_free(d->launcher);
     psr_checkpoints_free(d->checkpoints);
     bool in_order = d->status == PSR_OK || d->status == PSR_ERR_CANCELLED;
@@ -421,6 +510,7 @@ static void clean_up(driver *d)
     psr_sections_done(&d->sections);
     psr_scheduler_free(d->scheduler);
     psr_progress_free(d->progress);
+    psr_figures_free(d->figures);
     psr_rundir_free(d->rundir);
 }
 

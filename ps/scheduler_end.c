@@ -1,11 +1,11 @@
 /* How a run ends: all steps taken, told to stop, a member lost or failed. */
 #include "ps/scheduler_private.h"
 
+#include "base/printable.h"
 #include "net/breach.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- the end itself ---- */
@@ -19,7 +19,7 @@ static void end_run(psr_scheduler *scheduler, psr_err status, const char *line)
     /* The run is over either way: a member that cannot be told is one that is gone. */
     psr_err told = psr_scheduler_send_all(scheduler, in_order ? PSR_MSG_BYE : PSR_MSG_ABORT, 0, line);
     (void)told;
-    scheduler->events.ended(scheduler->events.context, status, line, scheduler->outcome_json);
+    scheduler->events.ended(scheduler->events.context, status, line);
 }
 
 void psr_scheduler_fail(psr_scheduler *scheduler, psr_err status, const char *line)
@@ -43,13 +43,27 @@ static bool is_done(const psr_scheduler_member *member)
     return member->done;
 }
 
+static bool has_left_nothing_out(const psr_scheduler_member *member)
+{
+    return !member->left_out;
+}
+
 static void end_when_written(psr_scheduler *scheduler)
 {
     uint64_t steps = scheduler->members[scheduler->shard_count].steps;
-    if (!scheduler->last_asked || scheduler->last_checkpointed != steps)
+    bool written = scheduler->last_checkpointed == steps || steps == scheduler->first_step;
+    if (!scheduler->last_asked || !written)
         return;
     uint64_t total = scheduler->members[scheduler->shard_count].facts.total_steps;
     char line[PSR_SCHEDULER_LINE_MAX];
+    if (scheduler->stopping && steps == total && !psr_scheduler_all(scheduler, has_left_nothing_out)) {
+        snprintf(line, sizeof line,
+                 "stopped in the evaluation after the last step, as told; all %" PRIu64
+                 " steps are in the checkpoint",
+                 total);
+        end_run(scheduler, PSR_ERR_CANCELLED, line);
+        return;
+    }
     if (scheduler->stopping && steps < total) {
         snprintf(line, sizeof line,
                  "stopped after step %" PRIu64 " of %" PRIu64 ", as told; its checkpoint is written", steps,
@@ -79,19 +93,41 @@ static psr_err check_steps(const psr_scheduler *scheduler)
     return PSR_OK;
 }
 
+/* A worker's figures, or what a shard carried. */
+static psr_err take_figures(const psr_scheduler *scheduler, psr_peer from, const psr_message *message)
+{
+    const psr_scheduler_events *events = &scheduler->events;
+    psr_traffic traffic;
+    if (message->payload_bytes == 0)
+        return PSR_OK;
+    if (from.role == PSR_ROLE_SHARD &&
+        psr_traffic_from_json(message->payload, message->payload_bytes, &traffic) != PSR_OK) {
+        char detail[PSR_SCHEDULER_LINE_MAX];
+        snprintf(detail, sizeof detail, "%s", psr_err_detail());
+        return psr_breach(message, "%s", detail);
+    }
+    if (!psr_is_printable(message->payload, message->payload_bytes))
+        return psr_breach(message, "its payload holds control characters");
+    if (from.role == PSR_ROLE_SHARD)
+        events->carried(events->context, from.rank, &traffic);
+    else
+        events->done(events->context, from.rank, message->payload, message->payload_bytes);
+    return PSR_OK;
+}
+
 psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member,
                                 const psr_message *message)
 {
-    if (member->entry.peer.role == PSR_ROLE_WORKER && member->entry.peer.rank == 0 &&
-        message->payload_bytes > 0) {
-        free(scheduler->outcome_json);
-        scheduler->outcome_json = strndup(message->payload, message->payload_bytes);
-        if (!scheduler->outcome_json)
-            return psr_fail(PSR_ERR_NOMEM, "no memory for a run's figures");
-    }
+    if (message->head.flags > 1)
+        return psr_breach(message, "its flags are %" PRIu32, message->head.flags);
+    if (message->head.step > scheduler->members[scheduler->shard_count].facts.total_steps)
+        return psr_breach(message, "the run has %" PRIu64 " steps",
+                          scheduler->members[scheduler->shard_count].facts.total_steps);
+    PSR_TRY(take_figures(scheduler, member->entry.peer, message));
     member->done = true;
+    member->left_out = message->head.flags == 1;
     member->steps = message->head.step;
-    psr_liveness_remove(scheduler->liveness, member->entry.peer);
+    psr_liveness_done(scheduler->liveness, member->entry.peer);
     if (scheduler->state == PSR_SCHEDULER_HOLDING && member->entry.peer.role == PSR_ROLE_WORKER) {
         /* HOLD has crossed its DONE: it has taken all steps, so all others shall. */
         member->held = true;
@@ -103,7 +139,8 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     PSR_TRY(check_steps(scheduler));
     uint64_t steps = scheduler->members[scheduler->shard_count].steps;
     scheduler->last_asked = true;
-    PSR_TRY(scheduler->events.last_checkpoint(scheduler->events.context, steps));
+    if (steps > scheduler->first_step) /* else it is the one that the run was resumed from */
+        PSR_TRY(scheduler->events.last_checkpoint(scheduler->events.context, steps));
     end_when_written(scheduler);
     return PSR_OK;
 }
@@ -164,6 +201,7 @@ static psr_err stop_all(psr_scheduler *scheduler)
         last = worker->last_step > last ? worker->last_step : last;
     }
     scheduler->stop_step = last;
+    scheduler->stop_told = true;
     scheduler->state = PSR_SCHEDULER_RUNNING;
     psr_scheduler_say(scheduler, "stopping after step %" PRIu64, last + 1);
     return psr_scheduler_send_all(scheduler, PSR_MSG_STOP_AT, last, NULL);
@@ -196,7 +234,7 @@ psr_err psr_scheduler_take_failed(const psr_scheduler_member *member, const psr_
                     message->payload_bytes ? (const char *)message->payload : "");
 }
 
-/* Whether lost names this member; NULL: the launcher was lost. */
+/* Whether lost names this member; NULL: the launcher or an agent was lost. */
 static bool is_lost(const psr_scheduler_member *member, const psr_peer *lost)
 {
     return lost && psr_peer_equal(member->entry.peer, *lost);
@@ -249,15 +287,26 @@ void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *hos
                  scheduler->awaits_words ? PSR_LAST_WORDS_MS : PSR_ANSWER_MS);
 }
 
-void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how, int64_t now_ms)
+/* Launcher or agent: no member, but the run is not to go on without. */
+static void lose_outsider(psr_scheduler *scheduler, const char *who, const char *host, psr_err status,
+                          const char *how, int64_t now_ms)
 {
     if (scheduler->state == PSR_SCHEDULER_ENDED || scheduler->losing)
         return;
-    snprintf(scheduler->lost_line, sizeof scheduler->lost_line, "launcher on %s: %.200s", scheduler->host,
-             how);
+    snprintf(scheduler->lost_line, sizeof scheduler->lost_line, "%s on %s: %.200s", who, host, how);
     scheduler->lost = NULL;
     scheduler->awaits_words = false;
     begin_losing(scheduler, status, now_ms, PSR_ANSWER_MS);
+}
+
+void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how, int64_t now_ms)
+{
+    lose_outsider(scheduler, "launcher", scheduler->host, status, how, now_ms);
+}
+
+void psr_scheduler_agent_lost(psr_scheduler *scheduler, const char *host, const char *how, int64_t now_ms)
+{
+    lose_outsider(scheduler, "agent", host, PSR_ERR_TIMEOUT, how, now_ms);
 }
 
 void psr_scheduler_check_losing(psr_scheduler *scheduler, int64_t now_ms)

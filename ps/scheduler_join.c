@@ -1,6 +1,7 @@
 /* The scheduler until START: ranks, facts that must agree, the roster, and who never came. */
 #include "ps/scheduler_private.h"
 
+#include "base/printable.h"
 #include "net/breach.h"
 
 #include <cjson/cJSON.h>
@@ -98,6 +99,7 @@ static psr_err welcome_all(psr_scheduler *scheduler)
 {
     psr_welcome welcome = {.facts = scheduler->members[scheduler->shard_count].facts,
                            .roster_count = scheduler->member_count};
+    psr_beginning beginning = {.bucket_bytes = scheduler->config.bucket_bytes};
     char *roster_json = NULL, *json = NULL;
     psr_err err = PSR_OK;
     welcome.roster = calloc(scheduler->member_count, sizeof *welcome.roster);
@@ -108,8 +110,13 @@ static psr_err welcome_all(psr_scheduler *scheduler)
     err = psr_roster_to_json(welcome.roster, welcome.roster_count, &roster_json);
     if (err == PSR_OK)
         err = scheduler->events.begin(scheduler->events.context, &scheduler->config, &welcome.facts,
-                                      roster_json, &scheduler->first_step);
-    welcome.first_step = scheduler->first_step;
+                                      roster_json, &beginning);
+    scheduler->first_step = welcome.first_step = beginning.first_step;
+    for (uint32_t i = 0; i < scheduler->member_count; i++)
+        scheduler->members[i].saving = scheduler->members[i].saving_before = scheduler->first_step;
+    for (uint32_t r = 0; r < scheduler->config.workers; r++)
+        scheduler->metrics_told[r] = scheduler->first_step;
+    scheduler->config.bucket_bytes = welcome.bucket_bytes = beginning.bucket_bytes;
     if (err == PSR_OK)
         err = psr_welcome_to_json(&welcome, &json);
     if (err == PSR_OK)
@@ -156,9 +163,10 @@ static psr_err read_algorithms(psr_scheduler *scheduler, const psr_message *mess
     psr_err err = PSR_OK;
     cJSON *object = cJSON_ParseWithLength(message->payload, message->payload_bytes);
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "algorithms"));
-    if (!text || strlen(text) >= sizeof scheduler->algorithms)
-        err = psr_breach(message, "its algorithms are no text of at most %zu bytes",
-                         sizeof scheduler->algorithms - 1);
+    psr_config config;
+    psr_config_defaults(&config);
+    if (!text || psr_config_set(&config, "algorithms", text) != PSR_OK)
+        err = psr_breach(message, "what it calls its algorithms are none");
     else
         strcpy(scheduler->algorithms, text);
     cJSON_Delete(object);

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/options_argp.h"
+#include "net/transport.h"
 #include "ps/scheduler_driver.h"
 #include "ps/watch.h"
 
@@ -82,18 +83,52 @@ static psr_err check_config(psr_config *config)
     return psr_config_check(config);
 }
 
-static psr_err read_provision(const arguments *a, psr_provision *ret_provision)
+/* A start by hand: CURVE keys are for TCP unless --transport says ipc; a token is for ipc, in a directory that is made
+ * here. */
+static psr_err choose_transport(const arguments *a, psr_provision *provision, psr_socket_directory *sockets)
 {
-    if (a->provisioned)
-        return psr_provision_from_fd(STDIN_FILENO, ret_provision);
-    PSR_TRY(psr_provision_by_hand((psr_peer){PSR_ROLE_SCHEDULER, 0}, NULL, a->key_file, a->interface,
-                                  ret_provision));
-    ret_provision->port = a->port;
+    bool ipc = a->config.transport == PSR_NETWORK_IPC ||
+               (a->config.transport == PSR_NETWORK_AUTO && !provision->keys.curve);
+    provision->port = a->port;
+    if (!ipc)
+        return PSR_OK; /* the transport says what keys that takes */
+    if (a->interface || a->port)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--%s is for TCP, and %s; leave it out, or make CURVE keys (psring keygen without --loopback)",
+            a->interface ? "interface" : "port",
+            provision->keys.curve ? "--transport is ipc" : "the token in --key-file is for ipc sockets");
+    PSR_TRY(psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), sockets));
+    memcpy(provision->directory, sockets->path, sizeof provision->directory);
     return PSR_OK;
+}
+
+/* ret_sockets: to be removed at the end; the launcher and its agent do so too. */
+static psr_err read_provision(const arguments *a, psr_provision *ret_provision,
+                              psr_socket_directory *ret_sockets)
+{
+    if (!a->provisioned) {
+        PSR_TRY(psr_provision_by_hand((psr_peer){PSR_ROLE_SCHEDULER, 0}, NULL, a->key_file, a->interface,
+                                      ret_provision));
+        return choose_transport(a, ret_provision, ret_sockets);
+    }
+    PSR_TRY(psr_provision_from_fd(STDIN_FILENO, ret_provision));
+    return ret_provision->directory[0] ? psr_socket_directory_hold(ret_provision->directory, ret_sockets)
+                                       : PSR_OK;
+}
+
+/* What argp calls for --version. */
+static void print_version(FILE *to, struct argp_state *state)
+{
+    char library[32];
+    (void)state;
+    psr_transport_library(library, sizeof library);
+    fprintf(to, "psring-scheduler %s (%s)\n", PSR_VERSION, library);
 }
 
 int main(int argc, char **argv)
 {
+    argp_program_version_hook = print_version;
     psr_watch_block_signals();
     psr_log_init("scheduler", PSR_LOG_INFO);
     arguments a = {0};
@@ -113,13 +148,18 @@ int main(int argc, char **argv)
     psr_options_parse(&parser, argc, argv, 0, NULL, &a);
 
     psr_provision provision = {0};
+    psr_socket_directory sockets = PSR_SOCKET_DIRECTORY_NONE;
     psr_err err = check_config(&a.config);
+    char line[512];
+    for (size_t at = 0; !a.provisioned && psr_config_aloud(&a.config, &at, line, sizeof line);)
+        psr_log(PSR_LOG_WARN, "%s", line); /* else psring train has told it */
     if (err == PSR_OK)
-        err = read_provision(&a, &provision);
+        err = read_provision(&a, &provision, &sockets);
     if (err != PSR_OK)
         psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
     else
         err = psr_scheduler_drive(&a.config, &provision, !a.provisioned);
+    psr_socket_directory_remove(&sockets);
     psr_provision_done(&provision);
     psr_options_argp_free(table);
     return psr_err_exit_status(err);

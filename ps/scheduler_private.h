@@ -1,10 +1,11 @@
-/* What the three files of the scheduler share. For those alone. */
+/* What the four files of the scheduler share. For those alone. */
 #ifndef PSR_PS_SCHEDULER_PRIVATE_H
 #define PSR_PS_SCHEDULER_PRIVATE_H
 
 #include "ps/scheduler.h"
 
 #define PSR_SCHEDULER_LINE_MAX 1024
+#define PSR_SCHEDULER_TEXT_MAX (64u << 10) /* bytes of JSON that a member may send in one message */
 
 /* A process that has until the deadline to come up has at least this long: it must be loaded, find its data
  * and connect. */
@@ -29,10 +30,13 @@ typedef enum psr_scheduler_state {
 typedef struct psr_scheduler_member {
     psr_roster_entry entry;
     bool joined, told_facts, ready, held, done;
-    bool asked; /* what it is doing, and has not said */
+    bool left_out; /* an evaluation, since it was told to stop */
+    bool asked;    /* what it is doing, and has not said */
     psr_facts facts;
     uint64_t last_step; /* HELD: the last step that it has begun */
     uint64_t steps;     /* DONE: steps completed */
+    uint64_t saving,
+        saving_before; /* steps of the checkpoints of which it sent pieces last and before that */
 } psr_scheduler_member;
 
 struct psr_scheduler {
@@ -51,14 +55,15 @@ struct psr_scheduler {
     int64_t slow_check_ms;
 
     bool stopping;
+    bool stop_told;
     uint64_t stop_step;
     bool last_asked;            /* of the last checkpoint */
     uint64_t last_checkpointed; /* steps */
-    char *outcome_json;         /* worker 0's, owned */
+    uint64_t *metrics_told;     /* [ranks]: steps completed, by its last line */
 
-    /* A member or the launcher is gone: its own last words and what the others are doing may still come. */
+    /* A member, the launcher or an agent is gone: its own last words and what the others are doing may still come. */
     bool losing, awaits_words;
-    const psr_peer *lost; /* the member, in members; NULL: the launcher */
+    const psr_peer *lost; /* the member, in members; NULL: the launcher or an agent */
     psr_err lost_status;
     char lost_line[PSR_HOST_MAX + 256];
     int64_t lose_at_ms;
@@ -82,6 +87,11 @@ psr_err psr_scheduler_take_facts(psr_scheduler *scheduler, psr_scheduler_member 
 psr_err psr_scheduler_take_ready(psr_scheduler *scheduler, psr_scheduler_member *member,
                                  const psr_message *message);
 void psr_scheduler_check_joining(psr_scheduler *scheduler, int64_t now_ms);
+
+/* scheduler_run.c */
+psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                      const psr_message *message);
+psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *message);
 
 /* scheduler_end.c */
 psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *member,

@@ -379,7 +379,7 @@ static psr_err take_push_bsp(psr_shard *shard, uint32_t s, psr_message **message
     uint32_t rank = (*message)->from.rank;
     size_t cell = (size_t)s * shard->n + rank;
     if ((*message)->head.step != slice->version)
-        return psr_breach(*message, "the slice is at step %" PRIu64, slice->version);
+        return psr_breach(*message, "the slice is at wire step %" PRIu64, slice->version);
     shard->pushes[cell]++;
     shard->received[rank]++;
     slice->arrived++;

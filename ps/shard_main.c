@@ -1,10 +1,12 @@
 /* psring-ps: one shard of a run. Started by psring's agent (--provision -), or by hand (--scheduler,
  * --key-file). */
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options_argp.h"
 #include "net/member.h"
+#include "ps/parts.h"
 #include "ps/sections.h"
 #include "ps/shard.h"
 #include "ps/watch.h"
@@ -30,7 +32,7 @@ enum { OPTION_PROVISION = 0x100, OPTION_SCHEDULER, OPTION_KEY_FILE, OPTION_RANK,
 static const struct argp_option options[] = {
     {"provision", OPTION_PROVISION, "-", 0,
      "read keys, rank and the scheduler's endpoint as one line of JSON from standard input", 0},
-    {"scheduler", OPTION_SCHEDULER, "HOST:PORT", 0, "where the scheduler listens", 0},
+    {"scheduler", OPTION_SCHEDULER, "HOST:PORT|SOCKET", 0, "where the scheduler listens", 0},
     {"key-file", OPTION_KEY_FILE, "FILE", 0, "this shard's keys, as psring keygen writes them", 0},
     {"rank", OPTION_RANK, "N", 0, "the shard to be; default: any", 0},
     {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
@@ -71,9 +73,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
             psr_options_refuse(
                 state, "--provision already tells scheduler, keys and rank; leave the other options out");
         if (!a->provisioned && (!a->scheduler || !a->key_file))
-            psr_options_refuse(
-                state,
-                "give --scheduler HOST:PORT and --key-file FILE (psring train starts shards by itself)");
+            psr_options_refuse(state, "give --scheduler HOST:PORT (or its socket) and --key-file FILE "
+                                      "(psring train starts shards by itself)");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -96,9 +97,9 @@ typedef struct program {
     psr_watch *watch;
     psr_member *member;
     psr_sections sections;
-    psr_buckets buckets;
-    uint32_t *owner;
+    psr_parts parts;
     psr_shard *shard;
+    psr_traffic traffic;
     bool by_hand; /* standard input is nobody's */
     bool ready, started, done, bye;
     bool orphaned; /* its agent has gone */
@@ -163,8 +164,10 @@ static void report(void *context, psr_head *head)
 static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
     program *p = context;
-    if (head->type == PSR_MSG_WEIGHTS)
+    if (head->type == PSR_MSG_WEIGHTS) {
         psr_fault_point("pull", head->step);
+        p->traffic.weight_bytes += payload ? payload->bytes : 0;
+    }
     return psr_transport_send(p->transport, to, head, payload);
 }
 
@@ -172,7 +175,7 @@ static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, cons
                                size_t count)
 {
     program *p = context;
-    const size_t most = PSR_PAYLOAD_BYTES_MAX / 4 / sizeof(float);
+    const size_t most = PSR_PAYLOAD_BYTES_MAX / sizeof(float);
     psr_fault_point("checkpoint", step);
     for (size_t at = 0; at < count; at += most) {
         size_t piece = count - at < most ? count - at : most;
@@ -192,6 +195,7 @@ static psr_err join(program *p)
 {
     psr_zmq_options zmq = {
         .self = p->provision.self,
+        .directory = p->provision.directory,
         .interface = p->provision.interface[0] ? p->provision.interface : "127.0.0.1",
         .port = p->provision.port,
         .keys = &p->provision.keys,
@@ -213,17 +217,12 @@ static psr_err make_shard(program *p)
     uint32_t rank = psr_member_self(p->member).rank;
     PSR_TRY(psr_sections_init(config, psr_member_facts(p->member), &p->sections));
     const psr_layout *layout = &p->sections.net->params;
-    PSR_TRY(psr_buckets_plan(layout, config->bucket_bytes, &p->buckets));
-    p->owner = calloc((size_t)p->buckets.count + 1, sizeof *p->owner);
-    if (!p->owner)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " buckets", p->buckets.count);
-    PSR_TRY(psr_buckets_assign(layout, &p->buckets, config->shards, config->optimizer == PSR_OPTIMIZER_LARS,
-                               p->owner));
+    PSR_TRY(psr_parts_init(config, layout, &p->parts));
     psr_shard_options shard = {
         .config = config,
         .layout = layout,
-        .buckets = &p->buckets,
-        .owner = p->owner,
+        .buckets = &p->parts.buckets,
+        .owner = p->parts.owner,
         .shard = rank,
         .total_steps = psr_member_facts(p->member)->total_steps,
         .first_step = psr_member_first_step(p->member),
@@ -264,12 +263,26 @@ static psr_err take_message(program *p, psr_message **message)
         return err;
     }
     psr_peer from = (*message)->from;
-    if ((*message)->head.type == PSR_MSG_PUSH)
+    if ((*message)->head.type == PSR_MSG_PUSH) {
         psr_fault_point("push", (*message)->head.step);
+        p->traffic.gradient_bytes += (*message)->payload_bytes;
+    }
     psr_err err = psr_shard_message(p->shard, message);
     return err == PSR_ERR_PROTOCOL
                ? psr_fail_context(err, "%s broke the protocol", psr_member_name(p->member, from))
                : err;
+}
+
+static psr_err tell_done(program *p)
+{
+    psr_head head = {.type = PSR_MSG_DONE, .step = psr_shard_clock(p->shard)};
+    char *json = NULL;
+    if (p->by_hand) /* else the scheduler writes it into this shard's log, which the run's end overtakes on the other way */
+        psr_log(PSR_LOG_INFO, PSR_TRAFFIC_LINE, p->traffic.gradient_bytes, p->traffic.weight_bytes);
+    PSR_TRY(psr_traffic_to_json(&p->traffic, &json));
+    psr_err err = psr_member_tell(p->member, &head, json, strlen(json));
+    free(json);
+    return err;
 }
 
 /* What is due after a message. */
@@ -283,8 +296,7 @@ static psr_err move_on(program *p)
     if (p->started && !p->done && psr_shard_finished(p->shard)) {
         p->done = true;
         psr_fault_point("shutdown", psr_shard_clock(p->shard));
-        psr_head head = {.type = PSR_MSG_DONE, .step = psr_shard_clock(p->shard)};
-        PSR_TRY(psr_member_tell(p->member, &head, NULL, 0));
+        PSR_TRY(tell_done(p));
     }
     return PSR_OK;
 }
@@ -334,14 +346,24 @@ static void clean_up(program *p)
     psr_member_free(p->member);
     psr_transport_free(&p->transport, LINGER_MS);
     psr_shard_free(p->shard);
-    free(p->owner);
-    psr_buckets_done(&p->buckets);
+    psr_parts_done(&p->parts);
     psr_sections_done(&p->sections);
     psr_provision_done(&p->provision);
 }
 
+/* What argp calls for --version. */
+static void print_version(FILE *to, struct argp_state *state)
+{
+    char library[32];
+    (void)state;
+    psr_transport_library(library, sizeof library);
+    fprintf(to, "psring-ps %s (%s)\n", PSR_VERSION, library);
+}
+
 int main(int argc, char **argv)
 {
+    argp_program_version_hook = print_version;
+    psr_clock_stops_with_process();
     psr_memory_keep_pages();
     psr_watch_block_signals();
     psr_log_init("shard", PSR_LOG_INFO);

@@ -5,13 +5,15 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define LINE_BYTES_MAX (1u << 20) /* a longer one is cut: lines are a launcher's, and short */
+#define WAITING_BYTES_MAX (1u << 20) /* of lines that nobody has taken: the rest waits where it was written */
+#define LINE_BYTES_MAX (1u << 20)    /* a longer one is cut: lines are a launcher's, and short */
 
 typedef struct event {
     psr_watch_kind kind;
@@ -21,6 +23,7 @@ typedef struct event {
 
 struct psr_watch {
     int fd, signals, quit;
+    int drained; /* there is room for lines again */
     void (*wake)(void *context);
     void *context;
     pthread_t thread;
@@ -30,6 +33,7 @@ struct psr_watch {
 
     pthread_mutex_t mutex;
     event *first, **end;
+    size_t waiting_bytes;
 };
 
 static void end_signals(sigset_t *set)
@@ -50,6 +54,11 @@ void psr_watch_block_signals(void)
 
 /* ---- the thread ---- */
 
+static size_t bytes_of(const event *e)
+{
+    return sizeof *e + (e->line ? strlen(e->line) : 0);
+}
+
 /* Consumes line. Without memory an event is lost, and the deadlines end the run. */
 static void tell(psr_watch *watch, psr_watch_kind kind, char *line)
 {
@@ -62,6 +71,7 @@ static void tell(psr_watch *watch, psr_watch_kind kind, char *line)
     pthread_mutex_lock(&watch->mutex);
     *watch->end = e;
     watch->end = &e->next;
+    watch->waiting_bytes += bytes_of(e);
     pthread_mutex_unlock(&watch->mutex);
     watch->wake(watch->context);
 }
@@ -103,20 +113,36 @@ static bool read_some(psr_watch *watch)
     return true;
 }
 
+static bool has_room(psr_watch *watch)
+{
+    pthread_mutex_lock(&watch->mutex);
+    bool room = watch->waiting_bytes < WAITING_BYTES_MAX;
+    pthread_mutex_unlock(&watch->mutex);
+    return room;
+}
+
 static void *watch_all(void *context)
 {
     psr_watch *watch = context;
-    struct pollfd fds[] = {{watch->quit, POLLIN, 0}, {watch->signals, POLLIN, 0}, {watch->fd, POLLIN, 0}};
+    bool ended = false;
+    struct pollfd fds[] = {{watch->quit, POLLIN, 0},
+                           {watch->signals, POLLIN, 0},
+                           {watch->fd, POLLIN, 0},
+                           {watch->drained, POLLIN, 0}};
     for (;;) {
-        if (poll(fds, 3, -1) < 0 && errno != EINTR)
+        fds[2].fd = ended || !has_room(watch) ? -1 : watch->fd;
+        if (poll(fds, 4, -1) < 0 && errno != EINTR)
             return NULL;
+        uint64_t count;
+        if (fds[3].revents)
+            (void)!read(watch->drained, &count, sizeof count);
         if (fds[0].revents)
             return NULL;
         struct signalfd_siginfo info;
         if (fds[1].revents && read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info)
             tell(watch, PSR_WATCH_INTERRUPT, NULL);
         if (fds[2].revents && !read_some(watch))
-            fds[2].fd = -1;
+            ended = true;
     }
 }
 
@@ -132,9 +158,10 @@ psr_err psr_watch_new(int fd, void (*wake)(void *), void *context, psr_watch **r
     *watch = (psr_watch){.fd = fd, .wake = wake, .context = context};
     watch->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     watch->quit = eventfd(0, EFD_CLOEXEC);
+    watch->drained = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     watch->end = &watch->first;
     pthread_mutex_init(&watch->mutex, NULL);
-    int failure = watch->signals < 0 || watch->quit < 0
+    int failure = watch->signals < 0 || watch->quit < 0 || watch->drained < 0
                       ? errno
                       : pthread_create(&watch->thread, NULL, watch_all, watch);
     watch->thread_runs = failure == 0;
@@ -165,6 +192,8 @@ void psr_watch_free(psr_watch *watch)
         close(watch->signals);
     if (watch->quit >= 0)
         close(watch->quit);
+    if (watch->drained >= 0)
+        close(watch->drained);
     pthread_mutex_destroy(&watch->mutex);
     free(watch->partial);
     free(watch);
@@ -174,7 +203,10 @@ psr_watch_kind psr_watch_next(psr_watch *watch, char **ret_line)
 {
     pthread_mutex_lock(&watch->mutex);
     event *e = watch->first;
+    bool was_full = watch->waiting_bytes >= WAITING_BYTES_MAX;
     if (e) {
+        watch->waiting_bytes -= bytes_of(e);
+        was_full = was_full && watch->waiting_bytes < WAITING_BYTES_MAX;
         watch->first = e->next;
         if (!watch->first)
             watch->end = &watch->first;
@@ -182,6 +214,9 @@ psr_watch_kind psr_watch_next(psr_watch *watch, char **ret_line)
     pthread_mutex_unlock(&watch->mutex);
     if (!e)
         return PSR_WATCH_NOTHING;
+    const uint64_t one = 1;
+    if (was_full) /* the counter's end is far: this cannot fail */
+        (void)!write(watch->drained, &one, sizeof one);
     psr_watch_kind kind = e->kind;
     if (kind == PSR_WATCH_LINE)
         *ret_line = e->line;

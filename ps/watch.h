@@ -1,5 +1,5 @@
 /* A thread that waits for what a transport's recv cannot see: lines on a file descriptor and signals to end.
- * It hands them over and wakes whoever waits for messages, so that nobody polls. */
+ * It reads no more than somebody takes, hands them over and wakes whoever waits for messages, so that nobody polls. */
 #ifndef PSR_PS_WATCH_H
 #define PSR_PS_WATCH_H
 

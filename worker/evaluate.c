@@ -6,7 +6,15 @@
 
 /* What one rank counted, as the doubles that are summed over ranks. All but the loss are whole numbers far
  * below 2^53. */
-enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_FIELDS };
+enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_LEFT_OUT, SUM_FIELDS };
+
+/* An evaluation while it goes on. Who leaves it says so in the sums, which all take part in: so all come to the same end of
+ * it, whoever has heard of the stop and whoever has not. */
+typedef struct evaluating {
+    psr_trainer *t;
+    uint64_t steps;   /* after which it takes place */
+    uint64_t counted; /* samples, of all ranks that this process plays */
+} evaluating;
 
 /* The sum over ranks. A process that plays one rank leaves it to the exchange; one that plays all writes it
  * out: rank 0's values, then rank 1's added, and so on. own: replica_count rows of count values; row 0
@@ -43,31 +51,46 @@ psr_err psr_average_buffers(psr_trainer *t, float *averaged)
 
 static void count_progress(void *context)
 {
-    psr_exchange_progress(context, PSR_PHASE_EVALUATION);
+    const evaluating *e = context;
+    psr_exchange_progress(e->t->exchange, PSR_PHASE_EVALUATION);
 }
 
-static psr_err infer(psr_trainer *t, const psr_loader_batch *loaded, float *buffers,
+/* The weights are there: what is asked is whether to go on. */
+static psr_err weights_wanted(void *context, uint32_t bucket)
+{
+    const evaluating *e = context;
+    (void)bucket;
+    return psr_exchange_stops_after(e->t->exchange, e->steps)
+               ? psr_fail(PSR_ERR_CANCELLED, "the evaluation is left out")
+               : PSR_OK;
+}
+
+static psr_err infer(evaluating *e, const psr_loader_batch *loaded, float *buffers,
                      double sums[static SUM_FIELDS])
 {
+    psr_trainer *t = e->t;
     const psr_batch batch = {.images = loaded->images,
                              .labels = loaded->labels,
                              .samples = loaded->samples,
                              .count = loaded->count,
                              .seed = t->config->seed};
     const psr_exec_state state = {.weights = psr_exchange_weights(t->exchange), .buffers = buffers};
-    const psr_exec_hooks hooks = {.context = t->exchange, .progress = count_progress};
+    const psr_exec_hooks hooks = {.context = e, .weights_wanted = weights_wanted, .progress = count_progress};
     psr_pass_result result;
     PSR_TRY(psr_backend_infer(t->backend, &batch, &state, &hooks, NULL, &result));
     sums[SUM_LOSS] += result.loss_sum;
     sums[SUM_CORRECT] += result.correct;
     sums[SUM_COUNT] += loaded->count;
+    e->counted += loaded->count;
+    psr_exchange_evaluating(t->exchange, e->counted);
     return PSR_OK;
 }
 
 /* One rank's share of the test split. */
-static psr_err count_share(psr_trainer *t, const psr_sampler *sampler, uint32_t rank, float *buffers,
+static psr_err count_share(evaluating *e, const psr_sampler *sampler, uint32_t rank, float *buffers,
                            double sums[static SUM_FIELDS])
 {
+    psr_trainer *t = e->t;
     if (psr_sampler_share(sampler, rank) == 0)
         return PSR_OK;
     const psr_loader_options options = {.sampler = *sampler,
@@ -85,16 +108,22 @@ static psr_err count_share(psr_trainer *t, const psr_sampler *sampler, uint32_t 
         const psr_loader_batch *batch = NULL;
         err = psr_loader_next(loader, &batch);
         if (err == PSR_OK && batch->count > 0)
-            err = infer(t, batch, buffers, sums);
+            err = infer(e, batch, buffers, sums);
         if (batch != NULL)
             psr_loader_return(loader, batch);
     }
     psr_loader_free(loader);
+    if (err == PSR_ERR_CANCELLED && psr_exchange_stops_after(t->exchange, e->steps)) {
+        sums[SUM_LEFT_OUT] = 1;
+        err = PSR_OK;
+    }
     return err;
 }
 
-psr_err psr_evaluate(psr_trainer *t, psr_evaluation *ret_evaluation)
+psr_err psr_evaluate(psr_trainer *t, uint64_t steps, psr_evaluation *ret_evaluation)
 {
+    evaluating e = {.t = t, .steps = steps};
+    psr_exchange_evaluating(t->exchange, 0);
     psr_exchange_progress(t->exchange, PSR_PHASE_EVALUATION);
     psr_sampler sampler = psr_trainer_sampler(t->config, t->test->count);
     sampler.partition = PSR_PARTITION_EXACT;
@@ -108,13 +137,15 @@ psr_err psr_evaluate(psr_trainer *t, psr_evaluation *ret_evaluation)
     if (err == PSR_OK)
         err = psr_average_buffers(t, averaged);
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
-        err = count_share(t, &sampler, t->replicas[r].rank, averaged, sums + r * SUM_FIELDS);
+        err = count_share(&e, &sampler, t->replicas[r].rank, averaged, sums + r * SUM_FIELDS);
     if (err == PSR_OK)
         err = sum_over_ranks(t, sums, SUM_FIELDS);
     if (err == PSR_OK)
         *ret_evaluation = (psr_evaluation){.count = (uint64_t)sums[SUM_COUNT],
                                            .correct = (uint64_t)sums[SUM_CORRECT],
-                                           .loss = sums[SUM_LOSS] / sums[SUM_COUNT]};
+                                           .loss = sums[SUM_LOSS] / sums[SUM_COUNT],
+                                           .left_out = sums[SUM_LEFT_OUT] > 0};
+    psr_exchange_evaluated(t->exchange);
     psr_arena_free(averaged, t->net->buffers.length);
     free(sums);
     return err;

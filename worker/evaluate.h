@@ -7,16 +7,19 @@
 
 typedef struct psr_evaluation {
     uint64_t count, correct;
-    double loss; /* mean over the test samples */
+    double loss;   /* mean over the test samples */
+    bool left_out; /* the run is being stopped, and not all samples were counted: none of the above */
 } psr_evaluation;
 
 /* Each rank's batch-norm statistics, summed in double in ascending order of rank, divided by n, rounded once:
  * into averaged (net->buffers.length floats), on every worker. */
 PSR_MUST_CHECK psr_err psr_average_buffers(psr_trainer *trainer, float *averaged);
 
-/* The test split with the present weights and the averaged statistics. Every worker gets the whole result.
+/* The test split with the present weights, those after `steps` steps, and the averaged statistics. Every worker gets the whole
+ * result. When the run is being stopped with these steps as its last, an evaluation is left out where it stands, on every worker:
+ * as soon as the back end next asks for a bucket of weights. In a large network that is several times a batch; in a small one, once.
  * Errors: the exchange's, the back end's, the loader's; NUMERIC when the loss is not finite is the caller's
  * to judge. */
-PSR_MUST_CHECK psr_err psr_evaluate(psr_trainer *trainer, psr_evaluation *ret_evaluation);
+PSR_MUST_CHECK psr_err psr_evaluate(psr_trainer *trainer, uint64_t steps, psr_evaluation *ret_evaluation);
 
 #endif

@@ -298,9 +298,9 @@ psr_err psr_exchange_ready(psr_exchange *exchange, const char *json)
     return wait_in_phase(exchange, PSR_WAIT_START, PSR_PHASE_BARRIER);
 }
 
-psr_err psr_exchange_done(psr_exchange *exchange, uint64_t steps, const char *json)
+psr_err psr_exchange_done(psr_exchange *exchange, uint64_t steps, bool left_out, const char *json)
 {
-    PSR_TRY(tell(exchange, &(psr_head){.type = PSR_MSG_DONE, .step = steps}, json));
+    PSR_TRY(tell(exchange, &(psr_head){.type = PSR_MSG_DONE, .step = steps, .flags = left_out}, json));
     return wait_in_phase(exchange, PSR_WAIT_BYE, PSR_PHASE_SHUTDOWN);
 }
 
@@ -324,7 +324,7 @@ psr_err psr_exchange_begin_step(psr_exchange *exchange, const psr_step *step)
             err = wait_locked(exchange, PSR_WAIT_HOLD);
         if (err == PSR_OK && step->step > exchange->stop_at)
             err = psr_fail(PSR_ERR_CANCELLED, "the run was stopped after step %llu",
-                           (unsigned long long)exchange->stop_at);
+                           (unsigned long long)exchange->stop_at + 1);
         if (err == PSR_OK) {
             exchange->begun = step->step;
             exchange->any_begun = true;
@@ -380,7 +380,7 @@ psr_err psr_exchange_end_step(psr_exchange *exchange)
         PSR_TRY(give_zeros(exchange));
     if (exchange->reported != o->buckets->count)
         return psr_fail(PSR_ERR_COMPUTE, "step %llu: %u of %u buckets were reported ready",
-                        (unsigned long long)exchange->step.step, exchange->reported, o->buckets->count);
+                        (unsigned long long)exchange->step.step + 1, exchange->reported, o->buckets->count);
     if (exchange->local != NULL && exchange->step.rank + 1 == o->config->workers) {
         int64_t begin_ns = psr_clock_ns();
         PSR_TRY(psr_local_update(exchange->local, exchange->step.step, o->total_steps));
@@ -395,6 +395,14 @@ uint64_t psr_exchange_last_step(psr_exchange *exchange)
     uint64_t last = exchange->stop_at;
     pthread_mutex_unlock(&exchange->mutex);
     return last;
+}
+
+bool psr_exchange_stops_after(psr_exchange *exchange, uint64_t steps)
+{
+    pthread_mutex_lock(&exchange->mutex);
+    bool stops = exchange->held || exchange->stop_at < steps;
+    pthread_mutex_unlock(&exchange->mutex);
+    return stops;
 }
 
 psr_err psr_exchange_drain(psr_exchange *exchange)
@@ -484,8 +492,7 @@ psr_err psr_exchange_await_saved(psr_exchange *exchange, uint64_t steps)
     return wait_in_phase(exchange, PSR_WAIT_SAVED, PSR_PHASE_CHECKPOINT);
 }
 
-/* Small enough for PSR_PAYLOAD_BYTES_MAX, large enough that their number does not matter. */
-#define CHECKPOINT_PIECE ((size_t)1 << 20)
+#define CHECKPOINT_PIECE (PSR_PAYLOAD_BYTES_MAX / sizeof(float))
 
 psr_err psr_exchange_checkpoint(psr_exchange *exchange, uint64_t step, uint32_t section, const float *data,
                                 size_t count)
@@ -517,6 +524,16 @@ void psr_exchange_progress(psr_exchange *exchange, int phase)
     atomic_store_explicit(&exchange->phase, phase, memory_order_relaxed);
     atomic_fetch_add_explicit(&exchange->counter, 1, memory_order_relaxed);
     psr_fault_point(psr_phase_name((psr_phase)phase), exchange->step.step);
+}
+
+void psr_exchange_evaluating(psr_exchange *exchange, uint64_t samples)
+{
+    atomic_store_explicit(&exchange->evaluating, samples + 1, memory_order_relaxed);
+}
+
+void psr_exchange_evaluated(psr_exchange *exchange)
+{
+    atomic_store_explicit(&exchange->evaluating, 0, memory_order_relaxed);
 }
 
 psr_err psr_exchange_pause(psr_exchange *exchange, double seconds)

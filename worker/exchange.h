@@ -4,10 +4,11 @@
  * One step of one rank, all on the compute thread:
  *     psr_exchange_begin_step       (waits only when the run is being stopped)
  *     forward:  weights_wanted(b)   returns when bucket b of the arena holds the weights of this step and its
- * gradient range may be written again backward: gradient_ready(b)   lends the gradient to the exchange; b's
- * weights may change from now on psr_exchange_end_step         every bucket has been reported; does not wait
- * for the exchange A process normally plays one rank; with --mode local one process plays all n in turn
- * (begin..end for rank 0, 1, .. n-1 of the same step), and the update happens in the last rank's end_step.
+ *                                   gradient range may be written again
+ *     backward: gradient_ready(b)   lends the gradient to the exchange; b's weights may change from now on
+ *     psr_exchange_end_step         every bucket has been reported; does not wait for the exchange
+ * A process normally plays one rank; with --mode local one process plays all n in turn (begin..end for rank 0, 1,
+ * .. n-1 of the same step), and the update happens in the last rank's end_step.
  *
  * Engines (worker/engine_ps.c, engine_ring.c, engine_none.c) are free of I/O; exchange_thread.c drives them
  * on the exchange thread, which owns all sockets. --mode local has no engine (exchange_local.c): it works on
@@ -51,9 +52,10 @@ void psr_exchange_free(psr_exchange *exchange);
 /* Tells the scheduler READY (json: may be NULL) and waits for START. */
 PSR_MUST_CHECK psr_err psr_exchange_ready(psr_exchange *exchange, const char *json);
 
-/* Tells DONE (steps completed, final figures) and waits for BYE: everything that this worker sent has been
- * dealt with. */
-PSR_MUST_CHECK psr_err psr_exchange_done(psr_exchange *exchange, uint64_t steps, const char *json);
+/* Tells DONE (steps completed, final figures; whether it left something else out because it was told to stop) and waits for
+ * BYE: everything that this worker sent has been dealt with. */
+PSR_MUST_CHECK psr_err psr_exchange_done(psr_exchange *exchange, uint64_t steps, bool left_out,
+                                         const char *json);
 
 /* The compute thread failed with status and the line of psr_err_detail: the exchange thread tells the
  * scheduler, unless the exchange itself failed first, and ends. */
@@ -87,6 +89,11 @@ PSR_MUST_CHECK psr_err psr_exchange_end_step(psr_exchange *exchange);
  * (Ctrl-C); the last step of the run is then psr_exchange_last_step. */
 uint64_t psr_exchange_last_step(psr_exchange *exchange);
 
+/* The run is being stopped, and takes no step after the first `steps`, which this worker has taken: what only looks at their
+ * outcome may be left out. A worker that asks between them and what all workers do together before another step is right to
+ * take any order to stop for that: nobody has begun one. */
+bool psr_exchange_stops_after(psr_exchange *exchange, uint64_t steps);
+
 /* Waits until every bucket holds the weights after the last step (before evaluation, checkpoint, hash). */
 PSR_MUST_CHECK psr_err psr_exchange_drain(psr_exchange *exchange);
 
@@ -110,6 +117,10 @@ float *psr_exchange_gradients(psr_exchange *exchange);
 
 /* The compute thread is alive and in this phase (the back end's progress hook; cheap, atomic). */
 void psr_exchange_progress(psr_exchange *exchange, int phase);
+
+/* For reports: an evaluation goes on, and this process has counted so many samples of the test set; none goes on any more. */
+void psr_exchange_evaluating(psr_exchange *exchange, uint64_t samples);
+void psr_exchange_evaluated(psr_exchange *exchange);
 
 /* Does nothing for that long, or until the exchange fails (--slow). */
 PSR_MUST_CHECK psr_err psr_exchange_pause(psr_exchange *exchange, double seconds);

@@ -84,7 +84,7 @@ psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
         if (!psr_finite(local->sum + bucket->offset, bucket->length))
             return psr_fail(PSR_ERR_NUMERIC,
                             "step %llu: the gradient of bucket %u is not finite; a lower --lr may help",
-                            (unsigned long long)step, b);
+                            (unsigned long long)step + 1, b); /* people count steps from 1 */
     }
     if (psr_optimizer_whole_tensors(local->optimizer)) {
         for (size_t tensor = 0; tensor < local->layout->tensor_count; tensor++)

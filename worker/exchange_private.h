@@ -63,7 +63,8 @@ struct psr_exchange {
     /* ---- written by the compute thread, read by the exchange thread ---- */
     _Atomic uint64_t counter; /* of progress */
     _Atomic int phase;
-    _Atomic int wait; /* psr_wait */
+    _Atomic uint64_t evaluating; /* 1 + samples counted; 0: no evaluation goes on */
+    _Atomic int wait;            /* psr_wait */
     _Atomic uint32_t wanted_bucket;
     _Atomic uint64_t wanted_steps;
     _Atomic bool quit;

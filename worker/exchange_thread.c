@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "net/breach.h"
 
 #include <stdlib.h>
@@ -141,9 +142,12 @@ static psr_err hold(psr_exchange *exchange)
     pthread_mutex_lock(&exchange->mutex);
     exchange->held = true;
     /* Before its first step a worker promises that one: everybody then takes at least one step, and the
-     * run has a last one to name. */
-    uint64_t last = exchange->any_begun ? exchange->begun : exchange->options.first_step;
+     * run has a last one to name. (Resumed behind the last step there is none to promise.) */
+    const psr_exchange_options *o = &exchange->options;
+    uint64_t first = o->first_step < o->total_steps ? o->first_step : o->total_steps - 1;
+    uint64_t last = exchange->any_begun ? exchange->begun : first;
     pthread_mutex_unlock(&exchange->mutex);
+    psr_log(PSR_LOG_INFO, "told to hold: the run is being stopped");
     return psr_member_tell(exchange->options.member, &(psr_head){.type = PSR_MSG_HELD, .step = last}, NULL,
                            0);
 }
@@ -317,6 +321,7 @@ void psr_exchange_report(psr_exchange *exchange, psr_head *head)
     head->bucket = atomic_load(&exchange->wanted_bucket);
     head->flags = (uint32_t)atomic_load(&exchange->phase);
     head->aux = atomic_load(&exchange->counter);
+    head->count = atomic_load_explicit(&exchange->evaluating, memory_order_relaxed);
     head->offset = UINT64_MAX;
     psr_peer peer;
     if (waits_for(exchange, &peer, &head->step, &head->bucket))

@@ -18,9 +18,6 @@
 /* At the end: for the last words to leave. */
 #define LINGER_MS 2000
 
-/* A provision is some hundred bytes for each member of a roster of at most 1,281. */
-#define PROVISION_BYTES_MAX ((size_t)4 << 20)
-
 /* ---- the command line ---- */
 
 typedef struct arguments {
@@ -33,7 +30,7 @@ enum { OPTION_PROVISION = 0x100, OPTION_SCHEDULER, OPTION_KEY_FILE, OPTION_RANK,
 static const struct argp_option options[] = {
     {"provision", OPTION_PROVISION, "-", 0,
      "read keys, rank and the scheduler's endpoint as one line of JSON from standard input", 0},
-    {"scheduler", OPTION_SCHEDULER, "HOST:PORT", 0, "where the scheduler listens", 0},
+    {"scheduler", OPTION_SCHEDULER, "HOST:PORT|SOCKET", 0, "where the scheduler listens", 0},
     {"key-file", OPTION_KEY_FILE, "FILE", 0, "this worker's keys, as psring keygen writes them", 0},
     {"rank", OPTION_RANK, "N", 0, "the rank to ask for; default: any", 0},
     {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
@@ -75,9 +72,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
             psr_options_refuse(
                 state, "--provision already tells scheduler, keys and rank; leave the other options out");
         if (a->provision == NULL && (a->scheduler == NULL || a->key_file == NULL))
-            psr_options_refuse(
-                state,
-                "give --scheduler HOST:PORT and --key-file FILE (psring train starts workers by itself)");
+            psr_options_refuse(state, "give --scheduler HOST:PORT (or its socket) and --key-file FILE "
+                                      "(psring train starts workers by itself)");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -92,45 +88,15 @@ static const struct argp parser = {
            "scheduler, which has the options of the whole run.",
 };
 
-static psr_err read_line(char **ret_text, size_t *ret_size)
-{
-    char *text = NULL;
-    size_t capacity = 0;
-    ssize_t size = getline(&text, &capacity, stdin);
-    if (size < 0 || (size_t)size > PROVISION_BYTES_MAX) {
-        free(text);
-        return psr_fail(PSR_ERR_FORMAT,
-                        "standard input: no provision on it; psring's agent gives one line of JSON");
-    }
-    *ret_text = text;
-    *ret_size = (size_t)size;
-    return PSR_OK;
-}
-
 static psr_err read_provision(const arguments *a, psr_provision *provision)
 {
-    if (a->provision != NULL) {
-        char *text = NULL;
-        size_t size = 0;
-        PSR_TRY(read_line(&text, &size));
-        psr_err err = psr_provision_from_json(text, size, provision);
-        free(text);
-        return err;
-    }
-    *provision = (psr_provision){.self = {PSR_ROLE_WORKER, a->rank}};
-    bool has_scheme = strstr(a->scheduler, "://") != NULL;
-    int length = snprintf(provision->scheduler, sizeof provision->scheduler, "%s%s",
-                          has_scheme ? "" : "tcp://", a->scheduler);
-    if (length < 0 || (size_t)length >= sizeof provision->scheduler)
-        return psr_fail(PSR_ERR_USAGE, "--scheduler: %.60s... is too long for HOST:PORT", a->scheduler);
-    if (a->interface != NULL && strlen(a->interface) >= sizeof provision->interface)
-        return psr_fail(PSR_ERR_USAGE, "--interface: %.60s... is too long", a->interface);
-    if (a->interface != NULL)
-        strcpy(provision->interface, a->interface);
-    return psr_keys_load(a->key_file, &provision->keys);
+    if (a->provision != NULL)
+        return psr_provision_from_fd(STDIN_FILENO, provision);
+    return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, a->rank}, a->scheduler, a->key_file,
+                                 a->interface, provision);
 }
 
-/* Where `psring data get` keeps data sets: the front door alone reads the environment. false: nowhere. */
+/* Where a user keeps data sets of known names: the front door alone reads the environment. false: nowhere. */
 static bool user_data_directory(char *path, size_t size)
 {
     const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
@@ -161,6 +127,18 @@ static void log_stranger(void *context, const char *line)
     psr_log(PSR_LOG_WARN, "%s", line);
 }
 
+/* What can be judged only beside the data: before anything is computed. */
+static psr_err check_data_options(const psr_config *config, const psr_dataset_info *info)
+{
+    psr_dataset constants = {.channels = info->channels, .deviation = {1, 1, 1}};
+    if (config->classes > 0 && config->classes < info->classes)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--classes: %" PRIu32 " are too few for %s, whose labels go up to %" PRIu32
+                        "; give %" PRIu32 " or more, or leave it out",
+                        config->classes, info->name, info->classes - 1, info->classes);
+    return psr_dataset_normalise_by(&constants, config->mean, config->std);
+}
+
 /* Called once, when the configuration has come: what this host has. */
 static psr_err find_facts(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts)
 {
@@ -169,12 +147,14 @@ static psr_err find_facts(void *context, uint32_t rank, const psr_config *config
     bool has_directory = user_data_directory(directory, sizeof directory);
     psr_dataset_info info;
     (void)rank;
-    PSR_TRY(psr_dataset_find(config->data, has_directory ? directory : NULL, w->data, sizeof w->data));
+    PSR_TRY(psr_dataset_find(config->data, has_directory ? directory : NULL, config->classes, w->data,
+                             sizeof w->data));
     PSR_TRY(psr_dataset_info_read(w->data, &info));
+    PSR_TRY(check_data_options(config, &info));
+    uint32_t classes = config->classes > 0 ? config->classes : info.classes;
     uint32_t height = config->image_size > 0 ? config->image_size : info.height;
     uint32_t width = config->image_size > 0 ? config->image_size : info.width;
-    PSR_TRY(
-        psr_net_new(config->model, info.classes, info.channels, height, width, config->shortcut, &w->net));
+    PSR_TRY(psr_net_new(config->model, classes, info.channels, height, width, config->shortcut, &w->net));
 
     psr_sampler sampler = psr_trainer_sampler(config, info.train_count);
     uint64_t total = psr_trainer_total_steps(config, &sampler);
@@ -190,7 +170,7 @@ static psr_err find_facts(void *context, uint32_t rank, const psr_config *config
         .channels = info.channels,
         .height = info.height,
         .width = info.width,
-        .classes = info.classes,
+        .classes = classes,
         .steps_per_epoch = psr_sampler_steps(&sampler),
         .total_steps = total,
         .parameter_count = w->net->params.count,
@@ -214,6 +194,7 @@ static psr_err join(worker *w)
 {
     const psr_zmq_options zmq = {
         .self = w->provision.self,
+        .directory = w->provision.directory,
         .interface = w->provision.interface[0] != '\0' ? w->provision.interface : "127.0.0.1",
         .port = w->provision.port,
         .keys = &w->provision.keys,
@@ -271,8 +252,23 @@ static psr_err tell_ready(worker *w)
     const char *algorithms = psr_backend_algorithms(w->trainer.backend);
     char json[sizeof psr_member_config(w->member)->algorithms + 32] = "";
     if (psr_trainer_is_first(&w->trainer)) /* the text is ours and plain: nothing in it needs an escape */
-        snprintf(json, sizeof json, "{\"algorithms\": \"%s\"}", algorithms);
+        snprintf(json, sizeof json, "{\"algorithms\": \"%s\"}",
+                 algorithms[0] != '\0' ? algorithms : "direct");
     return psr_exchange_ready(w->exchange, json[0] != '\0' ? json : NULL);
+}
+
+/* What who takes the weights elsewhere has to know of the pixels. */
+static void tell_data(const psr_trainer *t)
+{
+    const psr_dataset *d = t->train;
+    char constants[2][80];
+    for (int i = 0; i < 2; i++) {
+        const float *v = i == 0 ? d->mean : d->deviation;
+        snprintf(constants[i], sizeof constants[i], d->channels == 1 ? "%.9g" : "%.9g,%.9g,%.9g",
+                 (double)v[0], (double)v[1], (double)v[2]);
+    }
+    psr_log(PSR_LOG_INFO, "data name=%s train=%u test=%u classes=%u mean=%s std=%s", d->name, d->count,
+            t->test->count, t->net->classes, constants[0], constants[1]);
 }
 
 /* What the compute thread does once the exchange thread runs. */
@@ -289,13 +285,15 @@ static psr_err train(worker *w)
         .first_step = psr_member_first_step(w->member),
         .total_steps = psr_member_facts(w->member)->total_steps,
     };
-    if (trainer.first_step >= trainer.total_steps)
+    if (trainer.first_step > trainer.total_steps ||
+        (trainer.first_step == trainer.total_steps && !config->eval))
         return psr_fail(PSR_ERR_USAGE,
                         "--resume %s: that checkpoint is of step %" PRIu64
                         ", and this run ends at step %" PRIu64 "; give more --steps or --epochs",
                         config->resume, trainer.first_step, trainer.total_steps);
     psr_exchange_progress(w->exchange, PSR_PHASE_START);
     PSR_TRY(psr_trainer_init(&trainer, &w->trainer));
+    tell_data(&w->trainer);
     PSR_TRY(psr_snapshot_load(&w->trainer));
     PSR_TRY(tell_ready(w));
 
@@ -304,7 +302,7 @@ static psr_err train(worker *w)
     psr_exchange_progress(w->exchange, PSR_PHASE_SHUTDOWN);
     char line[PSR_METRICS_LINE_MAX];
     psr_outcome_print(&outcome, line);
-    return psr_exchange_done(w->exchange, outcome.steps, line);
+    return psr_exchange_done(w->exchange, outcome.steps, outcome.left_out, line);
 }
 
 static psr_err run(worker *w)
@@ -343,8 +341,20 @@ static void clean_up(worker *w)
     psr_provision_done(&w->provision);
 }
 
+/* What argp calls for --version. */
+static void print_version(FILE *to, struct argp_state *state)
+{
+    char library[32];
+    (void)state;
+    psr_transport_library(library, sizeof library);
+    fprintf(to, "psring-worker %s (%s, %s)\n", PSR_VERSION, psr_backend_identity(PSR_BACKEND_ONEDNN),
+            library);
+}
+
 int main(int argc, char **argv)
 {
+    argp_program_version_hook = print_version;
+    psr_clock_stops_with_process();
     psr_memory_keep_pages();
     psr_log_init("worker", PSR_LOG_INFO);
     arguments a = {.rank = PSR_RANK_ANY};

@@ -15,13 +15,17 @@ typedef struct psr_metrics {
     uint32_t rank, epoch; /* epoch from 1 */
     double loss;          /* mean over this rank's own batch; NaN when it had no sample: null in JSON */
     float lr;
-    double images_per_s; /* of this rank */
+    double unix_s;       /* when the step ended: seconds since 1970, by this host's clock */
+    double train_s;      /* the same by the training clock: from START, without evaluations and checkpoints */
+    uint32_t images;     /* samples of this rank's batch */
+    double images_per_s; /* of this rank: over train_s since its step before */
     double compute_s;    /* forward and backward, without waiting */
     double exchange_s;   /* first gradient ready to last weights landed, of the last step that was through by
                             then */
-    double wait_s;       /* the compute thread waited for the exchange */
+    double wait_s;       /* the compute thread waited for weights */
     double load_wait_s;  /* the compute thread waited for the loader */
-    uint64_t bytes_sent, bytes_received, staleness;
+    uint64_t bytes_sent, bytes_received; /* of all kinds, since this process's line before */
+    uint64_t staleness; /* the oldest weights that this step took: updates behind (SSP, async) */
     bool has_hash;
     uint64_t hash; /* of the weights after this step */
     bool has_test; /* an evaluation followed this step */
@@ -32,17 +36,17 @@ typedef struct psr_metrics {
  * hash as sixteen hex digits. */
 void psr_metrics_print(const psr_metrics *metrics, char line[static PSR_METRICS_LINE_MAX]);
 
-/* What a run comes to for one worker: the payload of DONE. */
+/* What a run comes to for one worker: the payload of DONE. The run's figures are made of all of them (ps/figures.h). */
 typedef struct psr_outcome {
-    uint64_t steps;  /* completed, those before a resume included */
-    uint64_t images; /* samples that all workers together trained on here */
-    double seconds;  /* from the first step's begin to the last one's end */
-    double wait_s, load_wait_s, compute_s;
-    double loss;                /* last step's, mean over all workers' samples */
-    double test_loss, accuracy; /* of the last evaluation */
+    uint64_t steps;                        /* completed, those before a resume included */
+    double train_s;                        /* the training clock when the last weights had come */
+    double wait_s, load_wait_s, compute_s; /* of all steps of this run */
+    double loss;                           /* last step's, mean over all workers' samples */
+    double test_loss, test_accuracy;       /* of the last evaluation */
     uint64_t test_count;
     uint64_t hash;
-    bool stopped; /* before its last step, because it was told to */
+    bool stopped;  /* before its last step, because it was told to */
+    bool left_out; /* an evaluation, because it was told to stop */
 } psr_outcome;
 
 void psr_outcome_print(const psr_outcome *outcome, char line[static PSR_METRICS_LINE_MAX]);

@@ -1,6 +1,7 @@
 #include "worker/train.h"
 
 #include "base/clock.h"
+#include "base/finite.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
 #include "worker/snapshot.h"
@@ -15,7 +16,8 @@ typedef struct turn {
     uint32_t count; /* samples of its batch */
     double loss_sum;
     double load_waited_s; /* the loader's own count when the turn before ended */
-    double ended_s;       /* when that was */
+    double
+        begun_s; /* on the training clock: when the turn before ended, or in local mode when this one began */
 } turn;
 
 typedef struct training {
@@ -23,7 +25,10 @@ typedef struct training {
     turn *turns; /* [replicas] */
     psr_outcome outcome;
     uint64_t last_evaluated, last_saved; /* steps completed at that time; 0: never */
-    double begun_s, aside_s; /* when training began; time spent on evaluations and checkpoints since */
+    /* The training clock: time since START less that of evaluations and checkpoints. */
+    double start_s, aside_s;
+    uint64_t settled;                        /* steps completed when all weights had last landed */
+    uint64_t carried_sent, carried_received; /* bytes of evaluations and checkpoints, for the next line */
     /* The pass that runs. */
     uint32_t nodes_done;
     bool
@@ -109,31 +114,54 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
         return psr_fail(PSR_ERR_NUMERIC,
                         "step %" PRIu64 ": the loss of worker %" PRIu32 " is not finite (%g); a lower --lr "
                         "or --warmup would be right",
-                        now->metrics.step, replica->rank, now->metrics.loss);
+                        now->metrics.step, replica->rank, psr_shown(now->metrics.loss));
     return PSR_OK;
+}
+
+static double training_clock_s(const training *tr)
+{
+    return psr_clock_s() - tr->start_s - tr->aside_s;
+}
+
+static double unix_clock_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* The turn ends now; or later than was thought, since it has waited for its weights. Returns what it waited since the last call. */
+static double end_turn(training *tr, turn *now)
+{
+    psr_exchange_figures figures;
+    psr_exchange_take_figures(tr->t->exchange, &figures);
+    psr_metrics *m = &now->metrics;
+    m->wait_s += figures.wait_s;
+    m->exchange_s = figures.exchange_s;
+    m->bytes_sent += figures.bytes_sent + tr->carried_sent;
+    m->bytes_received += figures.bytes_received + tr->carried_received;
+    m->staleness = figures.staleness > m->staleness ? figures.staleness : m->staleness;
+    m->unix_s = unix_clock_s();
+    m->train_s = training_clock_s(tr);
+    m->images_per_s = now->count / (m->train_s - now->begun_s);
+    tr->carried_sent = tr->carried_received = 0;
+    tr->outcome.wait_s += figures.wait_s;
+    tr->outcome.train_s = m->train_s;
+    return figures.wait_s;
 }
 
 static void take_times(training *tr, const psr_replica *replica, turn *now, double computing_s)
 {
-    psr_exchange_figures figures;
-    psr_exchange_take_figures(tr->t->exchange, &figures);
-    double load_waited_s, ended_s = psr_clock_s();
+    psr_metrics *m = &now->metrics;
+    computing_s -= end_turn(tr, now);
+    m->compute_s = computing_s > 0 ? computing_s : 0;
+
+    double load_waited_s;
     uint64_t waits;
     psr_loader_waits(replica->loader, &load_waited_s, &waits);
-
-    psr_metrics *m = &now->metrics;
-    m->wait_s = figures.wait_s;
-    m->exchange_s = figures.exchange_s;
-    m->bytes_sent = figures.bytes_sent;
-    m->bytes_received = figures.bytes_received;
-    m->staleness = figures.staleness;
-    m->compute_s = computing_s - figures.wait_s > 0 ? computing_s - figures.wait_s : 0;
     m->load_wait_s = load_waited_s - now->load_waited_s;
-    m->images_per_s = now->count / (ended_s - now->ended_s);
     now->load_waited_s = load_waited_s;
-    now->ended_s = ended_s;
 
-    tr->outcome.wait_s += m->wait_s;
     tr->outcome.load_wait_s += m->load_wait_s;
     tr->outcome.compute_s += m->compute_s;
 }
@@ -146,8 +174,8 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
     turn *now = &tr->turns[index];
     const psr_loader_batch *batch = NULL;
     psr_exchange_progress(t->exchange, PSR_PHASE_DATA);
-    if (t->replica_count > 1) /* a turn of local mode begins where the one before ended */
-        now->ended_s = psr_clock_s();
+    /* A turn of local mode begins where the one before ended, which was another rank's. */
+    now->begun_s = t->replica_count > 1 ? training_clock_s(tr) : tr->outcome.train_s;
     PSR_TRY(psr_loader_next(replica->loader, &batch));
 
     uint32_t global_batch = psr_sampler_global_batch(&t->sampler, batch->step);
@@ -157,6 +185,7 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
                                  .rank = replica->rank,
                                  .epoch = batch->epoch + 1,
                                  .loss = NAN,
+                                 .images = batch->count,
                                  .lr = psr_schedule_lr(t->config, step, t->total_steps)};
     psr_exchange_progress(t->exchange, PSR_PHASE_FORWARD);
     double begun_s = psr_clock_s();
@@ -179,36 +208,56 @@ static bool due(uint64_t every, uint64_t steps)
     return every > 0 && steps % every == 0;
 }
 
-/* Evaluations and checkpoints take place between steps: their time is neither a step's nor the training's. */
+/* The last turn ends when all weights have landed. together: for the others' weights too, since an evaluation or a checkpoint
+ * follows in which they meet anyway: who is early trains no more, but the run does, and its time is theirs. */
+static psr_err settle(training *tr, uint64_t steps, bool together)
+{
+    psr_trainer *t = tr->t;
+    double one = 1;
+    PSR_TRY(psr_exchange_drain(t->exchange));
+    if (together)
+        PSR_TRY(psr_exchange_sum(t->exchange, &one, 1));
+    end_turn(tr, &tr->turns[t->replica_count - 1]);
+    tr->settled = steps;
+    return PSR_OK;
+}
+
+/* An evaluation or a checkpoint was over now that began at left_s: the training clock stood still, and what was waited is no
+ * step's. */
 static void came_back(training *tr, double left_s)
 {
-    double now_s = psr_clock_s();
-    tr->aside_s += now_s - left_s;
-    for (uint32_t i = 0; i < tr->t->replica_count; i++)
-        tr->turns[i].ended_s += now_s - left_s;
+    psr_exchange_figures aside;
+    psr_exchange_take_figures(tr->t->exchange, &aside);
+    tr->carried_sent += aside.bytes_sent;
+    tr->carried_received += aside.bytes_received;
+    tr->aside_s += psr_clock_s() - left_s;
 }
 
 static psr_err evaluate(training *tr, uint64_t steps)
 {
     psr_trainer *t = tr->t;
     psr_evaluation e;
-    PSR_TRY(psr_exchange_drain(t->exchange));
     double left_s = psr_clock_s();
-    PSR_TRY(psr_evaluate(t, &e));
+    PSR_TRY(psr_evaluate(t, steps, &e));
     came_back(tr, left_s);
+    tr->outcome.left_out = e.left_out;
+    if (e.left_out) {
+        if (psr_trainer_is_first(t))
+            psr_log(PSR_LOG_INFO, "evaluation step=%" PRIu64 " left out: the run is being stopped", steps);
+        return PSR_OK;
+    }
     tr->last_evaluated = steps;
     tr->outcome.test_loss = e.loss;
-    tr->outcome.accuracy = (double)e.correct / (double)e.count;
+    tr->outcome.test_accuracy = (double)e.correct / (double)e.count;
     tr->outcome.test_count = e.count;
     if (psr_trainer_is_first(t))
         psr_log(PSR_LOG_INFO, "evaluation step=%" PRIu64 " accuracy=%.4f loss=%.4f samples=%" PRIu64, steps,
-                tr->outcome.accuracy, e.loss, e.count);
+                tr->outcome.test_accuracy, psr_shown(e.loss), e.count);
     return PSR_OK;
 }
 
 static psr_err save(training *tr, uint64_t steps)
 {
-    PSR_TRY(psr_exchange_drain(tr->t->exchange));
     double left_s = psr_clock_s();
     PSR_TRY(psr_exchange_await_saved(tr->t->exchange, tr->last_saved));
     PSR_TRY(psr_snapshot_save(tr->t, steps));
@@ -225,7 +274,7 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
         if (tr->last_evaluated == steps) {
             m->has_test = true;
             m->test_loss = tr->outcome.test_loss;
-            m->test_accuracy = tr->outcome.accuracy;
+            m->test_accuracy = tr->outcome.test_accuracy;
         }
         char line[PSR_METRICS_LINE_MAX];
         psr_metrics_print(m, line);
@@ -241,7 +290,6 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
 static psr_err hash_weights(training *tr)
 {
     psr_trainer *t = tr->t;
-    PSR_TRY(psr_exchange_drain(t->exchange));
     uint64_t hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     for (uint32_t i = 0; i < t->replica_count; i++) {
         tr->turns[i].metrics.has_hash = true;
@@ -255,13 +303,19 @@ static psr_err finish_step(training *tr, uint64_t steps)
 {
     const psr_config *config = tr->t->config;
     bool last = steps == tr->t->total_steps;
+    bool evaluates = config->eval && (last || due(config->eval_every, steps));
+    bool saves = last || due(config->checkpoint_every, steps);
+    /* A checkpoint in which no statistics are averaged lets nobody wait for another. At the end everyone's time is its own. */
+    bool together = !last && (evaluates || (saves && tr->t->net->buffers.length > 0));
     tr->outcome.steps = steps;
+    if (evaluates || saves || config->hash)
+        PSR_TRY(settle(tr, steps, together));
     if (config->hash)
         PSR_TRY(hash_weights(tr));
-    if (last || due(config->eval_every, steps))
+    if (evaluates)
         PSR_TRY(evaluate(tr, steps));
     PSR_TRY(tell_metrics(tr, steps));
-    if (last || due(config->checkpoint_every, steps))
+    if (saves)
         PSR_TRY(save(tr, steps));
     return PSR_OK;
 }
@@ -269,6 +323,8 @@ static psr_err finish_step(training *tr, uint64_t steps)
 static psr_err take_steps(training *tr)
 {
     psr_trainer *t = tr->t;
+    if (t->first_step == t->total_steps) /* resumed behind its last step: what is missing is the evaluation */
+        return evaluate(tr, t->total_steps);
     for (uint64_t step = t->first_step; step < t->total_steps; step++) {
         for (uint32_t i = 0; i < t->replica_count; i++) {
             psr_err err = take_turn(tr, step, i);
@@ -278,7 +334,6 @@ static psr_err take_steps(training *tr)
                 return PSR_OK;
             PSR_TRY(err);
         }
-        tr->outcome.images += psr_sampler_global_batch(&t->sampler, (uint32_t)(step % t->steps_per_epoch));
         PSR_TRY(finish_step(tr, step + 1));
     }
     return PSR_OK;
@@ -300,28 +355,28 @@ static psr_err sum_loss(training *tr)
 static psr_err finish_run(training *tr)
 {
     psr_trainer *t = tr->t;
-    PSR_TRY(psr_exchange_drain(t->exchange));
-    tr->outcome.seconds = psr_clock_s() - tr->begun_s - tr->aside_s;
+    if (tr->settled != tr->outcome.steps) /* it was stopped */
+        PSR_TRY(settle(tr, tr->outcome.steps, false));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     PSR_TRY(sum_loss(tr));
-    if (tr->last_saved != tr->outcome.steps) /* it was stopped */
+    if (tr->last_saved != tr->outcome.steps && tr->outcome.steps > t->first_step) /* it was stopped */
         PSR_TRY(save(tr, tr->outcome.steps));
     return PSR_OK;
 }
 
 psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
 {
-    training tr = {.t = trainer,
-                   .outcome = {.steps = trainer->first_step, .accuracy = NAN, .test_loss = NAN, .loss = NAN}};
+    training tr = {
+        .t = trainer,
+        .settled = trainer->first_step,
+        .outcome = {.steps = trainer->first_step, .test_accuracy = NAN, .test_loss = NAN, .loss = NAN}};
     tr.turns = calloc(trainer->replica_count, sizeof *tr.turns);
     if (tr.turns == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the turns of %u replicas", trainer->replica_count);
 
     psr_exchange_figures start_up; /* what was waited until START belongs to no step */
     psr_exchange_take_figures(trainer->exchange, &start_up);
-    tr.begun_s = psr_clock_s();
-    for (uint32_t i = 0; i < trainer->replica_count; i++)
-        tr.turns[i].ended_s = tr.begun_s;
+    tr.start_s = psr_clock_s();
     psr_err err = take_steps(&tr);
     if (err == PSR_OK)
         err = finish_run(&tr);

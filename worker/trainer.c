@@ -29,11 +29,36 @@ bool psr_trainer_is_first(const psr_trainer *trainer)
     return trainer->rank == 0;
 }
 
-/* Worker 0 picks by timing while the others wait, so that nothing disturbs the timing and all compute alike.
- */
-static psr_err compile(psr_trainer *t)
+static psr_err copy_algorithms(const psr_trainer *t, char *algorithms, size_t size)
+{
+    const char *chosen = psr_backend_algorithms(t->backend);
+    if (strlen(chosen) >= size)
+        return psr_fail(PSR_ERR_COMPUTE,
+                        "the choice of algorithms takes %zu bytes, more than the %zu that can be kept",
+                        strlen(chosen), size - 1);
+    strcpy(algorithms, chosen);
+    return PSR_OK;
+}
+
+/* Worker 0 picks by timing while the others wait, so that nothing disturbs the timing and all compute alike. */
+static psr_err compile_timed(psr_trainer *t, psr_backend_options *options)
 {
     char algorithms[sizeof t->config->algorithms] = "";
+    if (psr_trainer_is_first(t)) {
+        PSR_TRY(psr_backend_new(t->net, options, &t->backend));
+        PSR_TRY(copy_algorithms(t, algorithms, sizeof algorithms));
+    }
+    PSR_TRY(psr_exchange_broadcast(t->exchange, algorithms, sizeof algorithms));
+    if (psr_trainer_is_first(t))
+        return PSR_OK;
+    algorithms[sizeof algorithms - 1] = '\0';
+    options->algorithms = algorithms;
+    return psr_backend_new(t->net, options, &t->backend);
+}
+
+/* Everybody chooses for itself, and the choices must be worker 0's: they are a function of what joining compares. */
+static psr_err compile(psr_trainer *t)
+{
     psr_backend_options options = {
         .kind = t->config->backend,
         .precision = t->config->precision,
@@ -41,23 +66,23 @@ static psr_err compile(psr_trainer *t)
         .label_smoothing = t->config->label_smoothing,
         .threads = t->config->threads,
         .buckets = t->buckets,
-        .algorithms = t->config->algorithms[0] != '\0' ? t->config->algorithms : NULL,
+        .algorithms = t->config->algorithms,
     };
-    if (psr_trainer_is_first(t)) {
-        PSR_TRY(psr_backend_new(t->net, &options, &t->backend));
-        const char *picked = psr_backend_algorithms(t->backend);
-        if (strlen(picked) >= sizeof algorithms)
-            return psr_fail(PSR_ERR_COMPUTE,
-                            "the choices made by timing take %zu bytes, more than the %zu that can be kept",
-                            strlen(picked), sizeof algorithms - 1);
-        strcpy(algorithms, picked);
-    }
-    PSR_TRY(psr_exchange_broadcast(t->exchange, algorithms, sizeof algorithms));
+    if (strcmp(options.algorithms, "timed") == 0)
+        return compile_timed(t, &options);
+    char first[sizeof t->config->algorithms] = "";
+    PSR_TRY(psr_backend_new(t->net, &options, &t->backend));
     if (psr_trainer_is_first(t))
-        return PSR_OK;
-    algorithms[sizeof algorithms - 1] = '\0';
-    options.algorithms = algorithms;
-    return psr_backend_new(t->net, &options, &t->backend);
+        PSR_TRY(copy_algorithms(t, first, sizeof first));
+    PSR_TRY(psr_exchange_broadcast(t->exchange, first, sizeof first));
+    first[sizeof first - 1] = '\0';
+    if (strcmp(psr_backend_algorithms(t->backend), first) != 0)
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--algorithms %s: here it means others than on worker 0, so the bits would differ; "
+                        "give them in full "
+                        "(run.json has worker 0's)",
+                        options.algorithms);
+    return PSR_OK;
 }
 
 static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
@@ -81,6 +106,12 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
 static psr_err init_parts(psr_trainer *t, const char *data)
 {
     PSR_TRY(psr_dataset_open_both(data, &t->train, &t->test));
+    if (t->train->classes >
+        t->net->classes) /* else a label would be looked up behind the network's outputs */
+        return psr_fail(PSR_ERR_FORMAT, "%s: has %u classes, and had %u when this worker joined",
+                        t->train->name, t->train->classes, t->net->classes);
+    PSR_TRY(psr_dataset_normalise_by(t->train, t->config->mean, t->config->std));
+    PSR_TRY(psr_dataset_normalise_by(t->test, t->config->mean, t->config->std));
     psr_exchange_progress(t->exchange, PSR_PHASE_START);
     t->sampler = psr_trainer_sampler(t->config, t->train->count);
     t->steps_per_epoch = psr_sampler_steps(&t->sampler);

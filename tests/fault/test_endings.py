@@ -13,16 +13,17 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from fault_runs import ENDS_WITHIN_S, LONG, OPTIONS, PATIENCE_S, Played, Suite, options_of, report, unprefixed
+from fault_runs import DEADLINE_S, LONG, OPTIONS, PATIENCE_S, Played, Suite, options_of, report, unprefixed
 
-COMES_UP_WITHIN_S = 5.0  # a run whose deadline is shorter gives a process so long to be loaded and to find its data
-AT_ONCE_S = 1.5
+COMES_UP_WITHIN_S = 15  # of all that are not held up: to be loaded and to find their data
 
-# A step of some 0.1 s of computing on one thread, and ten times that of a worker that is slow: twice the quarter of the deadline that
-# others wait before they say so, so that a look at every quarter cannot miss it.
-HEAVY = {"batch-size": 8192, "data": "synthetic:count=16384,test=64,channels=1,size=28", "steps": 6, "eval-every": 0,
-         "checkpoint-every": 0, "deadline": 2}
+# A worker that computes ten times as long, and is held for a while where no step of another can end without it. In BSP that is told: by
+# the quarter of the deadline, and the deadline is long enough for the line to come before it.
+HEAVY = {"batch-size": 1024, "data": "synthetic:count=2048,test=64,channels=1,size=28", "steps": 8, "eval-every": 0,
+         "checkpoint-every": 0}
 SLOW = "1:10"
+HELD_AT = 2  # 0-based: it has ended two steps
+SAID_BEFORE_S = 12
 
 
 # Reads its provision byte by byte; as rank 1 it does nothing from then on, as any other it becomes the program that it stands for, which
@@ -49,7 +50,8 @@ os.environ.update(LD_PRELOAD="%s", %s="%d")
 os.execv("@ORIGINAL@", sys.argv)
 """
 CHECKPOINT_BYTES = 5363128  # of the small run: a checkpoint's two files
-SLOW_DISK = "SLOW_DISK_BYTES_PER_S", 3e6  # each checkpoint takes almost twice the deadline
+SLOW_DISK = "SLOW_DISK_BYTES_PER_S", CHECKPOINT_BYTES / (1.8 * DEADLINE_S)  # each checkpoint takes almost twice the deadline
+VERY_SLOW_DISK = "SLOW_DISK_BYTES_PER_S", CHECKPOINT_BYTES / PATIENCE_S
 
 
 class Endings(Suite):
@@ -83,7 +85,7 @@ class Endings(Suite):
         name = "never-comes-%s-%s" % (role, mode)
         played = Played("absent", "%s 1" % role, "n=4 %s, from the start" % mode)
         text = SLEEPS_AS_RANK_1 % sys.executable
-        run = self.run(name, options_of(mode, 4), self.programs_with(name, program, text))
+        run = self.run(name, options_of(mode, 4, deadline=COMES_UP_WITHIN_S), self.programs_with(name, program, text))
 
         def act():
             run.wait_line("mode ", PATIENCE_S)  # the configuration is printed: now it starts
@@ -94,8 +96,7 @@ class Endings(Suite):
             there = ["worker %d" % r for r in range(4)] + (["shard 0", "shard 1"] if mode == "ps" else [])
             there.remove("%s 1" % role)
             played.expect(played.status == 1 and len(said) == 1, "exit status %s, %d lines" % (played.status, len(said)))
-            played.expect(played.seconds is not None and played.seconds < COMES_UP_WITHIN_S + ENDS_WITHIN_S,
-                          "ended after %s s" % played.seconds)
+            played.expect(played.seconds is not None, "it does not end")
             missing, _, here = played.line.partition("never came up")
             played.expect(re.search(r"\b%s 1\b" % role, missing), "who did not come is not named: %s" % played.line)
             for other in there:
@@ -127,10 +128,19 @@ class Endings(Suite):
     def slow(self, mode, sync):
         played = Played("slow", "worker 1", "n=2 %s %s, ten times slower" % (mode, sync))
         options = dict(options_of(mode, 2, sync=sync), **HEAVY)
+        bound = {"bsp": 0, "async": HEAVY["steps"]}.get(sync) if not sync.startswith("ssp:") else int(sync[4:])
         quick = self.run("quick-%s-%s" % (mode, sync.replace(":", "")), options) if sync == "bsp" else None
         run = None
 
         def act():
+            run.wait_line("fault-point backward:%d reached" % HELD_AT, PATIENCE_S)
+            held = run.member("worker", 1)
+            held.wait_stopped()
+            if sync == "bsp":
+                played.line = run.wait_line(r"worker 1 on \S+ is slow: others have waited \d+\.\d s for it", PATIENCE_S)
+            else:  # worker 0 goes on as far as it may; the run's end takes both
+                run.wait_until(lambda: run.last_step(0) >= min(HELD_AT + bound, HEAVY["steps"] - 1), PATIENCE_S)
+            held.signal(signal.SIGCONT)
             played.status = run.wait(PATIENCE_S)
             played.seconds = run.wait_ended(PATIENCE_S)
             played.expect(played.status == 0, "exit status %s" % played.status)
@@ -139,26 +149,24 @@ class Endings(Suite):
             if not played.expect(all(len(lines) == HEAVY["steps"] for lines in of_rank.values()), "steps are missing in the metrics"):
                 return
             staleness = max(line["staleness"] for line in metrics)
-            played.expect(max(of_rank[1][i]["compute_s"] for i in range(2, 6)) >
-                          4 * max(of_rank[0][i]["compute_s"] for i in range(2, 6)), "it is not slow")
+            # The shortest times: whatever else this machine does makes a step longer, not shorter.
+            least = {rank: min(line["compute_s"] for line in of_rank[rank][HELD_AT:]) for rank in (0, 1)}
+            played.expect(least[1] > 4 * least[0], "it is not slow: %s" % least)
             if sync == "bsp":
-                slow_lines = [line for line in run.text("out") + run.text("err")
-                              if re.search(r"worker 1 on \S+ is slow: others have waited \d+\.\d s for it", line)]
-                played.line = slow_lines[0] if slow_lines else ""
-                played.expect(slow_lines, "nobody says who is slow")
                 played.expect(staleness == 0, "staleness %s" % staleness)
                 played.expect(quick.wait(PATIENCE_S) == 0, "the run without a slow worker fails")
                 played.expect(run.json()["outcome"]["hash"] == quick.json()["outcome"]["hash"],
                               "another hash than without a slow worker")
                 return
-            bound = int(sync[4:]) if sync.startswith("ssp:") else HEAVY["steps"]
             played.line = "staleness at most %d; bound %s" % (staleness, bound if sync != "async" else "none")
             played.expect(staleness <= bound, "staleness %d" % staleness)
-            played.expect(staleness >= min(bound, 2), "worker 0 did not go on: staleness %d" % staleness)
+            played.expect(staleness >= min(bound, HEAVY["steps"] - 1 - HELD_AT), "worker 0 did not go on: staleness %d" % staleness)
 
         if quick is not None:
             quick.wait(PATIENCE_S)
-        run = self.run("slow-%s-%s" % (mode, sync.replace(":", "")), dict(options, slow=SLOW))
+        run = self.run("slow-%s-%s" % (mode, sync.replace(":", "")),
+                       dict(options, slow=SLOW, **{"fault-point": "worker:1:backward:%d" % HELD_AT},
+                            **({"deadline": SAID_BEFORE_S} if sync == "bsp" else {})))
         self.guarded(played, run, act)
         if quick is not None:
             quick.kill()
@@ -171,7 +179,7 @@ class Endings(Suite):
         played = Played("Ctrl-C" + (" twice" if times == 2 else "") if number == signal.SIGINT else number.name,
                         "launcher", "n=2 %s, worker 1 in %s of step %d" % (mode, phase, step))
         run = self.run("interrupt-%s-%s-%d-%d" % (mode, phase, number, times),
-                       options_of(mode, 2, True, fault_point="worker:1:%s:%d" % (phase, step), deadline=10))
+                       options_of(mode, 2, True, fault_point="worker:1:%s:%d" % (phase, step)))
 
         def act():
             run.wait_line(r"fault-point %s:%d reached" % (phase, step), PATIENCE_S)
@@ -189,16 +197,14 @@ class Endings(Suite):
             played.expect(played.status == 130, "exit status %s" % played.status)
             said = unprefixed(run)
             played.line = said[-1] if said else ""
-            if times == 2:
-                played.expect(played.seconds is not None and played.seconds < AT_ONCE_S, "ended after %s s" % played.seconds)
-            else:
-                played.expect(played.seconds is not None and played.seconds < ENDS_WITHIN_S, "ended after %s s" % played.seconds)
+            played.expect(played.seconds is not None, "it does not end")
+            if times == 1:
                 told = re.search(r"--resume (\S+)", " ".join(run.text("out") + said))
                 played.expect(told and os.path.exists(told.group(1)), "it does not say how to resume: %s" % said)
                 outcome = run.json()["outcome"]
                 played.expect(outcome["status"] == "cancelled" and step < outcome["steps"] < LONG["steps"],
                               "the outcome: %s" % outcome)
-                played.expect(outcome["hash"] == self.hashes[mode, 2, True][outcome["steps"]],
+                played.expect(outcome["hash"] == self.hash_at((mode, 2, True), outcome["steps"]),
                               "after %d steps it has another hash than an undisturbed run" % outcome["steps"])
                 self.expect_checkpoint_of(played, run, outcome["steps"])
             self.check_resumes(played, run, (mode, 2, True))
@@ -224,10 +230,52 @@ class Endings(Suite):
             said = unprefixed(run)
             played.line = said[-1] if said else ""
             played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
-            played.expect(played.seconds is not None and played.seconds <= ENDS_WITHIN_S, "ended after %s s" % played.seconds)
+            played.expect(played.seconds is not None, "it does not end")
             played.expect(re.search(r"(worker|shard) \d on \S+ was lost: with host \S+, whose agent ended \(killed by signal 9",
                                     played.line), played.line)
             self.check_resumes(played, run, ("ps", 2, False))
+
+        return self.guarded(played, run, act)
+
+    def agent_stopped(self, mode):
+        """Its processes do without it, and would go on for long: it is missed at the deadline, not at the end."""
+        played = Played("stop", "agent", "n=2 %s, after step 7" % mode)
+        run = self.run("agent-stopped-" + mode, options_of(mode, 2, True, deadline=DEADLINE_S))
+
+        def act():
+            run.wait_until(lambda: run.last_step() >= 7, PATIENCE_S)
+            run.of_role("agent").signal(signal.SIGSTOP)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.status = run.wait(PATIENCE_S)
+            said = unprefixed(run)
+            played.line = said[-1] if said else ""
+            played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
+            played.expect(played.seconds is not None, "it does not end")
+            found = re.search(r"agent on \S+: no sign of life for (\d+\.\d) s; .*workers? \d.*: step \d+, \w+", played.line)
+            played.expect(found and float(found.group(1)) >= DEADLINE_S, played.line)
+            outcome = run.json()["outcome"]
+            played.expect(outcome["exit_status"] == 1 and outcome["line"] in played.line, "the outcome: %s" % outcome)
+            self.check_resumes(played, run, (mode, 2, True))
+
+        return self.guarded(played, run, act)
+
+    def agent_paused(self):
+        """Before the deadline it goes on, and the run comes to its end as if nothing had been."""
+        played = Played("pause", "agent", "n=2 ps, worker 1 in push of step 4")
+        run = self.run("agent-paused", options_of("ps", 2, fault_point="worker:1:push:4"))
+
+        def act():
+            run.wait_line("fault-point push:4 reached", PATIENCE_S)
+            held, agent = run.member("worker", 1), run.of_role("agent")
+            held.wait_stopped()
+            agent.signal(signal.SIGSTOP)
+            held.signal(signal.SIGCONT)
+            run.wait_until(lambda: run.last_step() >= 6, PATIENCE_S)  # nobody waits for it
+            agent.signal(signal.SIGCONT)
+            played.status = run.wait(PATIENCE_S)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.expect(not unprefixed(run), "it says: %s" % unprefixed(run))
+            self.check_complete(played, run, ("ps", 2, False))
 
         return self.guarded(played, run, act)
 
@@ -242,7 +290,7 @@ class Endings(Suite):
     def slow_disk(self, mode):
         """A run whose disk cannot keep up takes its time, says so, and loses nothing."""
         played = Played("slow", "disk", "n=2 %s, every checkpoint longer than the deadline" % mode)
-        run = self.run_on_disk("slow-disk-" + mode, SLOW_DISK, options_of(mode, 2, checkpoint_every=4))
+        run = self.run_on_disk("slow-disk-" + mode, SLOW_DISK, options_of(mode, 2, checkpoint_every=4, deadline=DEADLINE_S))
 
         def act():
             played.status = run.wait(PATIENCE_S)
@@ -261,7 +309,7 @@ class Endings(Suite):
     def disk_hangs(self, mode):
         """In the middle of the second checkpoint."""
         played = Played("hang", "disk", "n=2 %s, half through the checkpoint of step 4" % mode)
-        run = self.run_on_disk("disk-hangs-" + mode, ("SLOW_DISK_HANGS_AFTER", 1.5 * CHECKPOINT_BYTES), options_of(mode, 2))
+        run = self.run_on_disk("disk-hangs-" + mode, ("SLOW_DISK_HANGS_AFTER", 1.5 * CHECKPOINT_BYTES), options_of(mode, 2, deadline=DEADLINE_S))
 
         def act():
             played.seconds = run.wait_ended(PATIENCE_S)
@@ -283,7 +331,7 @@ class Endings(Suite):
     def interrupt_on_slow_disk(self):
         """Ctrl-C waits for the checkpoint that it asks for; the second one does not."""
         played = Played("Ctrl-C twice", "launcher", "n=2 ps, the disk is slow")
-        run = self.run_on_disk("interrupt-on-slow-disk", SLOW_DISK, options_of("ps", 2))
+        run = self.run_on_disk("interrupt-on-slow-disk", VERY_SLOW_DISK, options_of("ps", 2, deadline=SAID_BEFORE_S))
 
         def act():
             run.wait_line("the disk is slow", PATIENCE_S)
@@ -296,7 +344,7 @@ class Endings(Suite):
             said = unprefixed(run)
             played.line = said[-1] if said else ""
             played.expect(played.status == 130, "exit status %s" % played.status)
-            played.expect(played.seconds is not None and played.seconds < ENDS_WITHIN_S, "ended after %s s" % played.seconds)
+            played.expect(played.seconds is not None, "it does not end")
             self.check_resumes(played, run, ("ps", 2, False), can_have=False)
 
         return self.guarded(played, run, act)
@@ -310,7 +358,7 @@ CASES = [("never_comes", "worker", "psring-worker", "ps"), ("never_comes", "shar
          ("interrupt", "ps", signal.SIGINT, "push", 4, 1), ("interrupt", "ring", signal.SIGINT, "forward", 4, 1),
          ("interrupt", "ps", signal.SIGTERM, "evaluation", 5, 1), ("interrupt", "ring", signal.SIGHUP, "checkpoint", 5, 1),
          ("interrupt", "ps", signal.SIGINT, "backward", 4, 2), ("interrupt", "ring", signal.SIGINT, "ring", 4, 2),
-         ("agent_killed",),
+         ("agent_killed",), ("agent_stopped", "ps"), ("agent_stopped", "ring"), ("agent_paused",),
          ("slow_disk", "ps"), ("disk_hangs", "ring"), ("interrupt_on_slow_disk",)]
 
 
@@ -318,13 +366,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("psring")
     parser.add_argument("slow_disk_module", help="built from tests/fault/slow_disk.c")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--jobs", type=int, default=4, help="runs at a time")
     parser.add_argument("--only", default="", help="cases whose words match this expression")
     arguments = parser.parse_args()
     cases = [case for case in CASES if re.search(arguments.only, " ".join(map(str, case)))]
     Endings.slow_disk_module = os.path.abspath(arguments.slow_disk_module)
-    report(Endings, arguments.psring, {("ps", 2, False), ("ps", 2, True), ("ring", 2, False), ("ring", 2, True)}, cases,
-           arguments.jobs)
+    report(Endings, arguments.psring, cases, arguments.jobs)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from itertools import product
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from fault_runs import DEADLINE_S, ENDS_WITHIN_S, PATIENCE_S, STEPS, Played, Suite, options_of, report, unprefixed
+from fault_runs import DEADLINE_S, PATIENCE_S, STEPS, Played, Suite, options_of, report, unprefixed
 from pairs import covering
 
-PAUSE_S = 0.4  # of a process that goes on before the deadline
+PAUSE_S = 0.4 * DEADLINE_S  # of a process that goes on before the deadline
 
 EVERY = dict(mode=("ps", "ring"), n=(2, 4), victim=("worker", "shard", "scheduler", "launcher"),
              phase=("start", "forward", "backward", "push", "pull", "ring", "barrier", "evaluation", "checkpoint", "shutdown"),
@@ -47,31 +47,21 @@ def cases_of(full):
 
 
 class Table(Suite):
-    def reach(self, case, tries=3):
-        """A run that is at the case's fault point, or has ended before. With a deadline of a second, a machine that is busy elsewhere
-        may keep an undisturbed worker from its work for a whole deadline: such a run tells nothing of the case, and another is made."""
-        point = "%s:%d" % (case[3], STEP_OF[case[3]])
-        run = self.run("case-%s-%d" % ("-".join(map(str, case)), tries), options_of(*key_of(case), fault_point="worker:1:" + point))
-        try:
-            run.wait_line("fault-point %s reached" % point, PATIENCE_S)
-        except AssertionError:
-            run.wait(PATIENCE_S)
-            too_busy = any(re.search(r"no (progress|sign of life) for", line) for line in unprefixed(run))
-            if tries > 1 and too_busy and not run.kill():
-                return self.reach(case, tries - 1)
-        return run
-
     def play(self, case):
         mode, n, victim, phase, action = case
         step = STEP_OF[phase]
         played = Played(action, victim, "n=%d %s, worker 1 in %s of step %d" % (n, mode, phase, step))
-        run = self.reach(case)
+        # Only what is stopped is missed by a deadline; a killed one is missed at once.
+        options = {} if action == "kill" else {"deadline": DEADLINE_S}
+        run = self.run("case-" + "-".join(map(str, case)),
+                       options_of(*key_of(case), fault_point="worker:1:%s:%d" % (phase, step), **options))
 
         def act():
             run.wait_line(r"fault-point %s:%d reached" % (phase, step), PATIENCE_S)
             held = run.member("worker", 1)
             held.wait_stopped()
-            played.expect(not [f for p in run.processes() for f in p.socket_files()], "a socket file")
+            folders = {os.path.dirname(file) for p in run.processes() for file in p.socket_files()}
+            played.expect([os.stat(folder).st_mode & 0o777 for folder in folders] == [0o700], "sockets not in one private directory")
             target = dict(worker=lambda: held, shard=lambda: run.member("shard", n // 2 - 1),
                           scheduler=lambda: run.of_role("scheduler"), launcher=lambda: run.of_role("launcher"))[victim]()
             getattr(self, action)(played, run, target, held)
@@ -84,7 +74,7 @@ class Table(Suite):
         held.signal(signal.SIGCONT)
         played.seconds = run.wait_ended(PATIENCE_S)
         played.status = run.wait(PATIENCE_S)
-        played.expect(played.seconds is not None and played.seconds <= ENDS_WITHIN_S, "ended after %s s" % played.seconds)
+        played.expect(played.seconds is not None, "it does not end")
 
     def stop(self, played, run, target, held):
         target.signal(signal.SIGSTOP)
@@ -97,8 +87,7 @@ class Table(Suite):
         else:
             played.seconds = run.wait_ended(PATIENCE_S)
         played.status = run.wait(PATIENCE_S)
-        played.expect(played.seconds is not None and played.seconds <= DEADLINE_S + ENDS_WITHIN_S,
-                      "ended after %s s" % played.seconds)
+        played.expect(played.seconds is not None, "it does not end")
 
     def pause(self, played, run, target, held):
         target.signal(signal.SIGSTOP)
@@ -152,17 +141,19 @@ class Table(Suite):
             told.append(("where it was", r"last in step (%d|%d), \w+" % (STEP_OF[phase], STEP_OF[phase] + 1)))
         for what, pattern in told:
             played.expect(re.search(pattern, played.line), "the line does not tell %s (%s): %s" % (what, pattern, played.line))
+        silent = re.search(r"no sign of life for (\d+\.\d) s", played.line)
+        played.expect(not silent or float(silent.group(1)) >= DEADLINE_S, "it is given up before the deadline: %s" % played.line)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("psring")
     parser.add_argument("--full", action="store_true", help="the whole product, not a set that covers all pairs")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--jobs", type=int, default=4, help="runs at a time")
     parser.add_argument("--only", default="", help="cases whose values match this expression")
     arguments = parser.parse_args()
     cases = [case for case in cases_of(arguments.full) if re.search(arguments.only, " ".join(map(str, case)))]
-    report(Table, arguments.psring, {key_of(case) for case in cases}, cases, arguments.jobs)
+    report(Table, arguments.psring, cases, arguments.jobs)
 
 
 if __name__ == "__main__":

@@ -141,10 +141,10 @@ static void on_joined(void *context, const psr_roster_entry *entry, uint32_t cou
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *roster_json, uint64_t *ret_first_step)
+                        const char *roster_json, psr_beginning *ret_beginning)
 {
     (void)context, (void)config, (void)facts, (void)roster_json;
-    *ret_first_step = 0;
+    *ret_beginning = (psr_beginning){.first_step = 0, .bucket_bytes = 128};
     return PSR_OK;
 }
 
@@ -186,9 +186,30 @@ static void on_say(void *context, const char *line)
     (void)context, (void)line;
 }
 
-static void on_ended(void *context, psr_err status, const char *line, const char *outcome_json)
+static void on_evaluating(void *context, uint32_t rank, uint64_t step, uint64_t counted)
 {
-    (void)status, (void)line, (void)outcome_json;
+    (void)context, (void)step, (void)counted;
+    if (rank >= WORKERS)
+        abort();
+}
+
+static void on_done(void *context, uint32_t rank, const char *json, size_t size)
+{
+    (void)context, (void)json, (void)size;
+    if (rank >= WORKERS)
+        abort();
+}
+
+static void on_carried(void *context, uint32_t shard, const psr_traffic *traffic)
+{
+    (void)context, (void)traffic;
+    if (shard > 0)
+        abort();
+}
+
+static void on_ended(void *context, psr_err status, const char *line)
+{
+    (void)status, (void)line;
     if (((ending *)context)->times++ > 0)
         abort();
 }
@@ -224,9 +245,23 @@ static void play_scheduler(const uint8_t *data, size_t size, const psr_config *c
 {
     ending end = {0};
     psr_scheduler *scheduler = NULL;
-    psr_scheduler_events events = {&end,       on_send,    on_connect, on_joined,     on_begin,
-                                   on_restore, on_started, on_metrics, on_checkpoint, on_last_checkpoint,
-                                   on_say,     on_ended};
+    const psr_scheduler_events events = {
+        .context = &end,
+        .send = on_send,
+        .connect = on_connect,
+        .joined = on_joined,
+        .begin = on_begin,
+        .restore = on_restore,
+        .started = on_started,
+        .metrics = on_metrics,
+        .evaluating = on_evaluating,
+        .done = on_done,
+        .carried = on_carried,
+        .checkpoint = on_checkpoint,
+        .last_checkpoint = on_last_checkpoint,
+        .say = on_say,
+        .ended = on_ended,
+    };
     if (psr_scheduler_new(config, &events, "h", 0, &scheduler) != PSR_OK)
         abort();
     bring_up(scheduler, stage);

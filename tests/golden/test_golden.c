@@ -159,12 +159,14 @@ static void train(psr_backend *backend, psr_optimizer *optimizer, size_t r)
     }
 }
 
-/* "": all direct. Static storage. */
+/* What users have by default; or our own Winograd wherever it may go. Static storage. */
 static const char *algorithms(void)
 {
     static char text[1024];
+    if (!winograd)
+        return "auto";
     text[0] = '\0';
-    for (uint32_t i = 0; winograd && i < net->node_count; i++) {
+    for (uint32_t i = 0; i < net->node_count; i++) {
         if (net->nodes[i].op != PSR_OP_CONV)
             continue;
         const uint32_t *shape = net->params.tensors[net->nodes[i].weight].shape;

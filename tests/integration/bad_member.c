@@ -1,6 +1,6 @@
 /* A member of a run that has its keys and breaks the protocol: joins as a worker and then does what WHAT says.
  *
- *     bad_member HOST:PORT KEY-FILE RANK FACTS WHAT
+ *     bad_member SCHEDULER KEY-FILE RANK FACTS WHAT
  *
  * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when it has misbehaved, then what it is
  * told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without WHAT lists what it can do. */
@@ -30,7 +30,8 @@ static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
 static psr_err open_transport(bad *b)
 {
-    const psr_zmq_options zmq = {.self = b->provision.self, .interface = "127.0.0.1", .keys = &b->provision.keys};
+    const psr_zmq_options zmq = {
+        .self = b->provision.self, .directory = b->provision.directory, .keys = &b->provision.keys};
     return psr_transport_zmq_new(&zmq, &b->transport);
 }
 
@@ -134,7 +135,8 @@ static psr_err payload_that_does_not_come(bad *b)
 static psr_err same_message_twice(bad *b)
 {
     PSR_TRY(say_hello(b, b->provision.self.rank));
-    return send_head(b, &(psr_head){.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX}, 0); /* HELLO had the number 0 too */
+    return send_head(b, &(psr_head){.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX},
+                     0); /* HELLO had the number 0 too */
 }
 
 /* ---- as a member that was welcomed ---- */
@@ -150,7 +152,8 @@ static psr_err give_facts(void *context, uint32_t rank, const psr_config *config
 static psr_err join(bad *b)
 {
     PSR_TRY(open_transport(b));
-    const psr_member_options options = {.transport = b->transport, .provision = &b->provision, .context = b, .facts = give_facts};
+    const psr_member_options options = {
+        .transport = b->transport, .provision = &b->provision, .context = b, .facts = give_facts};
     return psr_member_join(&options, &b->member);
 }
 
@@ -195,16 +198,126 @@ static psr_err send_to(bad *b, psr_peer peer, psr_head head, size_t payload_byte
     return psr_transport_send(b->transport, peer, &head, payload_bytes > 0 ? &payload : NULL);
 }
 
+/* ---- as a member of a run that is on ---- */
+
+static psr_err start(bad *b)
+{
+    PSR_TRY(join(b));
+    PSR_TRY(psr_member_ready(b->member, NULL));
+    for (psr_message_type type = 0; type != PSR_MSG_START;) {
+        psr_message *message = NULL;
+        PSR_TRY(psr_member_recv(b->member, -1, &message));
+        type = message->head.type;
+        psr_message_free(&message);
+    }
+    return PSR_OK;
+}
+
+static psr_err tell_metrics(bad *b, const char *line)
+{
+    PSR_TRY(start(b));
+    return psr_member_tell(b->member, &(psr_head){.type = PSR_MSG_METRICS}, line, strlen(line));
+}
+
+static psr_err metrics_of_another_rank(bad *b)
+{
+    return tell_metrics(b, "{\"step\": 1, \"rank\": 1}");
+}
+
+static psr_err metrics_of_a_later_step(bad *b)
+{
+    return tell_metrics(b, "{\"step\": 2, \"rank\": 0}");
+}
+
+static psr_err metrics_twice(bad *b)
+{
+    static const char line[] = "{\"step\": 1, \"rank\": 0}";
+    PSR_TRY(tell_metrics(b, line));
+    return psr_member_tell(b->member, &(psr_head){.type = PSR_MSG_METRICS}, line, sizeof line - 1);
+}
+
+static psr_err metrics_with_a_terminal_command(bad *b)
+{
+    return tell_metrics(b, "{\"step\": 1, \"rank\": 0, \"\x1b[2J\": 1}");
+}
+
+static psr_err metrics_of_many_bytes(bad *b)
+{
+    size_t size = 1000000; /* no frame is larger than a MiB */
+    char *line = malloc(size + 1);
+    if (line == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a long line");
+    memset(line, ' ', size);
+    memcpy(line, "{\"step\": 1, \"rank\": 0", 21);
+    memcpy(line + size - 1, "}", 2);
+    psr_err err = tell_metrics(b, line);
+    free(line);
+    return err;
+}
+
+/* The first piece of so many checkpoints, one every so many steps. */
+static psr_err begin_checkpoints(bad *b, uint64_t first, uint64_t every, int count)
+{
+    PSR_TRY(start(b));
+    for (int i = 0; i < count; i++) {
+        const psr_head head = {.type = PSR_MSG_CHECKPOINT,
+                               .step = first + (uint64_t)i * every,
+                               .bucket = PSR_SECTION_WEIGHTS,
+                               .count = 1};
+        PSR_TRY(psr_member_tell(b->member, &head, "1234", 4));
+    }
+    return PSR_OK;
+}
+
+static psr_err checkpoints_of_invented_steps(bad *b)
+{
+    return begin_checkpoints(b, 1000, 1, 40);
+}
+
+static psr_err checkpoint_that_is_not_due(bad *b)
+{
+    return begin_checkpoints(b, 4, 1, 1);
+}
+
+static psr_err two_checkpoints_at_once(bad *b)
+{
+    return begin_checkpoints(b, 2, 2, 2);
+}
+
+static psr_err checkpoint_in_crumbs(bad *b)
+{
+    PSR_TRY(start(b));
+    for (uint64_t i = 0; i < 20000; i++) {
+        const psr_head head = {.type = PSR_MSG_CHECKPOINT,
+                               .step = 2,
+                               .bucket = PSR_SECTION_WEIGHTS,
+                               .offset = 2 * i,
+                               .count = 1};
+        PSR_TRY(psr_member_tell(b->member, &head, "1234", 4));
+    }
+    return PSR_OK;
+}
+
+static psr_err done_after_more_steps_than_there_are(bad *b)
+{
+    PSR_TRY(start(b));
+    return psr_member_tell(b->member, &(psr_head){.type = PSR_MSG_DONE, .step = 1000000}, NULL, 0);
+}
+
+/* ---- to others ---- */
+
 static const psr_peer shard = {PSR_ROLE_SHARD, 0}, worker = {PSR_ROLE_WORKER, 0};
 
 static psr_err push_no_bucket(bad *b)
 {
-    return send_to(b, shard, (psr_head){.type = PSR_MSG_PUSH, .bucket = 4000000000u, .count = 16, .flags = 1}, 64);
+    return send_to(b, shard, (psr_head){.type = PSR_MSG_PUSH, .bucket = 4000000000u, .count = 16, .flags = 1},
+                   64);
 }
 
 static psr_err push_no_slice(bad *b)
 {
-    return send_to(b, shard, (psr_head){.type = PSR_MSG_PUSH, .offset = UINT64_MAX - 8, .count = 16, .flags = 1}, 64);
+    return send_to(b, shard,
+                   (psr_head){.type = PSR_MSG_PUSH, .offset = UINT64_MAX - 8, .count = 16, .flags = 1}, 64);
 }
 
 static psr_err set_the_weights(bad *b)
@@ -265,6 +378,16 @@ static const struct behaviour {
     {"ring-no-hop", ring_no_hop},
     {"spread-to-the-first", spread_to_the_first},
     {"stop-the-run", stop_the_run},
+    {"metrics-of-another-rank", metrics_of_another_rank},
+    {"metrics-of-a-later-step", metrics_of_a_later_step},
+    {"metrics-twice", metrics_twice},
+    {"metrics-with-a-terminal-command", metrics_with_a_terminal_command},
+    {"metrics-of-many-bytes", metrics_of_many_bytes},
+    {"checkpoints-of-invented-steps", checkpoints_of_invented_steps},
+    {"checkpoint-that-is-not-due", checkpoint_that_is_not_due},
+    {"two-checkpoints-at-once", two_checkpoints_at_once},
+    {"checkpoint-in-crumbs", checkpoint_in_crumbs},
+    {"done-after-more-steps-than-there-are", done_after_more_steps_than_there_are},
 };
 
 #define BEHAVIOUR_COUNT (sizeof behaviours / sizeof *behaviours)

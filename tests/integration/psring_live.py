@@ -13,6 +13,8 @@ import threading
 import time
 import uuid
 
+from psring_run import PATIENCE_S
+
 MARK = "PSRING_TEST_RUN"
 
 
@@ -47,7 +49,7 @@ class Process:
         text = read_bytes("/proc/%d/stat" % self.pid)
         return text[text.rindex(b")") + 2:text.rindex(b")") + 3].decode() if b")" in text else "X"
 
-    def wait_stopped(self, timeout_s=10):
+    def wait_stopped(self, timeout_s=PATIENCE_S):
         """The kernel tells nobody but a parent when a process stops, so its state is asked for again and again."""
         end = time.monotonic() + timeout_s
         while self.state() not in "Tt":
@@ -75,12 +77,22 @@ class Process:
         return ports
 
     def socket_files(self):
+        """Paths of ipc sockets that it listens on, or has accepted connections of."""
         sockets, files = self.sockets(), []
         for line in read_bytes("/proc/net/unix").decode(errors="replace").splitlines()[1:]:
             field = line.split()
             if len(field) > 7 and field[6] in sockets and not field[7].startswith("@"):
                 files.append(field[7])
         return files
+
+    def children(self):
+        """Numbers of its children, those included that have ended and that it has not yet looked at."""
+        found = []
+        for name in os.listdir("/proc"):
+            stat = read_bytes("/proc/%s/stat" % name) if name.isdigit() else b""
+            if b")" in stat and int(stat[stat.rindex(b")") + 2:].split()[1]) == self.pid:
+                found.append(int(name))
+        return found
 
     def memory_peak_bytes(self):
         match = re.search(rb"VmHWM:\s+(\d+) kB", read_bytes("/proc/%d/status" % self.pid))
@@ -109,19 +121,20 @@ class Live:
     """One command that may start a whole run. It gets a directory of its own to be in and to put temporary files into. out: a descriptor
     for all it says, which is then the caller's to read or not."""
 
-    def __init__(self, command, directory, name, stdin=subprocess.DEVNULL, out=None):
+    def __init__(self, command, directory, name, stdin=subprocess.DEVNULL, out=None, env=None):
         self.name = name
         self.command = command
         self.here = os.path.join(directory, name + ".here")
         self.temporary = os.path.join(directory, name + ".tmp")
         os.mkdir(self.here)
-        os.mkdir(self.temporary)
+        os.mkdir(self.temporary, 0o700)
         self.mark = uuid.uuid4().hex
         self.changed = threading.Condition()
         self.lines = []  # (stream, line)
         self.process = subprocess.Popen(command, stdin=stdin, stdout=out or subprocess.PIPE, stderr=out or subprocess.PIPE, text=True,
                                         errors="replace", start_new_session=True, cwd=self.here,
-                                        env=dict(os.environ, TMPDIR=self.temporary, **{MARK: self.mark}))
+                                        env=dict(env or os.environ, TMPDIR=self.temporary, XDG_RUNTIME_DIR=self.temporary,
+                                                 **{MARK: self.mark}))
         self.readers = [threading.Thread(target=self._read, args=pair, daemon=True)
                         for pair in (("out", self.process.stdout), ("err", self.process.stderr)) if pair[1]]
         self.open_streams = len(self.readers)
@@ -147,7 +160,7 @@ class Live:
             return ["$ " + " ".join(self.command), "exit status %s" % self.process.poll()] + \
                    ["%s: %s" % line for line in self.lines[-40:]]
 
-    def wait_line(self, pattern, timeout_s=60):
+    def wait_line(self, pattern, timeout_s=PATIENCE_S):
         """The first line, of either stream, in which pattern is found."""
         end = time.monotonic() + timeout_s
         at = 0
@@ -162,6 +175,19 @@ class Live:
                     raise AssertionError("no line with '%s' %s" % (pattern, "came in %d s" % timeout_s if left <= 0
                                                                      else "came: it ended"))
                 self.changed.wait(left)
+
+    def wait_until(self, condition, timeout_s):
+        """For what only files tell: asks again and again. A file that is not there yet, or half-written, is a no."""
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                if condition():
+                    return
+            except (OSError, ValueError, KeyError, TypeError):
+                pass
+            if time.monotonic() > end:
+                raise AssertionError("what was waited for did not come in %d s" % timeout_s)
+            time.sleep(0.02)
 
     def processes(self):
         """All that are alive."""
@@ -195,7 +221,7 @@ class Live:
         except subprocess.TimeoutExpired:
             return None
         for reader in self.readers:
-            reader.join(5)
+            reader.join(PATIENCE_S)  # until the output is closed by all that had it
         return status
 
     def kill(self):
@@ -205,7 +231,7 @@ class Live:
             process.signal(signal.SIGKILL)
         self.process.wait()
         for process in alive:
-            process.ended(10)
+            process.ended(PATIENCE_S)
         for process in self.seen.values():
             process.close()
         self.seen = {}
@@ -213,18 +239,18 @@ class Live:
 
     def leftovers(self):
         """Files that should not be there, when it has ended."""
-        return sorted(os.path.join(folder, name) for top in (self.here, self.temporary)
-                      for folder, _, names in os.walk(top) for name in names)
+        return sorted(os.path.join(folder, name) for top in (self.here, self.temporary) for folder, folders, names in os.walk(top)
+                      for name in names + (folders if top == self.temporary else []))
 
 
 class LiveRun(Live):
     """`psring train` with options: a dict of long names (True: a flag)."""
 
-    def __init__(self, psring, directory, name, options, out=None):
+    def __init__(self, psring, directory, name, options, out=None, env=None, before=()):
         self.out = os.path.join(directory, name)
         self.options = dict(options)
         words = ["--" + key if value is True else "--%s=%s" % (key, value) for key, value in options.items()]
-        super().__init__([psring, "train", "--out", self.out] + words, directory, name, out=out)
+        super().__init__(list(before) + [psring, "train", "--out", self.out] + words, directory, name, out=out, env=env)
 
     def json(self):
         with open(os.path.join(self.out, "run.json")) as text:
@@ -234,16 +260,22 @@ class LiveRun(Live):
         with open(os.path.join(self.out, "metrics.jsonl")) as lines:
             return [json.loads(line) for line in lines]
 
+    def last_step(self, rank=0):
+        """The last step of which metrics are written; 0: none yet. The file's last line may be half-written."""
+        lines = read_bytes(os.path.join(self.out, "metrics.jsonl")).split(b"\n")[-20:-1]
+        return max((step["step"] for step in map(json.loads, lines) if step["rank"] == rank), default=0)
+
     def log(self, name):
         return read_bytes(os.path.join(self.out, "log", name + ".log")).decode(errors="replace").splitlines()
 
     def member(self, role, rank):
-        """The process of that rank, by the port that the roster gives it."""
+        """The process of that rank, by the socket or port that the roster gives it."""
         for entry in self.json()["roster"]:
             if entry["role"] == role and entry["rank"] == rank:
-                port = int(entry["endpoint"].rsplit(":", 1)[1])
+                scheme, place = entry["endpoint"].split("://")
                 for process in self.processes():
-                    if process.role == role and port in process.ports():
+                    if process.role == role and (place in process.socket_files() if scheme == "ipc" else
+                                                 int(place.rsplit(":", 1)[1]) in process.ports()):
                         return process
         raise AssertionError("no process of %s %d" % (role, rank))
 

@@ -10,15 +10,19 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+PATIENCE_S = 300  # with what takes seconds on an idle machine, before a test is given up: only a failure waits so long
 
 
 class Run:
     """One `psring train` and its run directory. options: a dict of long option names (True: a flag)."""
 
-    def __init__(self, psring, directory, name, options, timeout_s=120):
+    def __init__(self, psring, directory, name, options, timeout_s=PATIENCE_S, env=None):
         self.name = name
         self.out = os.path.join(directory, name)
         self.options = dict(options)
+        self.env = env
         self.command = [psring, "train", "--out", self.out]
         for key, value in options.items():
             self.command.append("--" + key if value is True else "--%s=%s" % (key, value))
@@ -26,7 +30,8 @@ class Run:
 
     def _run(self, timeout_s):
         process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, start_new_session=True)
+                                   stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                   env=self.env)
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -63,18 +68,15 @@ class Run:
                 raise AssertionError("step %d: ranks differ: %s" % (step, of_rank))
         return {step: of_rank[0] for step, of_rank in sorted(by_step.items())}
 
-    def with_algorithms(self, options):
-        """options, and what this run's rank 0 picked by timing: a run that is to have the same bits takes it from there."""
-        try:
-            with open(os.path.join(self.out, "run.json")) as text:
-                picked = json.load(text)["config"].get("algorithms", "")
-        except (OSError, ValueError, KeyError):
-            picked = ""  # it failed, which its own test tells
-        return dict(options, algorithms=picked) if picked else dict(options)
-
     def outcome(self):
         with open(os.path.join(self.out, "run.json")) as text:
             return json.load(text)["outcome"]
+
+
+def is_sanitized(program):
+    """Whether it was built with -Db_sanitize=address: then memory that was freed is kept for a while."""
+    with open(program, "rb") as binary:
+        return b"__asan_init" in binary.read()
 
 
 class Tap:
@@ -95,6 +97,30 @@ class Tap:
     def end(self):
         print("1..%d" % self.count)
         sys.exit(1 if self.failed else 0)
+
+
+class Results(list):
+    """Tests that are done beside others, to be told when their turn comes."""
+
+    def ok(self, passed, name, why=()):
+        self.append((bool(passed), name, list(why)))
+        return passed
+
+    def tell(self, tap):
+        for result in self:
+            tap.ok(*result)
+
+
+def together(tap, parts, jobs=3):
+    """Plays the parts, each a function of a tap, some at a time: they wait more than they work. Told in their order."""
+    def play(part):
+        results = Results()
+        part(results)
+        return results
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for results in pool.map(play, parts):
+            results.tell(tap)
 
 
 class Workspace:

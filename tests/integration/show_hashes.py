@@ -27,12 +27,11 @@ def main():
             modes.append(("control", {"mode": "local", "fold": "reversed"}))
             columns = []
             for name, mode in modes:
-                run = Run(psring, directory, "%d-%s" % (workers, name.replace(", ", "-")), dict(options, **mode), timeout_s=300)
+                run = Run(psring, directory, "%d-%s" % (workers, name.replace(", ", "-")), dict(options, **mode))
                 if run.status != 0:
                     print("\n".join(run.why()))
                     return 1
                 columns.append((name, run.hashes()))
-                options = run.with_algorithms(options)
             print("%d workers\nstep  %s" % (workers, "  ".join("%-16s" % name for name, _ in columns)))
             for step in range(1, STEPS + 1):
                 print("%4d  %s" % (step, "  ".join(hashes[step] for _, hashes in columns)))

@@ -14,11 +14,11 @@ import socket
 import struct
 import subprocess
 import sys
+from functools import partial
 
 from psring_live import Live
-from psring_run import Run, Tap, Workspace
+from psring_run import PATIENCE_S, Run, Tap, Workspace, together
 
-PATIENCE_S = 60
 SIDE, TRAIN, TEST = 28, 48, 16
 
 TINY = {"model": "mlp", "data": "synthetic:count=48,test=16,channels=1,size=28", "workers": 2, "batch-size": 4, "steps": 2,
@@ -108,9 +108,11 @@ def claim_much(data):
 # ---- a case ----
 
 class Inputs:
-    def __init__(self, psring, directory):
-        self.psring, self.directory = psring, directory
-        self.tap = Tap()
+    """Those of one part, in a directory of its own."""
+
+    def __init__(self, psring, directory, tap):
+        self.psring, self.directory, self.tap = psring, directory, tap
+        os.mkdir(directory)
         self.rows = []
         self.count = 0
 
@@ -167,7 +169,7 @@ def data_files(t):
     folder = bad("long-images", test_images=idx_images(TEST, bytes_more=1))
     t.refuse("an over-long data file", ["t10k-images-idx3-ubyte: over-long", "12560"], data=folder)
     folder = bad("label", train_labels=idx_labels(TRAIN, bad_at=7))
-    t.refuse("a label out of range", ["train-labels-idx1-ubyte", "label 10 of sample 7 at byte 15", r"should be 0\.\.9"], data=folder)
+    t.refuse("more classes than --classes", ["--classes: 10 are too few for label", "up to 10", "give 11"], data=folder, classes=10)
     packed = gzip.compress(idx_images(TRAIN))
     folder = bad("short-gz", train_images=(".gz", packed[:len(packed) // 2]))
     t.refuse("a truncated packed data file", [r"train-images-idx3-ubyte\.gz: truncated"], data=folder)
@@ -207,11 +209,12 @@ def checkpoints(t):
     t.refuse("--init: a truncated checkpoint", [r"torn\.safetensors"],
              init=copy_of(model, t.path("torn.safetensors"), lambda data: data[:len(data) // 2]))
     t.refuse("--init: a file that is not there", [r"absent\.safetensors", "No such file"], init=t.path("absent.safetensors"))
-    t.refuse("--resume: a directory without a checkpoint", ["neither a checkpoint", "checkpoints/"], resume=t.directory, steps=4)
+    os.mkdir(t.path("no-checkpoint"))
+    t.refuse("--resume: a directory without a checkpoint", ["neither a checkpoint", "checkpoints/"], resume=t.path("no-checkpoint"), steps=4)
     t.refuse("--resume: a run of another number of workers", ["2 workers", "--workers is 3", "--workers 2"], resume=run.out, workers=3,
              steps=4)
     t.refuse("--resume: a run of another model", ["model mlp", "--model is convnet"], resume=run.out, model="convnet", steps=4)
-    t.refuse("--resume: a run that is complete already", ["step 2", "--steps"], resume=run.out)
+    t.refuse("--resume: a run that has more steps already", ["step 2", "--steps"], resume=run.out, steps=1)
 
     for what, file, change in (("with a flipped byte", "state.safetensors", flip), ("that claims 2^60 bytes", "model.safetensors", claim_much)):
         folder = t.path("resume-" + file)
@@ -231,6 +234,33 @@ def checkpoints(t):
                    next((line for line in said.splitlines() if "the one before it" in line), "(nothing)")))
 
 
+def special_files(t):
+    """Each would keep a program that opens or reads it as a file: a FIFO nobody writes to, a device without an end, a directory."""
+    def fifo(path):
+        os.mkfifo(path)
+
+    def zeros(path):
+        os.symlink("/dev/zero", path)
+
+    for kind, make, said in (("a FIFO", fifo, "is something special, not a file"), ("/dev/zero", zeros, "is something special, not a file"),
+                             ("a directory", os.mkdir, "is a directory, not a file")):
+        folder = mnist_like(t.path("data-%s" % make.__name__), train_labels=None)
+        make(os.path.join(folder, "train-labels-idx1-ubyte"))
+        t.refuse("%s in the place of a data file" % kind, ["train-labels-idx1-ubyte: %s" % said], data=folder)
+        folder = t.path("checkpoint-%s" % make.__name__)
+        os.mkdir(folder)
+        make(os.path.join(folder, "model.safetensors"))
+        t.refuse("%s in the place of a checkpoint, --init" % kind, ["--init", r"model\.safetensors: %s" % said], init=folder)
+        t.refuse("%s in the place of a checkpoint, --resume" % kind, [r"model\.safetensors: %s" % said], resume=folder)
+        path = t.path("hosts-%s" % make.__name__)
+        make(path)
+        t.refuse("%s as --hostfile" % kind, ["%s: %s" % (re.escape(path), said)], hostfile=path)
+        path = t.path("config-%s" % make.__name__)
+        if make != os.mkdir:  # that is a run's
+            make(path)
+            t.refuse("%s as --config" % kind, ["%s: %s" % (re.escape(path), said)], config=path)
+
+
 def hostfiles(t):
     def hostfile(name, text):
         with open(t.path(name), "w") as file:
@@ -247,6 +277,14 @@ def hostfiles(t):
 def options(t):
     t.refuse("an option that does not exist", ["--batchsize", "batch-size"], batchsize=4)
     t.refuse("a model that does not exist", ["--model", "resnet21", "resnet20"], model="resnet21")
+    t.refuse("a mode that this build has not", ["--mode nccl is not in this build", "ps, ring or local"], mode="nccl")
+    t.refuse("a precision that this build has not", ["--precision fp16 is not in this build", "fp32 or bf16"], precision="fp16")
+    t.refuse("a device that this build has not", ["--device cuda is not in this build", "give cpu"], device="cuda")
+    t.refuse("an augmentation that this build has not", ["--augment imagenet is not in this build"], augment="imagenet")
+    t.refuse("a slow worker that there is not", ["--slow 2:2", "--workers 2"], slow="2:2")
+    t.refuse("--mean that is no number", ["--mean: 'grey'"], mean="grey")
+    t.refuse("--mean for three channels of data with one", ["--mean: '0.5,0.4,0.3' has 3 numbers", "1 channel"], mean="0.5,0.4,0.3")
+    t.refuse("--std of 0", ["--std: '0'", "above 0"], std="0")
     t.refuse("a number that is none", ["--lr", "fast"], lr="fast")
     t.refuse("a number out of range", ["--workers", "5000", "1024"], workers=5000)
     t.refuse("--sync ssp with --mode ring", ["--sync", "--mode"], sync="ssp:2", mode="ring")
@@ -262,6 +300,23 @@ def options(t):
     with open(t.path("run.json"), "w") as file:
         file.write('{"config": {"mode": "ps", ')
     t.refuse("--config of a torn run.json", [r"--config \S*run\.json"], config=t.path("run.json"))
+
+
+def foreign_config(t):
+    """A run.json of somebody else's: what it sets that makes a run another one than it looks like is told, or refused."""
+    def run_json(name, **config):
+        with open(t.path(name), "w") as file:
+            json.dump({"config": {key.replace("_", "-"): value for key, value in config.items()}}, file)
+        return t.path(name)
+
+    t.refuse("--config with a fault point", [r"stops\.json has --fault-point worker:0:forward:1", "command line alone"],
+             config=run_json("stops.json", fault_point="worker:0:forward:1"))
+    run = Run(t.psring, t.directory, "told", dict({key: value for key, value in TINY.items() if key != "mode"}, mode="ring",
+                                                  config=run_json("told.json", exchange="false", slow="1:2")))
+    notes = re.findall(r"^  note +(.*)$", run.stdout, re.MULTILINE)
+    t.tap.ok(run.status == 0 and len(notes) == 2 and notes[0].startswith("--no-exchange: ") and notes[1].startswith("--slow 1:2: "),
+             "--config with --no-exchange and --slow: both are told at the start", run.why())
+    t.rows += [("told at the start", note) for note in notes]
 
 
 def directories(t):
@@ -286,8 +341,8 @@ def directories(t):
 
 
 def full_disk(t):
-    """A file system of 7 MB, on which a run begins and its second checkpoint (of 5.4 MB each) does not end. Hundreds of steps lie between
-    them, so that the first has been flushed and renamed, which the run does beside the steps, when the second finds the disk full."""
+    """A file system of 7 MB, on which a run begins and its second checkpoint (of 5.4 MB each) does not end. The first is in place by then: nothing
+    of the next is sent before."""
     os.mkdir(t.path("small"))
     script = 'mount -t tmpfs -o size=7m none "$0" || exit 77; "$@"; status=$?; cd "$0" && find . | sed s/^/left:/; ' \
              'cat run/run.json; exit $status'
@@ -297,11 +352,11 @@ def full_disk(t):
         t.skip("a full disk", "needs root, to mount a small file system")
         return
     live = t.refuse("a full disk", ["small/run/checkpoints", "No space left on device"], out=t.path("small/run"), prefix=prefix,
-                    checkpoint_every=300, steps=700)
+                    checkpoint_every=2, steps=6)
     out = live.text("out")
     left = [line[5:] for line in out if line.startswith("left:")]
     torn = [path for path in left if re.search(r"/\.|\.part|\.tmp", path[1:])]
-    t.tap.ok(not torn and "./run/checkpoints/step-300/model.safetensors" in left,
+    t.tap.ok(not torn and "./run/checkpoints/step-2/model.safetensors" in left,
              "on a full disk the checkpoint before stays whole, and nothing half-written is left", left)
     text = "\n".join(line for line in out if not line.startswith("left:"))
     t.tap.ok('"outcome"' in text and "No space left on device" in text[text.index('"outcome"'):],
@@ -309,7 +364,7 @@ def full_disk(t):
 
 
 def port_in_use(t):
-    keys = subprocess.run([t.psring, "keygen", "--out", t.path("keys"), "--workers", "1", "--shards", "1", "--loopback"],
+    keys = subprocess.run([t.psring, "keygen", "--out", t.path("keys"), "--workers", "1", "--shards", "1"],
                           stdout=subprocess.PIPE, check=True, text=True).stdout.split()
     scheduler = next(path for path in (os.path.join(os.path.dirname(t.psring), place, "psring-scheduler") for place in ("", "../ps"))
                      if os.path.exists(path))
@@ -324,12 +379,18 @@ def port_in_use(t):
 
 def main():
     with Workspace() as directory:
-        t = Inputs(os.path.abspath(sys.argv[1]), directory)
-        for part in (options, hostfiles, directories, data_files, checkpoints, full_disk, port_in_use):
+        psring, tap, rows = os.path.abspath(sys.argv[1]), Tap(), {}
+
+        def play(part, tap):
+            t = Inputs(psring, os.path.join(directory, part.__name__), tap)
             part(t)
-        for what, line in t.rows:
+            rows[part] = t.rows
+
+        parts = (checkpoints, options, foreign_config, data_files, hostfiles, special_files, directories, full_disk, port_in_use)
+        together(tap, [partial(play, part) for part in parts])
+        for what, line in [row for part in parts for row in rows[part]]:
             print("# %-52s %s" % (what, line.replace(directory, "DIR")))
-        t.tap.end()
+    tap.end()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 usage: test_bad_member.py BAD-MEMBER PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER
 
-All processes are started by hand; worker 1 is tests/integration/bad_member.c."""
+All processes are started by hand; worker 1 is tests/integration/bad_member.c, or worker 0 where it is alone with the scheduler."""
 
 import json
 import os
@@ -13,14 +13,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from psring_live import Live
-from psring_run import Run, Tap, Workspace
+from psring_run import PATIENCE_S, Results, Run, Tap, Workspace
 
-PATIENCE_S = 60
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 2, "batch-size": 16, "steps": 6, "lr": 0.05,
-           "threads": 1, "seed": 3, "deadline": 20}
+           "threads": 1, "seed": 3, "bucket-size": "4M", "deadline": 600}  # none of them ends by it
 
 # What it does: (modes, what the line must tell).
-PS, RING, BOTH = ("ps",), ("ring",), ("ps", "ring")
+PS, RING, BOTH, ALONE = ("ps",), ("ring",), ("ps", "ring"), ("alone",)
 CASES = {
     "other-version": (BOTH, r"worker 1 on elsewhere is psring 99\.0, the scheduler on \S+ is psring [\d.]+: install one version"),
     "other-wire-version": (PS, r"worker 1: .*version 2\b.*\b1\b"),
@@ -44,19 +43,21 @@ CASES = {
     "ring-no-hop": (RING, r"worker 0 on \S+: .*worker 1 .*sent RING"),
     "spread-to-the-first": (RING, r"worker 0 on \S+: .*worker 1 .*sent SPREAD"),
     "stop-the-run": (RING, r"worker 0 on \S+: .*worker 1 .*sent STOP_AT .*does not take that"),
+    "metrics-of-another-rank": (ALONE, r"worker 0 sent METRICS .*the metrics of rank 1 are not its to tell"),
+    "metrics-of-a-later-step": (ALONE, r"worker 0 sent METRICS .*it tells step 2 of rank 0 after step 0"),
+    "metrics-twice": (ALONE, r"worker 0 sent METRICS .*it tells step 1 of rank 0 after step 1"),
+    "metrics-with-a-terminal-command": (ALONE, r"worker 0 sent METRICS .*its payload holds control characters"),
+    "metrics-of-many-bytes": (ALONE, r"worker 0 sent METRICS .*its payload has 1000000 bytes, more than 65536"),
+    "checkpoints-of-invented-steps": (ALONE, r"worker 0 sent CHECKPOINT .*no checkpoint of 1000 steps is due; its next one is of 2"),
+    "checkpoint-that-is-not-due": (ALONE, r"worker 0 sent CHECKPOINT .*no checkpoint of 4 steps is due; its next one is of 2"),
+    "two-checkpoints-at-once": (ALONE, r"worker 0 sent CHECKPOINT .*its checkpoint of 2 steps is not in place"),
+    "checkpoint-in-crumbs": (ALONE, r"worker 0 sent CHECKPOINT .*section 0 of the checkpoint of step 2 comes in more than \d+ pieces"),
+    "done-after-more-steps-than-there-are": (ALONE, r"worker 0 sent DONE .*the run has 6 steps"),
 }
 
 
-class Results(list):
-    """Tests of a case that is played beside others, to be told when its turn comes."""
-
-    def ok(self, passed, name, why=()):
-        self.append((bool(passed), name, why))
-        return passed
-
-    def tell(self, tap):
-        for result in self:
-            tap.ok(*result)
+def options_of(mode):
+    return dict(OPTIONS, mode="ring", workers=1, **{"checkpoint-every": 2}) if mode == "alone" else dict(OPTIONS, mode=mode)
 
 
 class Cluster:
@@ -67,7 +68,7 @@ class Cluster:
 
     def honest_facts(self, mode):
         """What honest workers find, from run.json of an honest run."""
-        run = Run(self.psring, self.directory, "honest-" + mode, dict(OPTIONS, mode=mode))
+        run = Run(self.psring, self.directory, "honest-" + mode, options_of(mode))
         if run.status == 0:
             with open(os.path.join(run.out, "run.json")) as text:
                 self.facts[mode] = json.dumps(json.load(text)["facts"])
@@ -78,21 +79,24 @@ class Cluster:
         tap = Results()
         name = "%s-%s" % (what, mode)
         keys, out = os.path.join(self.directory, name + ".keys"), os.path.join(self.directory, name)
-        subprocess.run([self.psring, "keygen", "--out", keys, "--workers", "2", "--shards", str(int(mode == "ps")), "--loopback"],
+        options = options_of(mode)
+        workers, rank = options["workers"], options["workers"] - 1
+        subprocess.run([self.psring, "keygen", "--out", keys, "--workers", str(workers), "--shards", str(int(mode == "ps")), "--loopback"],
                        check=True, stdout=subprocess.DEVNULL)
         key = lambda who: os.path.join(keys, who + ".key")
-        words = ["--%s=%s" % item for item in dict(OPTIONS, mode=mode).items()]
+        words = ["--%s=%s" % item for item in options.items()]
         lives, why = [], []
         try:
             head = Live([self.scheduler, "--key-file", key("scheduler-0"), "--out", out] + words, self.directory, name + "-scheduler")
             lives.append(head)
-            endpoint = head.wait_line("listening endpoint=tcp://", PATIENCE_S).rsplit("tcp://", 1)[1]
+            endpoint = head.wait_line("listening endpoint=ipc://", PATIENCE_S).rsplit("endpoint=", 1)[1]
             at = ["--scheduler", endpoint, "--key-file"]
             if mode == "ps":
                 lives.append(Live([self.shard] + at + [key("shard-0"), "--rank", "0"], self.directory, name + "-shard"))
-            lives.append(Live([self.worker] + at + [key("worker-0"), "--rank", "0"], self.directory, name + "-worker"))
-            head.wait_line(r"has joined: %d of %d" % (len(lives) - 1, len(lives)), PATIENCE_S)
-            bad = Live([self.bad, endpoint, key("worker-1"), "1", self.facts[mode], what], self.directory, name + "-bad",
+            if rank > 0:
+                lives.append(Live([self.worker] + at + [key("worker-0"), "--rank", "0"], self.directory, name + "-worker"))
+                head.wait_line(r"has joined: %d of %d" % (len(lives) - 1, len(lives)), PATIENCE_S)
+            bad = Live([self.bad, endpoint, key("worker-%d" % rank), str(rank), self.facts[mode], what], self.directory, name + "-bad",
                        stdin=subprocess.PIPE)
             lives.append(bad)
             statuses = [live.wait(PATIENCE_S) for live in lives[:-1]]
@@ -102,7 +106,7 @@ class Cluster:
             why = [str(statuses), "bad_member: %s" % bad_status] + [line for live in lives for line in live.why()]
             line = said[-1] if said else ""
             good = tap.ok(statuses[0] == 3 and all(statuses), "%s, %s: the run ends with status 3" % (what, mode), why)
-            good = tap.ok(len(said) == 1 and re.search(pattern, line), "%s, %s: one line names worker 1 and what it did" % (what, mode),
+            good = tap.ok(len(said) == 1 and re.search(pattern, line), "%s, %s: one line names the worker and what it did" % (what, mode),
                           [pattern] + said + ([] if not good else why)) and good
             tap.ok(bad_status == 0, "%s, %s: it misbehaved, and was told the run's end if it had joined" % (what, mode),
                    bad.why() if good else [])
@@ -122,7 +126,7 @@ def main():
     tap.ok(sorted(can_do) == sorted(CASES), "all that bad_member can do is done", [str(set(can_do) ^ set(CASES))])
     with Workspace() as directory:
         cluster = Cluster(programs, directory)
-        for mode in BOTH:
+        for mode in BOTH + ALONE:
             run = cluster.honest_facts(mode)
             if not tap.ok(mode in cluster.facts, "%s: an honest run" % mode, run.why()):
                 tap.end()
@@ -130,7 +134,7 @@ def main():
         with ThreadPoolExecutor(3) as pool:  # most of the time they wait
             for (mode, what, _), (results, line) in zip(cases, pool.map(cluster.play, cases)):
                 results.tell(tap)
-                rows.append("%-28s %-5s %s" % (what, mode, re.sub(r"^.* error +scheduler: ", "", line)))
+                rows.append("%-36s %-5s %s" % (what, mode, re.sub(r"^.* error +scheduler: ", "", line)))
     for row in rows:
         print("# " + row)
     tap.end()

@@ -8,11 +8,11 @@ import sys
 
 from psring_run import Run, Tap, Workspace
 
-DATA = "synthetic:count=97,test=40,channels=3,size=32"
+DATA = "synthetic:count=49,test=40,channels=3,size=32"
 STEPS, MIDDLE = 8, 5  # the middle is within the second epoch, so that sampler and loader have to find their place
 
 CASES = {
-    "sgd": dict(model="resnet20", workers=3, augment="crop-flip", **{"batch-size": 16, "bucket-size": 65600,
+    "sgd": dict(model="resnet20", workers=3, augment="crop-flip", **{"batch-size": 8, "bucket-size": 65600,
                                                                     "lr-schedule": "cosine"}),
     "adam": dict(model="convnet", workers=3, optimizer="adam", lr=0.001,
                  data="synthetic:count=49,test=20,channels=1,size=28", **{"batch-size": 8, "bucket-size": 20032}),
@@ -28,7 +28,6 @@ def main():
         whole = {}
         for name, mode in MODES.items():
             run = Run(psring, directory, name, dict(options, **{"checkpoint-every": MIDDLE}, **mode))
-            options = run.with_algorithms(options)
             tap.ok(run.status == 0, "%s: an undisturbed run ends with status 0" % name, run.why())
             whole[name] = run
             for step in (MIDDLE, STEPS):
@@ -48,6 +47,24 @@ def main():
             if tap.ok(run.status == 0, name + " ends with status 0", run.why()):
                 tap.ok(run.hashes() == {s: h for s, h in right.items() if s > MIDDLE},
                        name + " has the undisturbed run's hashes", [str(right), str(run.hashes())])
+        # Nothing beside it: the run's own options go on, from its newest checkpoint or from one that is named.
+        short = Run(psring, directory, "short", dict(options, steps=MIDDLE, **MODES["ps"]))
+        tap.ok(short.status == 0, "a run of %d steps ends with status 0" % MIDDLE, short.why())
+        on = {s: h for s, h in right.items() if s > MIDDLE}
+        checkpoint = os.path.join(whole["ps"].out, "checkpoints", "step-%d" % MIDDLE)
+        cases = [("checkpoint", dict(resume=checkpoint)), ("mode", dict(resume=checkpoint, mode="ring"))]
+        if "lr-schedule" not in options:  # one that is a function of the steps in all
+            cases.append(("run", dict(resume=short.out, steps=STEPS)))
+        for name, beside in cases:
+            run = Run(psring, directory, "bare-" + name, beside)
+            run.options = dict(short.options)
+            same = run.status == 0 and run.hashes() == on
+            tap.ok(same, "--resume with %s alone goes on with the run's own options, to the same hashes" % sorted(beside), run.why())
+        again = Run(psring, directory, "again", dict(config=short.out))
+        again.options = dict(short.options)
+        tap.ok(again.status == 0 and again.hashes() == short.hashes(), "--config RUN-DIRECTORY is the same run again", again.why())
+        by_epochs = Run(psring, directory, "epochs", dict(resume=short.out, epochs=3))
+        tap.ok(by_epochs.status == 0, "--epochs beside a run with --steps takes its place", by_epochs.why())
         last = os.path.join(whole["ps"].out, "checkpoints", "step-%d" % STEPS)
         still = dict(options, init=last, lr=0, steps=1, **{"weight-decay": 0}, **MODES["ring"])
         run = Run(psring, directory, "init", still)
@@ -55,8 +72,12 @@ def main():
             tap.ok(run.hashes()[1] == right[STEPS], "--init starts from the checkpoint's weights",
                    [str(run.hashes()), right[STEPS]])
         run = Run(psring, directory, "over", dict(options, resume=last, **MODES["ring"]))
+        if tap.ok(run.status == 0, "a run resumed behind its last step ends with status 0", run.why()):
+            tap.ok(run.outcome()["hash"] == right[STEPS] and run.outcome()["test_accuracy"] == whole["ps"].outcome()["test_accuracy"],
+                   "it evaluates, and changes no weight", [str(run.outcome()), str(whole["ps"].outcome())])
+        run = Run(psring, directory, "beyond", dict(options, resume=last, **dict(MODES["ring"], steps=STEPS - 1)))
         tap.ok(run.status == 2 and "step %d" % STEPS in run.stderr,
-               "a checkpoint of the run's last step is refused with status 2", run.why())
+               "a checkpoint behind the run's last step is refused with status 2", run.why())
     tap.end()
 
 

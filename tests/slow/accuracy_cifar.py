@@ -89,7 +89,7 @@ def main():
         for seed, run in zip(SEEDS, runs):
             tap.ok(run.status == 0, "the run with seed %d ends with status 0" % seed, run.why())
         if tap.failed == 0:
-            ours = [run.outcome()["accuracy"] for run in runs]
+            ours = [run.outcome()["test_accuracy"] for run in runs]
             print("# test accuracy, seeds %s" % SEEDS)
             print("#   psring          %s" % figures(ours))
             print("#   PyTorch %-8s%s" % (golden["torch"].split("+")[0], figures(golden["accuracies"])))

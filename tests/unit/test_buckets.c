@@ -227,6 +227,99 @@ static void resnet50_is_balanced_within_one_bucket(void **state)
     psr_net_free(net);
 }
 
+/* A network as some data set makes it, with the size of buckets that auto comes to. */
+typedef struct sized_net {
+    psr_net *net;
+    psr_buckets buckets;
+    uint64_t bucket_bytes;
+} sized_net;
+
+static sized_net make_sized(const char *model, uint32_t classes, uint32_t channels, uint32_t side)
+{
+    sized_net s = {0};
+    expect_ok(psr_net_new(model, classes, channels, side, side, PSR_SHORTCUT_A, &s.net));
+    s.bucket_bytes = psr_bucket_bytes(&s.net->params, 0);
+    expect_ok(psr_buckets_plan(&s.net->params, s.bucket_bytes, &s.buckets));
+    return s;
+}
+
+static void free_sized(sized_net *s)
+{
+    psr_buckets_done(&s->buckets);
+    psr_net_free(s->net);
+}
+
+static void the_size_of_buckets_follows_that_of_the_network(void **state)
+{
+    (void)state;
+    const struct {
+        const char *model;
+        uint32_t classes, channels, side;
+        uint64_t bucket_bytes;
+        uint32_t count;
+    } known[] = {
+        {"convnet", 10, 1, 28, 4 << 10, 24},     {"mlp", 10, 1, 28, 128 << 10, 23},
+        {"resnet20", 10, 1, 28, 64 << 10, 29},   {"resnet20", 100, 3, 32, 64 << 10, 29},
+        {"resnet110", 10, 3, 32, 256 << 10, 42}, {"resnet18", 10, 3, 32, 2 << 20, 34},
+        {"resnet50", 1000, 3, 224, 4 << 20, 40}, {"resnet152", 1000, 3, 224, 4 << 20, 86},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        sized_net s = make_sized(known[i].model, known[i].classes, known[i].channels, known[i].side);
+        assert_int_equal(s.bucket_bytes, known[i].bucket_bytes);
+        assert_int_equal(s.buckets.count, known[i].count);
+        assert_int_equal(psr_bucket_bytes(&s.net->params, 12352), 12352); /* who asks for a size gets it */
+        free_sized(&s);
+    }
+    psr_layout tiny = LAYOUT_OF(16);
+    assert_int_equal(psr_bucket_bytes(&tiny, 0), 4096);
+    psr_layout_done(&tiny);
+}
+
+/* The largest part over the mean. */
+static double unevenness(const sized_net *s, uint32_t shards)
+{
+    size_t most, least;
+    uint32_t *owner = calloc(s->buckets.count, sizeof *owner);
+    assert_non_null(owner);
+    expect_ok(psr_buckets_assign(&s->net->params, &s->buckets, shards, false, owner));
+    extremes(&s->buckets, owner, shards, &most, &least);
+    uint64_t bytes[16];
+    psr_buckets_loads(&s->buckets, owner, shards, bytes);
+    bool found = false;
+    for (uint32_t i = 0; i < shards; i++) {
+        assert_in_range(bytes[i], least * sizeof(float), most * sizeof(float));
+        found = found || bytes[i] == most * sizeof(float);
+    }
+    assert_true(found);
+    free(owner);
+    return (double)most * shards / (double)s->net->params.length;
+}
+
+static void no_shard_of_any_network_carries_much_more_than_the_mean(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t classes, channels, side;
+    } data[] = {{10, 1, 28}, {47, 1, 28}, {10, 3, 32}, {100, 3, 32}, {1000, 3, 224}};
+    for (const char *const *model = psr_net_names(); *model != NULL; model++)
+        for (size_t d = 0; d < sizeof data / sizeof data[0]; d++) {
+            sized_net s = make_sized(*model, data[d].classes, data[d].channels, data[d].side);
+            for (uint32_t shards = 2; shards <= 8; shards++) {
+                double ratio = unevenness(&s, shards);
+                /* Largest first onto the lightest: beyond the mean there is at most a bucket's share of it. */
+                double bound = 1 + (double)s.bucket_bytes * (shards - 1) /
+                                       ((double)s.net->params.length * sizeof(float));
+                if (shards <= 5 && bound > 1.25)
+                    bound = 1.25;
+                if (ratio > bound)
+                    fail_msg("%s of %u classes, %u shards: the largest part is %.3f times the mean, more "
+                             "than %.3f",
+                             *model, data[d].classes, shards, ratio, bound);
+            }
+            free_sized(&s);
+        }
+}
+
 static void pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole(void **state)
 {
     (void)state;
@@ -292,6 +385,8 @@ int main(void)
         cmocka_unit_test(shards_take_the_largest_first_and_ties_go_to_the_lower_index),
         cmocka_unit_test(every_bucket_has_an_owner_even_with_more_shards_than_buckets),
         cmocka_unit_test(resnet50_is_balanced_within_one_bucket),
+        cmocka_unit_test(the_size_of_buckets_follows_that_of_the_network),
+        cmocka_unit_test(no_shard_of_any_network_carries_much_more_than_the_mean),
         cmocka_unit_test(pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole),
         cmocka_unit_test(neighbouring_split_tensors_are_units_of_their_own),
         cmocka_unit_test(no_shards_are_refused),

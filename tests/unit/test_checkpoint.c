@@ -1,5 +1,6 @@
 #include "tests/unit/expect.h"
 
+#include "base/file.h"
 #include "model/checkpoint.h"
 #include "model/net.h"
 
@@ -444,7 +445,7 @@ static void names_and_metadata_that_cannot_be_written_are_refused(void **state)
     (void)state;
     psr_layout layout = small_layout();
     expect_failure(create_with(&layout, "path", "a\xff"), PSR_ERR_USAGE,
-                   detail_of("c", ": \"a\xff\" is not UTF-8: it cannot go into a checkpoint"));
+                   detail_of("c", ": \"a?\" is not UTF-8: it cannot go into a checkpoint"));
     expect_failure(create_with(&layout, "xxh3/w", ""), PSR_ERR_USAGE,
                    detail_of("c", ": metadata xxh3/w: the checkpoint writes this itself"));
     expect_failure(create_with(&layout, "format", "np"), PSR_ERR_USAGE,
@@ -544,11 +545,86 @@ static void a_file_that_is_not_there_and_a_folder_are_told_apart(void **state)
     (void)state;
     psr_checkpoint *checkpoint = NULL;
     expect_failure(psr_checkpoint_open(in_folder("c"), &checkpoint), PSR_ERR_NOT_FOUND,
-                   detail_of("c", ": No such file or directory"));
+                   detail_of("c", ": cannot be opened: No such file or directory"));
     assert_int_equal(mkdir(in_folder("c"), 0777), 0);
-    expect_failure(psr_checkpoint_open(in_folder("c"), &checkpoint), PSR_ERR_FORMAT,
-                   detail_of("c", ": is not a file; a .safetensors file is needed"));
+    expect_failure(psr_checkpoint_open(in_folder("c"), &checkpoint), PSR_ERR_IO,
+                   detail_of("c", ": is a directory, not a file"));
     assert_int_equal(rmdir(in_folder("c")), 0);
+}
+
+static void a_fifo_and_a_device_keep_nobody(void **state)
+{
+    (void)state;
+    psr_checkpoint *checkpoint = NULL;
+    assert_int_equal(mkfifo(in_folder("c"), 0600), 0);
+    expect_failure(psr_checkpoint_open(in_folder("c"), &checkpoint), PSR_ERR_IO,
+                   detail_of("c", ": is something special, not a file"));
+    take_away("c");
+    assert_int_equal(symlink("/dev/zero", in_folder("c")), 0);
+    expect_failure(psr_checkpoint_open(in_folder("c"), &checkpoint), PSR_ERR_IO,
+                   detail_of("c", ": is something special, not a file"));
+    take_away("c");
+}
+
+/* ---- somebody else changes the file while it is read ---- */
+
+/* The file that is cut to nothing right before the read of this number, from 0; -1: none. */
+static long cut_before = -1;
+
+psr_err __real_psr_file_read_at(int fd, const char *path, void *to, size_t size, uint64_t offset);
+psr_err __wrap_psr_file_read_at(int fd, const char *path, void *to, size_t size, uint64_t offset);
+
+psr_err __wrap_psr_file_read_at(int fd, const char *path, void *to, size_t size, uint64_t offset)
+{
+    if (cut_before == 0)
+        assert_int_equal(truncate(path, 0), 0);
+    if (cut_before >= 0)
+        cut_before--;
+    return __real_psr_file_read_at(fd, path, to, size, offset);
+}
+
+static void a_file_that_is_cut_while_it_is_opened_is_told_at_whichever_read(void **state)
+{
+    (void)state;
+    /* The length, the header, and three tensors that hold something and the scalar, each at once. */
+    for (long read = 0; read < 6; read++) {
+        write_small();
+        psr_checkpoint *checkpoint = NULL;
+        cut_before = read;
+        expect_failure(psr_checkpoint_open(in_folder("c"), &checkpoint), PSR_ERR_IO,
+                       detail_of("c", ": became shorter while it was read"));
+        assert_null(checkpoint);
+    }
+    write_small();
+    cut_before = 6;
+    psr_checkpoint_close(open_small());
+    assert_int_equal(cut_before, 0); /* so those were all */
+    cut_before = -1;
+    take_away("c");
+}
+
+static void a_file_that_is_cut_or_changed_after_it_was_opened_is_told_when_a_tensor_is_read(void **state)
+{
+    (void)state;
+    psr_layout layout = small_layout();
+    float arena[256];
+    write_small();
+    psr_checkpoint *checkpoint = open_small();
+    int fd = open(in_folder("c"), O_RDWR);
+    assert_true(fd >= 0);
+    off_t size = lseek(fd, 0, SEEK_END);
+    assert_int_equal(pwrite(fd, "x", 1, size - 1), 1); /* of fc.weight, the last */
+    expect_failure(psr_checkpoint_load(checkpoint, "", &layout, arena), PSR_ERR_FORMAT,
+                   detail_of("c", ": tensor fc.weight: its bytes do not match their checksum"));
+    assert_int_equal(ftruncate(fd, size - 4), 0);
+    expect_failure(psr_checkpoint_load(checkpoint, "", &layout, arena), PSR_ERR_IO,
+                   detail_of("c", ": became shorter while it was read"));
+    assert_string_equal(psr_checkpoint_metadata(checkpoint, "step"),
+                        small_metadata[1]); /* what was read stays */
+    close(fd);
+    psr_checkpoint_close(checkpoint);
+    psr_layout_done(&layout);
+    take_away("c");
 }
 
 /* ---- reading what does not fit ---- */
@@ -700,6 +776,9 @@ int main(void)
         IN_FOLDER(a_flipped_byte_of_a_tensor_names_file_and_tensor),
         IN_FOLDER(a_torn_file_is_refused),
         IN_FOLDER(a_file_that_is_not_there_and_a_folder_are_told_apart),
+        IN_FOLDER(a_fifo_and_a_device_keep_nobody),
+        IN_FOLDER(a_file_that_is_cut_while_it_is_opened_is_told_at_whichever_read),
+        IN_FOLDER(a_file_that_is_cut_or_changed_after_it_was_opened_is_told_when_a_tensor_is_read),
         IN_FOLDER(a_missing_tensor_is_named_and_nothing_is_loaded),
         IN_FOLDER(a_wrong_shape_is_told_beside_the_right_one),
         IN_FOLDER(a_wrong_type_is_told),

@@ -39,6 +39,9 @@ static const struct {
     {"threads", "3"},
     {"data", "/data/with \"quotes\", \\ and \xc3\xa4"},
     {"image-size", "224"},
+    {"classes", "47"},
+    {"mean", "0.49,0.48,0.45"},
+    {"std", "0.25"},
     {"augment", "crop-flip"},
     {"shuffle", "false"},
     {"partition", "pad"},
@@ -64,11 +67,14 @@ static const struct {
     {"resume", "runs/1"},
     {"checkpoint-every", "100"},
     {"eval-every", "50"},
+    {"eval", "false"},
     {"log-every", "1"},
     {"deadline", "0.25"},
     {"hash", "true"},
     {"fault-point", "worker:1:push:3"},
-    {"algorithms", "dwd-fgx"},
+    {"transport", "ipc"},
+    {"no-encrypt", "trusted-network"},
+    {"algorithms", "dwd,ooo"},
     {"exchange", "false"},
     {"slow", "1:2.5"},
 };
@@ -155,7 +161,7 @@ static void wrong_json_is_refused_by_name_and_changes_nothing(void **state)
         {"{\"workers\": \"5\", \"wrokers\": \"5\"}", "'wrokers' is not an option of this version"},
         {"{\"workers\": 5}", "'workers' must be a string, as in \"workers\": \"1\""},
         {"{\"shards\": \"3\", \"workers\": \"0\"}", "--workers: 0 is out of bounds; give 1 to 1024"},
-        {"{\"config\": {\"mode\": \"x\"}}", "--mode: 'x' is not known; give one of ps, ring, local, nccl, mpi"},
+        {"{\"config\": {\"mode\": \"x\"}}", "--mode: 'x' is not known; give one of ps, ring, local"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting(), before = config;
@@ -195,19 +201,25 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
     static const struct {
         const char *name, *text, *detail;
     } wrong[] = {
-        {"bucket-size", "12Q", "--bucket-size: '12Q' is not a size; give bytes, or a number with K, M or G (4M)"},
-        {"bucket-size", "M", "--bucket-size: 'M' is not a size; give bytes, or a number with K, M or G (4M)"},
+        {"bucket-size", "12Q",
+         "--bucket-size: '12Q' is not a size; give auto, bytes, or a number with K, M or G (4M)"},
+        {"bucket-size", "M",
+         "--bucket-size: 'M' is not a size; give auto, bytes, or a number with K, M or G (4M)"},
         {"bucket-size", "17179869185G",
-         "--bucket-size: '17179869185G' is not a size; give bytes, or a number with K, M or G (4M)"},
-        {"bucket-size", "1K", "--bucket-size: 1K is out of bounds; give 4K to 1G"},
-        {"slice-size", "8M", "--slice-size: 8M is out of bounds; give 4K to 4M"},
+         "--bucket-size: '17179869185G' is not a size; give auto, bytes, or a number with K, M or G (4M)"},
+        {"bucket-size", "1K", "--bucket-size: 1K is out of bounds; give auto, or 4K to 1G"},
+        {"bucket-size", "0", "--bucket-size: 0 is out of bounds; give auto, or 4K to 1G"},
+        {"slice-size", "auto",
+         "--slice-size: 'auto' is not a size; give bytes, or a number with K, M or G (4M)"},
+        {"slice-size", "8M", "--slice-size: 8M is out of bounds; give 4K to 1M"},
         {"window", "0", "--window: 0 is out of bounds; give 1 to 4096"},
         {"workers", "three", "--workers: 'three' is not a whole number; give one like 1"},
         {"workers", "-1", "--workers: '-1' is not a whole number; give one like 1"},
         {"workers", " 3", "--workers: ' 3' is not a whole number; give one like 1"},
         {"workers", "", "--workers: '' is not a whole number; give one like 1"},
         {"workers", "4294967297", "--workers: 4294967297 is out of bounds; give 1 to 1024"},
-        {"seed", "18446744073709551616", "--seed: '18446744073709551616' is not a whole number; give one like 1"},
+        {"seed", "18446744073709551616",
+         "--seed: '18446744073709551616' is not a whole number; give one like 1"},
         {"batch-size", "0", "--batch-size: 0 is out of bounds; give 1 to 1048576"},
         {"threads", "1025", "--threads: 1025 is out of bounds; give 0 to 1024"},
         {"lr", "fast", "--lr: 'fast' is not a number; give one like 0.1"},
@@ -217,10 +229,16 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"momentum", "1", "--momentum: 1 is out of bounds; give a number from 0 and below 1"},
         {"label-smoothing", "1", "--label-smoothing: 1 is out of bounds; give a number from 0 and below 1"},
         {"deadline", "0", "--deadline: 0 is out of bounds; give a number above 0 and up to 1000000"},
-        {"mode", "rong", "--mode: 'rong' is not known (ring?); give one of ps, ring, local, nccl, mpi"},
+        {"mode", "rong", "--mode: 'rong' is not known (ring?); give one of ps, ring, local"},
+        {"mode", "ncl", "--mode: 'ncl' is not known; give one of ps, ring, local"},
+        {"precision", "fp15", "--precision: 'fp15' is not known (fp32?); give one of fp32, bf16"},
+        {"augment", "imagnet", "--augment: 'imagnet' is not known; give one of none, crop-flip"},
+        {"fold", "reverse", "--fold: 'reverse' is not known; give one of rank, arrival"},
+        {"device", "gpu", "--device: 'gpu' is not a device; give cpu"},
         {"backend", "mkl", "--backend: 'mkl' is not known; give one of onednn, reference"},
         {"shuffle", "maybe", "--shuffle: 'maybe' is neither true nor false"},
-        {"sync", "ssp", "--sync: 'ssp' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)"},
+        {"sync", "ssp",
+         "--sync: 'ssp' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)"},
         {"sync", "ssp:-1",
          "--sync: 'ssp:-1' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)"},
         {"lr-schedule", "step:0:0.1",
@@ -228,7 +246,7 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
          "step:EVERY:GAMMA with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)"},
         {"slow", "1", "--slow: '1' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)"},
         {"slow", "1:0.5", "--slow: '1:0.5' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)"},
-        {"device", "gpu", "--device: 'gpu' is not a device; give cpu, cuda or cuda:I"},
+        {"device", "gpu", "--device: 'gpu' is not a device; give cpu"},
         {"out", "a\nb", "--out: byte 1 is a control character"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -242,10 +260,11 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
 static void schedules_of_every_wrong_shape_are_refused(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"",          "step",      "step:",    "step:10",   "step:10:",
-                                        "step::0.1", "step:x:1",  "step:1:0", "step:1:2",  "poly",
-                                        "poly:0",    "poly:x",    "cosine:1", "constant ", "poly:-1",
-                                        "step:99999999999999999999999999999999999999:0.1"};
+    static const char *const wrong[] = {
+        "",         "step",      "step:",    "step:10",
+        "step:10:", "step::0.1", "step:x:1", "step:1:0",
+        "step:1:2", "poly",      "poly:0",   "poly:x",
+        "cosine:1", "constant ", "poly:-1",  "step:99999999999999999999999999999999999999:0.1"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting();
         if (psr_config_set(&config, "lr-schedule", wrong[i]) != PSR_ERR_USAGE)
@@ -256,11 +275,16 @@ static void schedules_of_every_wrong_shape_are_refused(void **state)
 static void fault_points_have_a_role_a_rank_a_phase_and_a_step(void **state)
 {
     (void)state;
-    static const char *const right[] = {"", "worker:0:push:3", "shard:12:pull:0", "scheduler:0:join:1",
-                                        "launcher:0:shut-down:5", "agent:1:start-up:0"};
-    static const char *const wrong[] = {"worker", "worker:", "worker:1", "worker:1:push", "worker:1:push:",
-                                        "worker:x:push:3", "boss:1:push:3", "worker:1:PUSH:3", "worker:1:push:3:",
-                                        "worker:1:push:3:kill", "worker:1:push:-3", "worker:1::3", "worker::push:3"};
+    static const char *const right[] = {"",
+                                        "worker:0:push:3",
+                                        "shard:12:pull:0",
+                                        "scheduler:0:join:1",
+                                        "launcher:0:shut-down:5",
+                                        "agent:1:start-up:0"};
+    static const char *const wrong[] = {
+        "worker",           "worker:",       "worker:1",        "worker:1:push",    "worker:1:push:",
+        "worker:x:push:3",  "boss:1:push:3", "worker:1:PUSH:3", "worker:1:push:3:", "worker:1:push:3:kill",
+        "worker:1:push:-3", "worker:1::3",   "worker::push:3"};
     psr_config config = fitting();
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         if (psr_config_set(&config, "fault-point", right[i]) != PSR_OK)
@@ -279,8 +303,9 @@ static void sizes_take_binary_suffixes_and_are_printed_with_the_largest(void **s
         const char *text;
         uint64_t bytes;
         const char *printed;
-    } sizes[] = {{"4096", 4096, "4K"},        {"1M", 1048576, "1M"},  {"1536K", 1572864, "1536K"},
-                 {"1024k", 1048576, "1M"},    {"1G", 1073741824, "1G"}, {"4160", 4160, "4160"}};
+    } sizes[] = {{"4096", 4096, "4K"},     {"1M", 1048576, "1M"},    {"1536K", 1572864, "1536K"},
+                 {"1024k", 1048576, "1M"}, {"1G", 1073741824, "1G"}, {"4160", 4160, "4160"},
+                 {"auto", 0, "auto"}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         psr_config config = fitting();
         char text[32];
@@ -322,7 +347,8 @@ static void an_unknown_option_is_refused_with_the_nearest_name(void **state)
     (void)state;
     psr_config config = fitting();
     assert_int_equal(psr_config_set(&config, "bukcet-size", "4M"), PSR_ERR_USAGE);
-    assert_string_equal(psr_err_detail(), "--bukcet-size: there is no such option; --bucket-size is the nearest");
+    assert_string_equal(psr_err_detail(),
+                        "--bukcet-size: there is no such option; --bucket-size is the nearest");
     assert_int_equal(psr_config_set(&config, "quux", "1"), PSR_ERR_USAGE);
     assert_string_equal(psr_err_detail(), "--quux: there is no such option; --help lists them");
     char text[32];
@@ -338,6 +364,42 @@ static void hidden_options_are_not_offered(void **state)
     assert_string_equal(psr_err_detail(), "--fault-pint: there is no such option; --help lists them");
 }
 
+/* What makes a run another one than it looks like is told, wherever the configuration came from. */
+static void what_must_be_told_is_told_when_it_is_set(void **state)
+{
+    (void)state;
+    psr_config config = fitting();
+    char line[256];
+    size_t at = 0;
+    assert_false(psr_config_aloud(&config, &at, line, sizeof line));
+    static const char json[] = "{\"exchange\": \"false\", \"slow\": \"1:10\", \"fold\": \"reversed\", "
+                               "\"fault-point\": \"worker:1:push:3\"}";
+    assert_int_equal(psr_config_from_json(&config, json, strlen(json)), PSR_OK);
+    static const char *const begins[] = {
+        "--fold reversed: ", "--no-exchange: ", "--slow 1:10: ", "--fault-point worker:1:push:3: "};
+    at = 0;
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        assert_true(psr_config_aloud(&config, &at, line, sizeof line));
+        if (strncmp(line, begins[i], strlen(begins[i])) != 0)
+            fail_msg("%s instead of %s", line, begins[i]);
+        assert_true(strlen(line) > strlen(begins[i]));
+    }
+    assert_false(psr_config_aloud(&config, &at, line, sizeof line));
+}
+
+static void every_hidden_option_is_told_when_it_is_set(void **state)
+{
+    (void)state;
+    psr_option_info info;
+    size_t hidden = 0;
+    for (size_t i = 0; psr_config_option(i, &info); i++) {
+        if (info.hidden && info.aloud == NULL)
+            fail_msg("%s", info.name);
+        hidden += info.hidden;
+    }
+    assert_int_equal(hidden, 1);
+}
+
 typedef struct setting {
     const char *name, *text;
 } setting;
@@ -350,56 +412,86 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
         psr_err code;
         const char *detail;
     } wrong[] = {
-        {{{"sync", "ssp:3"}, {"mode", "ring"}}, PSR_ERR_USAGE,
-         "--sync ssp:3 does not go with --mode ring: only shards can let workers be apart; use --mode ps or --sync bsp"},
-        {{{"sync", "async"}, {"mode", "local"}}, PSR_ERR_USAGE,
+        {{{"sync", "ssp:3"}, {"mode", "ring"}},
+         PSR_ERR_USAGE,
+         "--sync ssp:3 does not go with --mode ring: only shards can let workers be apart; use --mode ps or "
+         "--sync bsp"},
+        {{{"sync", "async"}, {"mode", "local"}},
+         PSR_ERR_USAGE,
          "--sync async does not go with --mode local: only shards can let workers be apart; use --mode ps or "
          "--sync bsp"},
-        {{{"shards", "2"}, {"mode", "ring"}}, PSR_ERR_USAGE,
+        {{{"shards", "2"}, {"mode", "ring"}},
+         PSR_ERR_USAGE,
          "--shards 2 does not go with --mode ring: shards serve --mode ps alone; leave --shards out"},
-        {{{"shards", "2"}, {"mode", "local"}}, PSR_ERR_USAGE,
+        {{{"shards", "2"}, {"mode", "local"}},
+         PSR_ERR_USAGE,
          "--shards 2 does not go with --mode local: shards serve --mode ps alone; leave --shards out"},
-        {{{"fold", "arrival"}, {"mode", "ring"}}, PSR_ERR_USAGE,
+        {{{"fold", "arrival"}, {"mode", "ring"}},
+         PSR_ERR_USAGE,
          "--fold arrival does not go with --mode ring: only a shard sees arrivals; use --fold rank"},
-        {{{"fold", "arrival"}, {"mode", "local"}}, PSR_ERR_USAGE,
+        {{{"fold", "arrival"}, {"mode", "local"}},
+         PSR_ERR_USAGE,
          "--fold arrival does not go with --mode local: only a shard sees arrivals; use --fold rank"},
-        {{{"fold", "arrival"}, {"sync", "async"}}, PSR_ERR_USAGE,
-         "--fold arrival does not go with --sync async: there each push is an update of its own; use --fold rank"},
-        {{{"fold", "reversed"}}, PSR_ERR_USAGE,
+        {{{"fold", "arrival"}, {"sync", "async"}},
+         PSR_ERR_USAGE,
+         "--fold arrival does not go with --sync async: there each push is an update of its own; use --fold "
+         "rank"},
+        {{{"fold", "reversed"}},
+         PSR_ERR_USAGE,
          "--fold reversed does not go with --mode ps: it is the control of --mode local; use --fold rank"},
         {{{"bucket-size", "5000"}}, PSR_ERR_USAGE, "--bucket-size: 5000 is not a multiple of 64"},
         {{{"slice-size", "5000"}}, PSR_ERR_USAGE, "--slice-size: 5000 is not a multiple of 64"},
-        {{{"shortcut", "b"}, {"model", "resnet50"}}, PSR_ERR_USAGE,
+        {{{"shortcut", "b"}, {"model", "resnet50"}},
+         PSR_ERR_USAGE,
          "--shortcut b does not go with --model resnet50: only resnet20 to resnet110 have the choice; leave "
          "--shortcut out"},
-        {{{"precision", "bf16"}, {"backend", "reference"}}, PSR_ERR_USAGE,
-         "--precision bf16 does not go with --backend reference: the reference is float32; use --precision fp32"},
+        {{{"precision", "bf16"}, {"backend", "reference"}},
+         PSR_ERR_USAGE,
+         "--precision bf16 does not go with --backend reference: the reference is float32; use --precision "
+         "fp32"},
         {{{"image-size", "3"}}, PSR_ERR_USAGE, "--image-size: 3 is too small; give 0 or 8 to 4096"},
         {{{"data", ""}}, PSR_ERR_USAGE, "--data: empty; give a directory, fashion-mnist or synthetic"},
-        {{{"steps", "0"}}, PSR_ERR_USAGE,
+        {{{"steps", "0"}},
+         PSR_ERR_USAGE,
          "--epochs and --steps are both 0: nothing says when to end; give one of them"},
-        {{{"epochs", "3"}}, PSR_ERR_USAGE,
+        {{{"epochs", "3"}},
+         PSR_ERR_USAGE,
          "--epochs 3 does not go with --steps 10: both say when to end; set one of them to 0"},
-        {{{"nesterov", "true"}, {"optimizer", "adam"}}, PSR_ERR_USAGE,
+        {{{"nesterov", "true"}, {"optimizer", "adam"}},
+         PSR_ERR_USAGE,
          "--nesterov true does not go with --optimizer adam: it is a form of sgd's momentum"},
-        {{{"nesterov", "true"}, {"momentum", "0"}}, PSR_ERR_USAGE,
+        {{{"nesterov", "true"}, {"momentum", "0"}},
+         PSR_ERR_USAGE,
          "--nesterov true does not go with --momentum 0: it needs a momentum above 0"},
-        {{{"adam-beta2", "0.9"}}, PSR_ERR_USAGE,
+        {{{"adam-beta2", "0.9"}},
+         PSR_ERR_USAGE,
          "--adam-beta2 0.9 does not go with --optimizer sgd: only adam has it"},
-        {{{"optimizer", "lars"}, {"sync", "async"}}, PSR_ERR_USAGE,
-         "--optimizer lars does not go with --sync async: its update needs whole tensors, a push is a piece of "
+        {{{"optimizer", "lars"}, {"sync", "async"}},
+         PSR_ERR_USAGE,
+         "--optimizer lars does not go with --sync async: its update needs whole tensors, a push is a piece "
+         "of "
          "one; use --sync bsp"},
-        {{{"lars-trust", "0.1"}, {"optimizer", "adam"}}, PSR_ERR_USAGE,
+        {{{"lars-trust", "0.1"}, {"optimizer", "adam"}},
+         PSR_ERR_USAGE,
          "--lars-trust 0.1 does not go with --optimizer adam: only lars has it"},
-        {{{"exchange", "false"}}, PSR_ERR_USAGE,
-         "--exchange false does not go with --mode ps: only workers without shards can do without; use --mode ring"},
-        {{{"init", "a"}, {"resume", "b"}}, PSR_ERR_USAGE,
+        {{{"exchange", "false"}},
+         PSR_ERR_USAGE,
+         "--exchange false does not go with --mode ps: only workers without shards can do without; use "
+         "--mode ring"},
+        {{{"init", "a"}, {"resume", "b"}},
+         PSR_ERR_USAGE,
          "--init a does not go with --resume b: a resumed run has its weights; give one of them"},
+        {{{"workers", "3"}, {"slow", "3:2"}},
+         PSR_ERR_USAGE,
+         "--slow 3:2 does not go with --workers 3: there is no worker of that rank; ranks count from 0"},
         {{{"mode", "nccl"}}, PSR_ERR_UNSUPPORTED, "--mode nccl is not in this build; give ps, ring or local"},
         {{{"mode", "mpi"}}, PSR_ERR_UNSUPPORTED, "--mode mpi is not in this build; give ps, ring or local"},
         {{{"device", "cuda:0"}}, PSR_ERR_UNSUPPORTED, "--device cuda:0 is not in this build; give cpu"},
-        {{{"precision", "fp16"}}, PSR_ERR_UNSUPPORTED, "--precision fp16 is not in this build; give fp32 or bf16"},
-        {{{"augment", "imagenet"}}, PSR_ERR_UNSUPPORTED,
+        {{{"precision", "fp16"}},
+         PSR_ERR_UNSUPPORTED,
+         "--precision fp16 is not in this build; give fp32 or bf16"},
+        {{{"augment", "imagenet"}},
+         PSR_ERR_UNSUPPORTED,
          "--augment imagenet is not in this build; give none or crop-flip"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -456,6 +548,13 @@ static void a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had(void
     assert_int_equal(config.fold, PSR_FOLD_RANK);
     assert_int_equal(psr_config_check(&config), PSR_OK);
 
+    file.eval_every = 10;
+    config = file;
+    config.eval = false;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.eval_every, 0);
+    assert_int_equal(psr_config_check(&config), PSR_OK);
+
     file = fitting();
     file.sync = PSR_SYNC_SSP;
     file.ssp_bound = 3;
@@ -495,6 +594,8 @@ int main(void)
         cmocka_unit_test(a_shorter_text_leaves_nothing_of_a_longer_one),
         cmocka_unit_test(an_unknown_option_is_refused_with_the_nearest_name),
         cmocka_unit_test(hidden_options_are_not_offered),
+        cmocka_unit_test(what_must_be_told_is_told_when_it_is_set),
+        cmocka_unit_test(every_hidden_option_is_told_when_it_is_set),
         cmocka_unit_test(what_does_not_fit_together_is_refused_by_name),
         cmocka_unit_test(what_fits_together_is_taken),
         cmocka_unit_test(a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had),

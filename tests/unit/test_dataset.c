@@ -89,7 +89,7 @@ static void assert_idx_content(const psr_dataset *dataset, uint32_t count)
     assert_int_equal(dataset->channels, 1);
     assert_int_equal(dataset->height, HEIGHT);
     assert_int_equal(dataset->width, WIDTH);
-    assert_int_equal(dataset->classes, 10);
+    assert_int_equal(dataset->classes, TRAIN); /* labels 0 to 6 */
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(dataset->labels[i], i % 10);
         for (uint32_t k = 0; k < HEIGHT * WIDTH; k++)
@@ -176,7 +176,7 @@ static void info_tells_the_shape_without_reading_pixels(void **state)
     assert_int_equal(info.channels, 1);
     assert_int_equal(info.height, HEIGHT);
     assert_int_equal(info.width, WIDTH);
-    assert_int_equal(info.classes, 10);
+    assert_int_equal(info.classes, TRAIN);
 }
 
 static void a_directory_that_is_not_there_is_named(void **state)
@@ -195,7 +195,8 @@ static void an_empty_directory_says_what_it_should_hold(void **state)
     assert_fails(
         open_train(directory), PSR_ERR_NOT_FOUND,
         "--data @: no data set here, should hold train-images-idx3-ubyte and the like (MNIST family), "
-        "data_batch_1.bin and the like (CIFAR-10) or train.bin and test.bin (CIFAR-100), plain, .gz or .xz");
+        "emnist-balanced-train-images-idx3-ubyte and the like (EMNIST), data_batch_1.bin and the like "
+        "(CIFAR-10) or train.bin and test.bin (CIFAR-100), plain, .gz or .xz");
 }
 
 static void a_missing_file_is_named_by_open_and_by_info(void **state)
@@ -207,19 +208,6 @@ static void a_missing_file_is_named_by_open_and_by_info(void **state)
                  "@/train-labels-idx1-ubyte: missing (nor is it there as .gz or .xz)");
     assert_fails(read_info(directory), PSR_ERR_NOT_FOUND,
                  "@/train-labels-idx1-ubyte: missing (nor is it there as .gz or .xz)");
-}
-
-static void a_file_that_cannot_be_read_says_why(void **state)
-{
-    const char *directory = *state;
-    char path[4096];
-    write_plain_idx_set(directory);
-    remove_file(directory, "train-images-idx3-ubyte");
-    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", directory);
-    assert_int_equal(mkdir(path, 0700), 0);
-    assert_fails(open_train(directory), PSR_ERR_IO,
-                 "@/train-images-idx3-ubyte: cannot be read: Is a directory");
-    assert_int_equal(rmdir(path), 0);
 }
 
 static void wrong_magic_says_what_was_found_and_what_should_be(void **state)
@@ -271,13 +259,117 @@ static void an_over_long_file_is_refused(void **state)
                  "@/train-labels-idx1-ubyte: over-long: more bytes follow the 15 that it should have");
 }
 
-static void a_label_out_of_range_is_named_with_its_place(void **state)
+static void classes_are_counted_from_the_labels_of_both_splits(void **state)
+{
+    const char *directory = *state;
+    static const struct {
+        const char *file;
+        uint8_t label;
+        uint32_t classes;
+    } cases[] = {{"train-labels-idx1-ubyte", 46, 47},
+                 {"t10k-labels-idx1-ubyte", 61, 62},
+                 {"train-labels-idx1-ubyte", 255, 256}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        psr_dataset_info info;
+        psr_dataset *train = NULL, *test = NULL;
+        write_plain_idx_set(directory);
+        write_at(directory, cases[i].file, 8 + 3, cases[i].label);
+        assert_int_equal(psr_dataset_info_read(directory, &info), PSR_OK);
+        assert_int_equal(info.classes, cases[i].classes);
+        assert_int_equal(psr_dataset_open_both(directory, &train, &test), PSR_OK);
+        assert_int_equal(train->classes, cases[i].classes);
+        assert_int_equal(test->classes, cases[i].classes);
+        psr_dataset_free(train);
+        psr_dataset_free(test);
+    }
+}
+
+static void truncated_labels_are_told_before_pixels_are_read(void **state)
 {
     const char *directory = *state;
     write_plain_idx_set(directory);
-    write_at(directory, "train-labels-idx1-ubyte", 8 + 3, 10);
-    assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-labels-idx1-ubyte: label 10 of sample 3 at byte 11, should be 0..9");
+    bytes labels = idx_labels(TRAIN);
+    labels.size -= 2;
+    write_and_free(directory, "train-labels-idx1-ubyte", labels);
+    assert_fails(read_info(directory), PSR_ERR_FORMAT,
+                 "@/train-labels-idx1-ubyte: truncated: ends after 13 bytes, should have 15");
+}
+
+static void write_emnist(const char *directory, const char *kind)
+{
+    static const char *const splits[] = {"train", "test"};
+    for (int s = 0; s < 2; s++) {
+        char name[128];
+        snprintf(name, sizeof name, "emnist-%s-%s-images-idx3-ubyte", kind, splits[s]);
+        write_and_free(directory, name, idx_images(TRAIN, HEIGHT, WIDTH));
+        snprintf(name, sizeof name, "emnist-%s-%s-labels-idx1-ubyte", kind, splits[s]);
+        write_and_free(directory, name, idx_labels(TRAIN));
+    }
+}
+
+static void emnist_is_found_by_its_authors_names_and_several_splits_are_refused(void **state)
+{
+    const char *directory = *state;
+    psr_dataset_info info;
+    write_emnist(directory, "balanced");
+    assert_int_equal(psr_dataset_info_read(directory, &info), PSR_OK);
+    assert_int_equal(info.train_count, TRAIN);
+    assert_int_equal(info.classes, TRAIN);
+    write_emnist(directory, "letters");
+    assert_fails(read_info(directory), PSR_ERR_USAGE,
+                 "--data @: holds files of several data sets (emnist-balanced-train-images-idx3-ubyte and "
+                 "emnist-letters-train-images-idx3-ubyte); put those of one into a directory of their own "
+                 "(links will do)");
+}
+
+static void given_constants_take_the_place_of_the_training_set_s(void **state)
+{
+    const char *directory = *state;
+    psr_dataset colour = {.channels = 3, .mean = {1, 2, 3}, .deviation = {4, 5, 6}}, grey = {.channels = 1};
+    assert_int_equal(psr_dataset_normalise_by(&colour, "", ""), PSR_OK);
+    assert_true(colour.mean[2] == 3 && colour.deviation[2] == 6);
+    assert_int_equal(psr_dataset_normalise_by(&colour, "0.49,0.48,0.45", ""), PSR_OK);
+    assert_true(colour.mean[0] == 0.49f && colour.mean[1] == 0.48f && colour.mean[2] == 0.45f &&
+                colour.deviation[0] == 4);
+    assert_int_equal(psr_dataset_normalise_by(&colour, "", "0.5"), PSR_OK);
+    assert_true(colour.mean[0] == 0.49f && colour.deviation[0] == 0.5f && colour.deviation[2] == 0.5f);
+    assert_fails(psr_dataset_normalise_by(&grey, "0.4,0.4,0.4", "0.5"), PSR_ERR_USAGE,
+                 "--mean: '0.4,0.4,0.4' has 3 numbers, and the data have 1 channel; give one");
+    assert_fails(
+        psr_dataset_normalise_by(&colour, "0.4,0.4", ""), PSR_ERR_USAGE,
+        "--mean: '0.4,0.4' has 2 numbers, and the data have 3 channels; give one, or one for each channel");
+    assert_fails(psr_dataset_normalise_by(&colour, "0.1", "0.5,0,0.5"), PSR_ERR_USAGE,
+                 "--std: '0.5,0,0.5': every number must be above 0");
+    static const char *const wrong[] = {"x", "1,", ",1", "1,2,3,4", "1e99", "nan", " 1", "1 ", "1;2", "inf"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        if (psr_dataset_normalise_by(&colour, wrong[i], "") != PSR_ERR_USAGE)
+            fail_msg("%s", wrong[i]);
+    }
+    assert_true(colour.mean[0] == 0.49f && colour.deviation[0] == 0.5f); /* what is refused changes nothing */
+}
+
+static void generated_data_get_the_classes_that_their_spec_does_not_say(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint32_t classes;
+        const char *found;
+    } cases[] = {
+        {"synthetic", 0, "synthetic"},
+        {"synthetic", 47, "synthetic:classes=47"},
+        {"synthetic:", 47, "synthetic:classes=47"},
+        {"synthetic:size=16", 47, "synthetic:size=16,classes=47"},
+        {"synthetic:classes=5", 47, "synthetic:classes=5"},
+        {"synthetic:size=16,classes=5", 47, "synthetic:size=16,classes=5"},
+        {"./synthetic", 47, "./synthetic"},
+    };
+    char found[256];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(psr_dataset_find(cases[i].spec, NULL, cases[i].classes, found, sizeof found),
+                         PSR_OK);
+        assert_string_equal(found, cases[i].found);
+    }
 }
 
 static void labels_that_are_not_as_many_as_images_are_refused(void **state)
@@ -497,21 +589,21 @@ static void a_known_name_is_looked_for_in_both_places(void **state)
     const char *directory = *state;
     char path[4096], found[PSR_PATH_MAX];
     snprintf(path, sizeof path, "%s/cifar100", directory);
-    assert_fails(psr_dataset_find("cifar100", directory, found, sizeof found), PSR_ERR_NOT_FOUND,
-                 "--data cifar100: no directory /usr/share/datasets/cifar100 nor @/cifar100; `psring data "
-                 "get cifar100` "
-                 "brings it, or --data DIR names another place");
-    assert_fails(psr_dataset_find("cifar100", NULL, found, sizeof found), PSR_ERR_NOT_FOUND,
-                 "--data cifar100: no directory /usr/share/datasets/cifar100; `psring data get cifar100` "
-                 "brings it, or "
-                 "--data DIR names another place");
+    assert_fails(psr_dataset_find("cifar100", directory, 0, found, sizeof found), PSR_ERR_NOT_FOUND,
+                 "--data cifar100: no directory /usr/share/datasets/cifar100 nor @/cifar100; put the "
+                 "authors' files there, "
+                 "or --data DIR names another place");
+    assert_fails(psr_dataset_find("cifar100", NULL, 0, found, sizeof found), PSR_ERR_NOT_FOUND,
+                 "--data cifar100: no directory /usr/share/datasets/cifar100; put the authors' files there, "
+                 "or --data DIR names "
+                 "another place");
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(psr_dataset_find("cifar100", directory, found, sizeof found), PSR_OK);
+    assert_int_equal(psr_dataset_find("cifar100", directory, 0, found, sizeof found), PSR_OK);
     assert_string_equal(found, path);
     assert_int_equal(rmdir(path), 0);
-    assert_int_equal(psr_dataset_find("./cifar100", directory, found, sizeof found), PSR_OK);
+    assert_int_equal(psr_dataset_find("./cifar100", directory, 0, found, sizeof found), PSR_OK);
     assert_string_equal(found, "./cifar100");
-    assert_fails(psr_dataset_find("./cifar100", directory, found, 5), PSR_ERR_USAGE,
+    assert_fails(psr_dataset_find("./cifar100", directory, 0, found, 5), PSR_ERR_USAGE,
                  "--data: a path of 10 bytes, should be below 5");
 }
 
@@ -605,6 +697,44 @@ static void a_wrong_synthetic_spec_says_what_would_be_right(void **state)
     assert_int_equal(read_info("synthetic-images"), PSR_ERR_NOT_FOUND);
 }
 
+/* Whatever lies where a data file should be: opening a FIFO would wait for a writer, reading a device would never end. */
+static void a_fifo_a_device_and_a_directory_in_the_place_of_a_file_are_refused_by_name(void **state)
+{
+    const char *directory = *state;
+    static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                        "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+    for (int n = 0; n < 4; n++) {
+        char path[4096], special[256], folder[256];
+        psr_dataset_info info;
+        snprintf(path, sizeof path, "%s/%s", directory, names[n]);
+        snprintf(special, sizeof special, "@/%s: is something special, not a file", names[n]);
+        snprintf(folder, sizeof folder, "@/%s: is a directory, not a file", names[n]);
+        write_plain_idx_set(directory);
+
+        remove_file(directory, names[n]);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        assert_fails(psr_dataset_info_read(directory, &info), PSR_ERR_IO, special);
+        remove_file(directory, names[n]);
+        assert_int_equal(symlink("/dev/zero", path), 0);
+        assert_fails(psr_dataset_info_read(directory, &info), PSR_ERR_IO, special);
+        remove_file(directory, names[n]);
+        assert_int_equal(mkdir(path, 0700), 0);
+        assert_fails(psr_dataset_info_read(directory, &info), PSR_ERR_IO, folder);
+        assert_int_equal(rmdir(path), 0);
+    }
+}
+
+static void a_fifo_in_the_place_of_a_cifar_file_is_refused_by_name(void **state)
+{
+    const char *directory = *state;
+    char path[4096];
+    psr_dataset_info info;
+    snprintf(path, sizeof path, "%s/train.bin", directory);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_fails(psr_dataset_info_read(directory, &info), PSR_ERR_IO,
+                 "@/train.bin: is something special, not a file");
+}
+
 #define in_directory(test) cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
 
 int main(void)
@@ -618,11 +748,14 @@ int main(void)
         in_directory(a_directory_that_is_not_there_is_named),
         in_directory(an_empty_directory_says_what_it_should_hold),
         in_directory(a_missing_file_is_named_by_open_and_by_info),
-        in_directory(a_file_that_cannot_be_read_says_why),
         in_directory(wrong_magic_says_what_was_found_and_what_should_be),
         in_directory(a_truncated_file_says_where_it_ends),
         in_directory(an_over_long_file_is_refused),
-        in_directory(a_label_out_of_range_is_named_with_its_place),
+        in_directory(classes_are_counted_from_the_labels_of_both_splits),
+        in_directory(truncated_labels_are_told_before_pixels_are_read),
+        in_directory(emnist_is_found_by_its_authors_names_and_several_splits_are_refused),
+        in_directory(given_constants_take_the_place_of_the_training_set_s),
+        in_directory(generated_data_get_the_classes_that_their_spec_does_not_say),
         in_directory(labels_that_are_not_as_many_as_images_are_refused),
         in_directory(test_images_of_another_size_are_refused),
         in_directory(a_header_that_claims_too_much_is_refused_before_memory_is_taken),
@@ -637,6 +770,8 @@ int main(void)
         in_directory(generated_data_are_the_same_every_time_and_differ_by_split),
         in_directory(generated_data_can_be_learnt),
         in_directory(a_wrong_synthetic_spec_says_what_would_be_right),
+        in_directory(a_fifo_a_device_and_a_directory_in_the_place_of_a_file_are_refused_by_name),
+        in_directory(a_fifo_in_the_place_of_a_cifar_file_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

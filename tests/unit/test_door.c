@@ -2,6 +2,9 @@
  * speak what they should not. */
 #include "net_fixture.h"
 
+#include "net/door.h"
+#include "net/half_open.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -124,7 +127,7 @@ static void a_frame_that_claims_gigabytes_is_turned_away(void **state)
     static const uint8_t claims[][9] = {
         {0x06, 0x00, 0x00, 0x01, 0, 0, 0, 0, 0},                /* a command of a terabyte */
         {0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, /* a frame of 2^64 - 1 */
-        {0x02, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x01}, /* one byte more than is allowed */
+        {0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00, 0x41}, /* one byte more than is allowed */
     };
     for (size_t i = 0; i < 3; i++) {
         int fd = dial(s);
@@ -153,6 +156,100 @@ static void another_mechanism_is_turned_away(void **state)
     }
     await_strangers(s, 4);
     psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+/* Those of fds that the other side has not closed. */
+static int count_open(const int *fds, int count)
+{
+    int open = 0;
+    for (int i = 0; i < count; i++) {
+        char bytes[512];
+        ssize_t got;
+        do
+            got = recv(fds[i], bytes, sizeof bytes, MSG_DONTWAIT);
+        while (got > 0);
+        open += got < 0 && errno != ECONNRESET;
+    }
+    return open;
+}
+
+static void of_many_half_open_connections_the_newest_64_are_held_and_members_are_left_alone(bool curve)
+{
+    enum { COUNT = 400 };
+    int fds[COUNT];
+    run_keys keys = make_keys(curve);
+    psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1);
+    join_to(w, scheduler, s);
+    send_number(w, scheduler, 1);
+    receive_number(s, worker1, 1);
+    /* Handshakes that time out would take longer than all this may: 64 in PSR_HANDSHAKE_MS. */
+    int64_t end_ms = psr_clock_ms() + WAIT_MS;
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = dial(s);
+        greet(fds[i], curve ? "CURVE" : "PLAIN");
+        for (int open; (open = count_open(fds, i + 1)) > PSR_HALF_OPEN_MAX;) {
+            if (psr_clock_ms() > end_ms)
+                fail_msg("%d are held", open);
+            await_strangers(s, (uint64_t)(i + 1 - PSR_HALF_OPEN_MAX));
+        }
+    }
+    assert_int_equal(count_open(fds, COUNT / 2), 0); /* the oldest went first */
+    send_number(w, scheduler, 2); /* over the connection that it has: a lost message would be told */
+    receive_number(s, worker1, 2);
+    assert_a_member_gets_through(&keys, s);
+    for (int i = 0; i < COUNT; i++)
+        close(fds[i]);
+    psr_transport_free(&w, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+static void of_many_half_open_connections_few_are_held_without_curve(void **state)
+{
+    (void)state;
+    of_many_half_open_connections_the_newest_64_are_held_and_members_are_left_alone(false);
+}
+
+static void of_many_half_open_connections_few_are_held_with_curve(void **state)
+{
+    (void)state;
+    of_many_half_open_connections_the_newest_64_are_held_and_members_are_left_alone(true);
+}
+
+static void where_the_door_has_ended_nobody_comes_in(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true);
+    void *ctx = zmq_ctx_new(), *router = zmq_socket(ctx, ZMQ_ROUTER), *dealer = zmq_socket(ctx, ZMQ_DEALER);
+    void *news = zmq_socket(ctx, ZMQ_PAIR);
+    psr_door *door;
+    assert_ok(psr_door_new(ctx, router, keys_of(&keys, scheduler), &door));
+    assert_int_equal(zmq_bind(router, "tcp://127.0.0.1:*"), 0);
+    char endpoint[64];
+    size_t size = sizeof endpoint;
+    assert_int_equal(zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, endpoint, &size), 0);
+    psr_door_free(door);
+    assert_ok(
+        psr_door_knock(keys_of(&keys, worker0), worker0, dealer, keys_of(&keys, scheduler)->public_key));
+    int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                 ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                 ZMQ_EVENT_DISCONNECTED;
+    assert_int_equal(zmq_socket_monitor(dealer, "inproc://news", events), 0);
+    assert_int_equal(zmq_connect(news, "inproc://news"), 0);
+    assert_int_equal(zmq_connect(dealer, endpoint), 0);
+    uint8_t event[6];
+    assert_int_equal(zmq_recv(news, event, sizeof event, 0), sizeof event);
+    uint16_t what;
+    memcpy(&what, event, sizeof what);
+    assert_int_not_equal(what, ZMQ_EVENT_HANDSHAKE_SUCCEEDED);
+    int none = 0;
+    zmq_setsockopt(dealer, ZMQ_LINGER, &none, sizeof none);
+    zmq_socket_monitor(dealer, NULL, 0);
+    zmq_close(news);
+    zmq_close(dealer);
+    zmq_close(router);
+    zmq_ctx_term(ctx);
     free_keys(&keys);
 }
 
@@ -477,7 +574,7 @@ static void a_frame_larger_than_any_reaches_nobody(void **state)
     raw_hello(&r, PSR_ROLE_WORKER, 1);
     raw_head(&r, PSR_MSG_METRICS, 1, 0, 0, false);
     receive_number(s, worker1, 0);
-    size_t size = (size_t)PSR_PAYLOAD_BYTES_MAX + 1;
+    size_t size = (size_t)PSR_PAYLOAD_BYTES_MAX + 65;
     char *bytes = calloc(1, size);
     raw_send(&r, bytes, size, false);
     free(bytes);
@@ -561,6 +658,9 @@ int main(void)
         cmocka_unit_test(half_a_greeting_is_given_up),
         cmocka_unit_test(a_frame_that_claims_gigabytes_is_turned_away),
         cmocka_unit_test(another_mechanism_is_turned_away),
+        cmocka_unit_test(of_many_half_open_connections_few_are_held_without_curve),
+        cmocka_unit_test(of_many_half_open_connections_few_are_held_with_curve),
+        cmocka_unit_test(where_the_door_has_ended_nobody_comes_in),
         cmocka_unit_test(thousands_of_connections_keep_no_member_out),
         cmocka_unit_test(without_the_token_nobody_comes_in),
         cmocka_unit_test(a_name_that_no_member_has_is_turned_away),

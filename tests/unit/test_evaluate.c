@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "worker/evaluate.h"
+#include "worker/exchange_private.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ static int set_up(void **state)
     strcpy(config.data, DATA);
     strcpy(config.model, "resnet20");
     expect_ok(psr_net_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
-    expect_ok(psr_buckets_plan(&net->params, config.bucket_bytes, &buckets));
+    expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
     const psr_exchange_options exchange_options = {
         .config = &config, .layout = &net->params, .buckets = &buckets, .total_steps = 1};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
@@ -113,7 +114,7 @@ static void every_test_sample_counts_once_however_many_share_it(void **state)
 {
     (void)state;
     psr_evaluation evaluation;
-    expect_ok(psr_evaluate(&trainer, &evaluation));
+    expect_ok(psr_evaluate(&trainer, 1, &evaluation));
     assert_int_equal(evaluation.count, 50);
 
     float *averaged = calloc(net->buffers.length, sizeof *averaged);
@@ -133,11 +134,31 @@ static void an_evaluation_changes_neither_weights_nor_statistics(void **state)
     uint64_t weights = psr_layout_hash(&net->params, psr_exchange_weights(exchange));
     uint64_t statistics = psr_layout_hash(&net->buffers, trainer.replicas[2].buffers);
     psr_evaluation first, again;
-    expect_ok(psr_evaluate(&trainer, &first));
-    expect_ok(psr_evaluate(&trainer, &again));
+    expect_ok(psr_evaluate(&trainer, 1, &first));
+    expect_ok(psr_evaluate(&trainer, 1, &again));
     assert_true(first.loss == again.loss && first.correct == again.correct);
     assert_true(weights == psr_layout_hash(&net->params, psr_exchange_weights(exchange)));
     assert_true(statistics == psr_layout_hash(&net->buffers, trainer.replicas[2].buffers));
+}
+
+static void an_evaluation_is_left_out_when_the_run_stops_with_its_step_and_only_then(void **state)
+{
+    (void)state;
+    psr_evaluation evaluation;
+    exchange->stop_at = 4; /* 0-based: five steps are to be taken */
+    expect_ok(psr_evaluate(&trainer, 4, &evaluation));
+    assert_false(evaluation.left_out);
+    assert_int_equal(evaluation.count, 50);
+    expect_ok(psr_evaluate(&trainer, 5, &evaluation));
+    assert_true(evaluation.left_out);
+    exchange->stop_at = UINT64_MAX;
+    exchange->held = true; /* nobody has begun a step that this process has not */
+    expect_ok(psr_evaluate(&trainer, 5, &evaluation));
+    assert_true(evaluation.left_out);
+    exchange->held = false;
+    assert_int_equal(atomic_load(&exchange->evaluating), 0);
+    expect_ok(psr_evaluate(&trainer, 5, &evaluation));
+    assert_false(evaluation.left_out);
 }
 
 int main(void)
@@ -146,6 +167,7 @@ int main(void)
         cmocka_unit_test(statistics_are_averaged_in_double_and_ranks_keep_their_own),
         cmocka_unit_test(every_test_sample_counts_once_however_many_share_it),
         cmocka_unit_test(an_evaluation_changes_neither_weights_nor_statistics),
+        cmocka_unit_test(an_evaluation_is_left_out_when_the_run_stops_with_its_step_and_only_then),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -137,7 +137,7 @@ static void a_sum_that_is_not_finite_names_step_and_bucket(void **state)
     run_open(&r);
     psr_local_gradients(r.local, 1)[buckets.items[1].offset] = INFINITY;
     expect_failure(psr_local_update(r.local, 7, 10), PSR_ERR_NUMERIC,
-                   "step 7: the gradient of bucket 1 is not finite; a lower --lr may help");
+                   "step 8: the gradient of bucket 1 is not finite; a lower --lr may help");
     run_close(&r);
 }
 

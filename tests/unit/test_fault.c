@@ -57,8 +57,9 @@ static void a_point_of_another_process_stops_nothing(void **state)
 static void a_text_of_another_form_is_refused(void **state)
 {
     (void)state;
-    const char *const wrong[] = {"worker", "worker:1", "worker:1:push", "worker:x:push:3", "worker:1:push:x",
-                                 "worker:1:push:3:kill", "worker:1::3"};
+    const char *const wrong[] = {"worker",          "worker:1",        "worker:1:push",
+                                 "worker:x:push:3", "worker:1:push:x", "worker:1:push:3:kill",
+                                 "worker:1::3"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(psr_fault_point_set(wrong[i], "worker", 1), PSR_ERR_USAGE);
         assert_non_null(strstr(psr_err_detail(), "is not ROLE:RANK:PHASE:STEP"));

@@ -125,6 +125,34 @@ static void a_directory_and_a_fifo_are_not_files(void **state)
     assert_string_equal(psr_err_detail(), "fifo: is something special, not a file");
 }
 
+static void a_device_is_not_a_file(void **state)
+{
+    (void)state;
+    int fd = -1;
+    uint64_t size = 7;
+    assert_int_equal(psr_file_open("/dev/zero", &fd, &size), PSR_ERR_IO);
+    assert_string_equal(psr_err_detail(), "/dev/zero: is something special, not a file");
+    assert_int_equal(fd, -1);
+    assert_int_equal(size, 7);
+}
+
+static void a_part_is_read_and_a_file_that_was_cut_meanwhile_is_told(void **state)
+{
+    (void)state;
+    int fd = -1;
+    uint64_t size = 0;
+    char part[4] = "";
+    assert_int_equal(psr_file_write_atomic("file", "0123456789", 10), PSR_OK);
+    assert_int_equal(psr_file_open("file", &fd, &size), PSR_OK);
+    assert_int_equal(size, 10);
+    assert_int_equal(psr_file_read_at(fd, "file", part, 4, 6), PSR_OK);
+    assert_memory_equal(part, "6789", 4);
+    assert_int_equal(truncate("file", 8), 0);
+    assert_int_equal(psr_file_read_at(fd, "file", part, 4, 6), PSR_ERR_IO);
+    assert_string_equal(psr_err_detail(), "file: became shorter while it was read");
+    close(fd);
+}
+
 static void writing_into_a_missing_directory_names_the_path(void **state)
 {
     (void)state;
@@ -211,6 +239,8 @@ int main(void)
         cmocka_unit_test_teardown(a_missing_file_is_named, clear),
         cmocka_unit_test_teardown(a_file_longer_than_the_limit_is_refused, clear),
         cmocka_unit_test_teardown(a_directory_and_a_fifo_are_not_files, clear),
+        cmocka_unit_test_teardown(a_device_is_not_a_file, clear),
+        cmocka_unit_test_teardown(a_part_is_read_and_a_file_that_was_cut_meanwhile_is_told, clear),
         cmocka_unit_test_teardown(writing_into_a_missing_directory_names_the_path, clear),
         cmocka_unit_test_teardown(a_write_that_fails_leaves_the_old_file_and_nothing_beside_it, clear),
         cmocka_unit_test_teardown(a_directory_in_the_way_of_the_rename_leaves_nothing_beside_it, clear),

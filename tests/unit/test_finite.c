@@ -8,6 +8,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 
 enum { COUNT = 133 }; /* whole vectors of every width and a rest */
 
@@ -36,11 +37,24 @@ static void one_number_that_is_not_finite_is_found_wherever_it_stands(void **sta
     }
 }
 
+static void a_nan_is_shown_without_its_sign(void **state)
+{
+    (void)state;
+    const double wrong[] = {NAN, -NAN, INFINITY, -INFINITY, -1.5};
+    const char *const words[] = {"nan", "nan", "inf", "-inf", "-1.5"};
+    for (int i = 0; i < 5; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%g", psr_shown(wrong[i]));
+        assert_string_equal(text, words[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_of_every_size_are_finite),
         cmocka_unit_test(one_number_that_is_not_finite_is_found_wherever_it_stands),
+        cmocka_unit_test(a_nan_is_shown_without_its_sign),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

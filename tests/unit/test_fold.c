@@ -23,7 +23,8 @@ static void chunks_tile_a_bucket_of_any_length(void **state)
             assert_int_equal(psr_fold_chunk_begin(length, n, 0), 0);
             assert_int_equal(psr_fold_chunk_begin(length, n, n), length);
             for (uint32_t c = 0; c < n; c++) {
-                size_t begin = psr_fold_chunk_begin(length, n, c), end = psr_fold_chunk_begin(length, n, c + 1);
+                size_t begin = psr_fold_chunk_begin(length, n, c),
+                       end = psr_fold_chunk_begin(length, n, c + 1);
                 assert_true(begin <= end);
                 assert_in_range(end - begin, length / n, length / n + 1);
             }
@@ -162,7 +163,8 @@ static void hops_of_a_ring_and_the_fold_give_the_same_bits(void **state)
                 }
             }
             for (uint32_t c = 0; c < n; c++) {
-                for (size_t i = psr_fold_chunk_begin(length, n, c); i < psr_fold_chunk_begin(length, n, c + 1); i++) {
+                for (size_t i = psr_fold_chunk_begin(length, n, c);
+                     i < psr_fold_chunk_begin(length, n, c + 1); i++) {
                     float sum = x[psr_fold_rank_at(n, c, 0)][i];
                     for (uint32_t p = 1; p < n; p++)
                         sum = plus(sum, x[psr_fold_rank_at(n, c, p)][i]);

@@ -17,7 +17,8 @@ static void hosts_slots_comments_and_blank_lines_are_read(void **state)
 {
     (void)state;
     psr_hosts hosts = {0};
-    assert_int_equal(parse("# all\n\nnode1 slots=2\r\nuser@node2\t# one\n  10.0.0.3 slots=4", &hosts), PSR_OK);
+    assert_int_equal(parse("# all\n\nnode1 slots=2\r\nuser@node2\t# one\n  10.0.0.3 slots=4", &hosts),
+                     PSR_OK);
     assert_int_equal(hosts.count, 3);
     assert_string_equal(hosts.items[0].name, "node1");
     assert_int_equal(hosts.items[0].slots, 2);
@@ -49,11 +50,14 @@ static void refuse(const char *text, const char *line)
 static void a_bad_line_is_named_by_its_number(void **state)
 {
     (void)state;
-    refuse("a\nb slotz=2\n", "hosts line 2: 'slotz=2' is not understood; a line is 'HOST slots=N', N from 1 to 1024");
-    refuse("a slots=0\n", "hosts line 1: 'slots=0' is not understood; a line is 'HOST slots=N', N from 1 to 1024");
-    refuse("a slots=99999999999999999999\n",
-           "hosts line 1: 'slots=99999999999999999999' is not understood; a line is 'HOST slots=N', N from 1 to 1024");
-    refuse("a slots=2x\n", "hosts line 1: 'slots=2x' is not understood; a line is 'HOST slots=N', N from 1 to 1024");
+    refuse("a\nb slotz=2\n",
+           "hosts line 2: 'slotz=2' is not understood; a line is 'HOST slots=N', N from 1 to 1024");
+    refuse("a slots=0\n",
+           "hosts line 1: 'slots=0' is not understood; a line is 'HOST slots=N', N from 1 to 1024");
+    refuse("a slots=99999999999999999999\n", "hosts line 1: 'slots=99999999999999999999' is not understood; "
+                                             "a line is 'HOST slots=N', N from 1 to 1024");
+    refuse("a slots=2x\n",
+           "hosts line 1: 'slots=2x' is not understood; a line is 'HOST slots=N', N from 1 to 1024");
     refuse("a slots=1000\na slots=1000\n", "hosts line 2: host a has more than 1024 slots");
     refuse("# nothing\n", "hosts names no host; a line is 'HOST slots=N'");
 }
@@ -61,7 +65,8 @@ static void a_bad_line_is_named_by_its_number(void **state)
 static void names_that_ssh_could_take_for_options_are_refused(void **state)
 {
     (void)state;
-    refuse("-oProxyCommand=x\n", "hosts line 1: '-oProxyCommand=x' is not a host's name; a line is 'HOST slots=N'");
+    refuse("-oProxyCommand=x\n",
+           "hosts line 1: '-oProxyCommand=x' is not a host's name; a line is 'HOST slots=N'");
     refuse("u@-oX\n", "hosts line 1: 'u@-oX' is not a host's name; a line is 'HOST slots=N'");
     refuse("a;reboot\n", "hosts line 1: 'a;reboot' is not a host's name; a line is 'HOST slots=N'");
     refuse("\x01\x02\n", "hosts line 1: '\?\?' is not a host's name; a line is 'HOST slots=N'");
@@ -79,7 +84,8 @@ static void a_list_is_read_and_refused_like_a_file(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(psr_hosts_from_list(bad[i], &hosts), PSR_ERR_USAGE);
     assert_int_equal(psr_hosts_from_list("a:x", &hosts), PSR_ERR_USAGE);
-    assert_string_equal(psr_err_detail(), "-H: 'a:x' is not understood; give HOST or HOST:SLOTS, separated by commas");
+    assert_string_equal(psr_err_detail(),
+                        "-H: 'a:x' is not understood; give HOST or HOST:SLOTS, separated by commas");
 }
 
 static void a_missing_file_is_named(void **state)

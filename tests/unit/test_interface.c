@@ -47,28 +47,6 @@ static void all_interfaces_at_once_are_refused(void **state)
 static void loopback_is_told_from_the_rest(void **state)
 {
     (void)state;
-    static const char *const yes[] = {"tcp://127.0.0.1:1", "tcp://127.255.0.9:65535", "tcp://[::1]:4242",
-                                      "tcp://localhost:1"};
-    static const char *const no[] = {
-        "tcp://10.0.0.1:1",
-        "tcp://128.0.0.1:1",
-        "tcp://[::2]:1",
-        "tcp://localhost.example:1",
-        "tcp://127.0.0.1",
-        "ipc://127.0.0.1:1",
-        "127.0.0.1:1",
-        "tcp://127.0.0.1.example:1",
-        "",
-        "tcp://:1",
-        "tcp://[127.0.0.1:1",
-        "tcp://0127.0.0.1:1",
-        "tcp://127.0.0.1000000000000000000000000000000000000000000000000000000000000000000000:1"};
-    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++)
-        if (!psr_endpoint_is_loopback(yes[i]))
-            fail_msg("%s", yes[i]);
-    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
-        if (psr_endpoint_is_loopback(no[i]))
-            fail_msg("%s", no[i]);
     assert_true(psr_address_is_loopback("127.0.0.1"));
     assert_true(psr_address_is_loopback("::1"));
     assert_false(psr_address_is_loopback("localhost"));

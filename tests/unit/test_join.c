@@ -53,15 +53,26 @@ static void join_facts_config_and_welcome_come_back_as_they_were(void **state)
 
     psr_roster_entry roster[] = {{{PSR_ROLE_SHARD, 0}, "a", "tcp://a:1"},
                                  {{PSR_ROLE_WORKER, 5}, "b", "tcp://b:2"}};
-    psr_welcome welcome = {.facts = facts, .first_step = 40, .roster = roster, .roster_count = 2},
+    psr_welcome welcome = {.facts = facts,
+                           .first_step = 40,
+                           .bucket_bytes = 65536,
+                           .roster = roster,
+                           .roster_count = 2},
                 welcome_again;
     expect_ok(psr_welcome_to_json(&welcome, &json));
     expect_ok(psr_welcome_from_json(json, strlen(json), &welcome_again));
     assert_int_equal(welcome_again.first_step, 40);
+    assert_int_equal(welcome_again.bucket_bytes, 65536);
     assert_int_equal(welcome_again.roster_count, 2);
     assert_true(psr_peer_equal(welcome_again.roster[1].peer, roster[1].peer));
     assert_string_equal(welcome_again.roster[1].endpoint, "tcp://b:2");
     free(welcome_again.roster);
+    free(json);
+
+    psr_traffic traffic = {20000000000, 243}, traffic_again;
+    expect_ok(psr_traffic_to_json(&traffic, &json));
+    expect_ok(psr_traffic_from_json(json, strlen(json), &traffic_again));
+    assert_memory_equal(&traffic, &traffic_again, sizeof traffic);
     free(json);
 }
 
@@ -83,17 +94,23 @@ static void each_field_that_is_wrong_is_named(void **state)
          "field \"pid\" is no count of at most 2147483647"},
         {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": 1e300}",
          "field \"pid\" is no count of at most 2147483647"},
+        {"{\"version\": \"1\", \"host\": \"\\u001b[2Jb\"}",
+         "field \"host\" holds control characters: \"?[2Jb\""},
+        {"{\"version\": \"1\", \"host\": \"\xc2\x9b\x32Jb\"}",
+         "field \"host\" holds control characters: \"??2Jb\""},
+        {"{\"version\": \"1\", \"host\": \"a\\nb\"}", "field \"host\" holds control characters: \"a b\""},
     };
     for (size_t i = 0; i < sizeof joins / sizeof joins[0]; i++) {
         psr_join join;
         expect_failure(psr_join_from_json(joins[i].json, strlen(joins[i].json), &join), PSR_ERR_FORMAT,
                        joins[i].detail);
     }
-    const char facts_then[] = "{\"first_step\": 0, \"facts\": {\"identity\": \"\", \"data_name\": \"\", "
-                              "\"train_count\": 0, \"test_count\": 0, "
-                              "\"channels\": 0, \"height\": 0, \"width\": 0, \"classes\": 0, "
-                              "\"steps_per_epoch\": 0, \"total_steps\": 0, "
-                              "\"parameter_count\": 0}, \"roster\": ";
+    const char facts_then[] =
+        "{\"first_step\": 0, \"bucket_bytes\": 64, \"facts\": {\"identity\": \"\", \"data_name\": \"\", "
+        "\"train_count\": 0, \"test_count\": 0, "
+        "\"channels\": 0, \"height\": 0, \"width\": 0, \"classes\": 0, "
+        "\"steps_per_epoch\": 0, \"total_steps\": 0, "
+        "\"parameter_count\": 0}, \"roster\": ";
     const struct {
         const char *roster, *detail;
     } welcomes[] = {
@@ -215,7 +232,15 @@ static void by_hand_a_key_file_says_which_rank_one_is(void **state)
     assert_string_equal(provision.interface, "lo");
     psr_provision_done(&provision);
     expect_failure(psr_provision_by_hand(any, "head", path, NULL, &provision), PSR_ERR_USAGE,
-                   "--scheduler: \"head\" is not HOST:PORT");
+                   "--scheduler: \"head\" is not HOST:PORT nor a socket's path");
+    expect_ok(psr_provision_by_hand(any, "/tmp/psring-x/scheduler-0-01234567", path, NULL, &provision));
+    assert_string_equal(provision.scheduler, "ipc:///tmp/psring-x/scheduler-0-01234567");
+    assert_string_equal(provision.directory, "/tmp/psring-x");
+    psr_provision_done(&provision);
+    expect_failure(psr_provision_by_hand(any, "ipc:///scheduler", path, NULL, &provision), PSR_ERR_USAGE,
+                   "--scheduler: endpoint ipc:///scheduler: it should be ipc:///DIRECTORY/SOCKET");
+    expect_failure(psr_provision_by_hand(any, "/tmp/psring-x/s", path, "lo", &provision), PSR_ERR_USAGE,
+                   "--interface: this run is on ipc sockets; leave it out");
     assert_int_equal(unlink(path), 0);
     free_keys(keys, count);
 }

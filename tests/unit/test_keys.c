@@ -34,6 +34,7 @@ static void write_file(const char *text, mode_t mode)
 static void assert_same_keys(const psr_keys *a, const psr_keys *b)
 {
     assert_int_equal(a->curve, b->curve);
+    assert_int_equal(a->bare, b->bare);
     assert_string_equal(a->token, b->token);
     assert_string_equal(a->public_key, b->public_key);
     assert_string_equal(a->secret_key, b->secret_key);
@@ -212,11 +213,22 @@ static void a_saved_file_is_private_and_loads_as_the_same_keys(void **state)
     assert_ok(psr_keys_load(path, &back));
     assert_same_keys(&back, &keys.sets[2]);
     psr_keys_done(&back);
-    assert_ok(psr_keys_save(&keys.sets[3], path)); /* replaces it */
-    assert_ok(psr_keys_load(path, &back));
-    assert_same_keys(&back, &keys.sets[3]);
-    psr_keys_done(&back);
     unlink(path);
+    free_keys(&keys);
+}
+
+static void a_key_file_that_is_there_stays(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true);
+    psr_keys back;
+    assert_ok(psr_keys_save(&keys.sets[2], path));
+    assert_fails(psr_keys_save(&keys.sets[3], path), PSR_ERR_USAGE,
+                 "exists already, and keys are not replaced");
+    assert_ok(psr_keys_load(path, &back));
+    assert_same_keys(&back, &keys.sets[2]);
+    psr_keys_done(&back);
+    unlink(path); /* and nothing is left beside it, or the directory could not be removed */
     free_keys(&keys);
 }
 
@@ -226,8 +238,8 @@ static void a_file_that_others_can_use_is_refused(void **state)
     static const mode_t modes[] = {0640, 0604, 0620, 0601, 0666, 0644};
     run_keys keys = make_keys(false);
     psr_keys back;
+    assert_ok(psr_keys_save(&keys.sets[0], path));
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        assert_ok(psr_keys_save(&keys.sets[0], path));
         assert_int_equal(chmod(path, modes[i]), 0);
         char text[128];
         snprintf(text, sizeof text, "can be used by others (mode %04o): chmod 600 %s", (unsigned)modes[i],
@@ -263,7 +275,7 @@ static void a_file_that_cannot_be_written_leaves_nothing(void **state)
     char nowhere[128];
     snprintf(nowhere, sizeof nowhere, "%s/none/key.json", directory);
     assert_fails(psr_keys_save(&keys.sets[0], nowhere), PSR_ERR_IO, nowhere);
-    assert_fails(psr_keys_save(&keys.sets[0], directory), PSR_ERR_IO, directory); /* its name is taken */
+    assert_fails(psr_keys_save(&keys.sets[0], directory), PSR_ERR_USAGE, directory); /* its name is taken */
     free_keys(&keys);
 }
 
@@ -278,6 +290,7 @@ int main(void)
         cmocka_unit_test(a_roster_without_the_own_key_is_refused),
         cmocka_unit_test(more_text_than_any_keys_have_is_refused),
         cmocka_unit_test(a_saved_file_is_private_and_loads_as_the_same_keys),
+        cmocka_unit_test(a_key_file_that_is_there_stays),
         cmocka_unit_test(a_file_that_others_can_use_is_refused),
         cmocka_unit_test(what_is_not_a_file_of_keys_is_refused_with_its_path),
         cmocka_unit_test(a_file_that_cannot_be_written_leaves_nothing),

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -103,6 +104,35 @@ static void a_line_without_end_is_cut_and_costs_no_more_memory(void **state)
     close(ends[0]);
 }
 
+/* Who writes faster than the lines are taken waits, and nothing is lost. */
+static void lines_that_nobody_takes_wait_where_they_were_written(void **state)
+{
+    (void)state;
+    enum { LINES_MAX = 1 << 20 };
+    int ends[2], written = 0;
+    psr_watch *watch;
+    char line[16], *taken = NULL;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    expect_ok(psr_watch_new(ends[0], wake, NULL, &watch));
+    struct pollfd room = {ends[1], POLLOUT, 0};
+    while (written < LINES_MAX &&
+           poll(&room, 1, 500) == 1) { /* longer than the watch takes to read a pipe, or the test is easier */
+        int size = snprintf(line, sizeof line, "%d\n", written);
+        written += write(ends[1], line, (size_t)size) == size;
+    }
+    assert_true(written < LINES_MAX); /* of all, it would have taken tens of MiB */
+    assert_int_equal(fcntl(ends[1], F_SETFL, 0), 0);
+    for (int i = 0; i < written; i++) {
+        snprintf(line, sizeof line, "%d", i);
+        expect_line(watch, line);
+    }
+    close(ends[1]);
+    assert_int_equal(next_event(watch, &taken), PSR_WATCH_END);
+    psr_watch_free(watch);
+    close(ends[0]);
+}
+
 static void a_signal_to_end_is_an_event(void **state)
 {
     (void)state;
@@ -179,7 +209,9 @@ static void orders_are_read_and_what_is_none_is_told_as_such(void **state)
         "{\"lost\": {\"role\": \"worker\", \"rank\": 3, \"host\": \"b\", \"how\": \"killed by signal 9\"}}\n"
         "{\"lost\": {\"role\": \"shard\", \"rank\": 0, \"how\": \"exit status 1\"}}\n"
         "{\"log\": {\"role\": \"worker\", \"rank\": 1, \"stream\": \"err\", \"line\": \"words\"}}\n"
-        "{\"alive\": true}\n{\"stop\": true}\n"
+        "{\"agent\": {\"host\": \"b\", \"how\": \"no sign of life for 2.0 s\"}}\n"
+        "{\"agent\": {\"host\": \"b\"}}\n"
+        "{\"alive\": true}\n{\"stop\": true}\n{\"pause\": true}\n{\"go_on\": true}\n"
         "{\"lost\": {\"role\": \"king\", \"rank\": 3, \"how\": \"x\"}}\n"
         "{\"lost\": {\"role\": \"worker\", \"rank\": 1e30, \"how\": \"x\"}}\n"
         "not json\n");
@@ -194,8 +226,15 @@ static void orders_are_read_and_what_is_none_is_told_as_such(void **state)
     order = next_order(&p);
     assert_int_equal(order.kind, PSR_ORDER_LOG);
     assert_string_equal(order.text, "words");
+    order = next_order(&p);
+    assert_int_equal(order.kind, PSR_ORDER_AGENT);
+    assert_string_equal(order.host, "b");
+    assert_string_equal(order.text, "no sign of life for 2.0 s");
+    assert_int_equal(next_order(&p).kind, PSR_ORDER_BAD);
     assert_int_equal(next_order(&p).kind, PSR_ORDER_ALIVE);
     assert_int_equal(next_order(&p).kind, PSR_ORDER_STOP);
+    assert_int_equal(next_order(&p).kind, PSR_ORDER_PAUSE);
+    assert_int_equal(next_order(&p).kind, PSR_ORDER_GO_ON);
     assert_int_equal(next_order(&p).kind, PSR_ORDER_BAD);
     assert_int_equal(next_order(&p).kind, PSR_ORDER_BAD);
     order = next_order(&p);
@@ -225,8 +264,11 @@ static void events_are_one_line_of_json_each(void **state)
     psr_launcher_running(p.launcher);
     psr_launcher_progress(p.launcher, 4, 10, 0.5, 100);
     psr_launcher_progress(p.launcher, 5, 10, NAN, 100);
+    psr_launcher_evaluating(p.launcher, 5, 10, 30, 90);
+    psr_launcher_evaluated(p.launcher, "well");
     psr_launcher_say(p.launcher, "a \"word\"");
     psr_launcher_alive(p.launcher);
+    psr_launcher_paused(p.launcher);
     psr_launcher_ended(p.launcher, PSR_ERR_PROTOCOL, "why", "{\"hash\": \"12\"}");
     read_all(p.from, text, sizeof text);
     assert_string_equal(
@@ -235,8 +277,11 @@ static void events_are_one_line_of_json_each(void **state)
               "{\"event\":\"running\"}\n"
               "{\"event\":\"progress\",\"step\":4,\"total\":10,\"loss\":0.5,\"images_per_s\":100}\n"
               "{\"event\":\"progress\",\"step\":5,\"total\":10,\"images_per_s\":100}\n"
+              "{\"event\":\"evaluating\",\"step\":5,\"total\":10,\"counted\":30,\"samples\":90}\n"
+              "{\"event\":\"evaluated\",\"line\":\"well\"}\n"
               "{\"event\":\"say\",\"line\":\"a \\\"word\\\"\"}\n"
               "{\"event\":\"alive\"}\n"
+              "{\"event\":\"paused\"}\n"
               "{\"event\":\"ended\",\"status\":3,\"line\":\"why\",\"outcome\":{\"hash\":\"12\"}}\n");
     close_pipes(&p);
 }
@@ -270,19 +315,19 @@ static void say_metrics(psr_progress *progress, const char *json)
     psr_progress_take(progress, json, strlen(json));
 }
 
-static void progress_is_the_slowest_rank_the_mean_loss_and_the_sum_of_rates(void **state)
+static void progress_is_the_slowest_rank_and_the_mean_loss(void **state)
 {
     (void)state;
     psr_progress *progress;
     psr_progress_now now;
-    expect_ok(psr_progress_new(2, false, 10, &progress));
-    say_metrics(progress, "{\"step\": 1, \"rank\": 0, \"loss\": 2, \"images_per_s\": 30}");
+    expect_ok(psr_progress_new(&(psr_progress_options){2, 10, 5, 90}, &progress));
+    say_metrics(progress, "{\"step\": 1, \"rank\": 0, \"loss\": 2}");
     assert_false(psr_progress_look(progress, 1000, &now)); /* rank 1 has not done it */
-    say_metrics(progress, "{\"step\": 1, \"rank\": 1, \"loss\": 3, \"images_per_s\": 20}");
+    say_metrics(progress, "{\"step\": 1, \"rank\": 1, \"loss\": 3}");
     assert_true(psr_progress_look(progress, 1000, &now));
     assert_int_equal(now.step, 1);
     assert_int_equal(now.total, 10);
-    assert_true(now.loss == 2.5 && now.images_per_s == 50);
+    assert_true(now.loss == 2.5);
     say_metrics(progress, "{\"step\": 2, \"rank\": 0, \"loss\": null}");
     say_metrics(progress, "{\"step\": 2, \"rank\": 1, \"loss\": 1}");
     assert_false(psr_progress_look(progress, 1050, &now)); /* ten times a second */
@@ -300,16 +345,54 @@ static void progress_is_the_slowest_rank_the_mean_loss_and_the_sum_of_rates(void
     psr_progress_free(progress);
 }
 
-static void ranks_that_take_turns_share_one_rate(void **state)
+static void round_steps_are_always_shown(void **state)
 {
     (void)state;
     psr_progress *progress;
     psr_progress_now now;
-    expect_ok(psr_progress_new(2, true, 10, &progress));
-    say_metrics(progress, "{\"step\": 1, \"rank\": 0, \"images_per_s\": 30}");
-    say_metrics(progress, "{\"step\": 1, \"rank\": 1, \"images_per_s\": 20}");
-    assert_true(psr_progress_look(progress, 1000, &now));
-    assert_true(now.images_per_s == 25);
+    expect_ok(psr_progress_new(&(psr_progress_options){1, 100, 5, 90}, &progress));
+    uint32_t shown = 0;
+    for (int step = 1; step <= 20; step++) { /* all within a millisecond */
+        char json[64];
+        snprintf(json, sizeof json, "{\"step\": %d, \"rank\": 0, \"loss\": 1}", step);
+        say_metrics(progress, json);
+        if (!psr_progress_look(progress, 1000, &now))
+            continue;
+        shown++;
+        assert_true(now.step == 1 || now.step % 5 == 0);
+    }
+    assert_int_equal(shown, 5);
+    psr_progress_free(progress);
+}
+
+static void an_evaluation_is_the_samples_of_all_ranks_until_its_outcome_is_there(void **state)
+{
+    (void)state;
+    psr_progress *progress;
+    psr_progress_evaluating now;
+    expect_ok(psr_progress_new(&(psr_progress_options){2, 10, 5, 90}, &progress));
+    assert_false(psr_progress_look_evaluating(progress, 1000, &now));
+    psr_progress_counted(progress, 0, 3, 0);
+    assert_true(psr_progress_look_evaluating(progress, 1000, &now)); /* that it has begun is told at once */
+    assert_int_equal(now.step, 3);
+    assert_int_equal(now.total, 10);
+    assert_int_equal(now.counted, 0);
+    assert_int_equal(now.samples, 90);
+    psr_progress_counted(progress, 0, 3, 40);
+    psr_progress_counted(progress, 1, 3, 20);
+    assert_false(psr_progress_look_evaluating(progress, 1050, &now)); /* ten times a second */
+    assert_true(psr_progress_look_evaluating(progress, 1100, &now));
+    assert_int_equal(now.counted, 60);
+    assert_false(psr_progress_look_evaluating(progress, 2000, &now)); /* nothing new */
+    psr_progress_counted(progress, 7, 3, 20);                         /* no such rank */
+    assert_false(psr_progress_look_evaluating(progress, 2000, &now));
+    say_metrics(progress, "{\"step\": 3, \"rank\": 0, \"test_accuracy\": 0.5, \"test_loss\": 1}");
+    psr_progress_counted(progress, 1, 3, 45); /* what was under way */
+    assert_false(psr_progress_look_evaluating(progress, 3000, &now));
+    psr_progress_counted(progress, 1, 6, 1);
+    assert_true(psr_progress_look_evaluating(progress, 3001, &now));
+    assert_int_equal(now.step, 6);
+    assert_int_equal(now.counted, 1);
     psr_progress_free(progress);
 }
 
@@ -319,12 +402,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_whole_and_in_order_however_they_were_written),
         cmocka_unit_test(a_line_without_end_is_cut_and_costs_no_more_memory),
+        cmocka_unit_test(lines_that_nobody_takes_wait_where_they_were_written),
         cmocka_unit_test(a_signal_to_end_is_an_event),
         cmocka_unit_test(orders_are_read_and_what_is_none_is_told_as_such),
         cmocka_unit_test(events_are_one_line_of_json_each),
         cmocka_unit_test(a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once),
-        cmocka_unit_test(progress_is_the_slowest_rank_the_mean_loss_and_the_sum_of_rates),
-        cmocka_unit_test(ranks_that_take_turns_share_one_rate),
+        cmocka_unit_test(progress_is_the_slowest_rank_and_the_mean_loss),
+        cmocka_unit_test(round_steps_are_always_shown),
+        cmocka_unit_test(an_evaluation_is_the_samples_of_all_ranks_until_its_outcome_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

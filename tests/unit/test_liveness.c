@@ -194,6 +194,30 @@ static void a_slow_member_that_moves_is_not_to_blame_and_neither_is_who_waits_fo
     psr_liveness_free(l);
 }
 
+static void nobody_is_slow_for_shards_while_workers_evaluate(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){w0, w1, s0}, 3);
+    psr_peer slow;
+    int64_t waited_ms;
+    for (int64_t now = 0; now <= 20000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_EVALUATION, 7, 0, (uint64_t)now, NULL});
+        report(l, w1, now, (doing){PSR_PHASE_EVALUATION, 7, 0, (uint64_t)now, NULL});
+        report(l, s0, now, (doing){PSR_PHASE_PUSH, 8, 0, 5, &w0});
+        assert_false(psr_liveness_slowest(l, now, 1000, &slow, &waited_ms));
+    }
+    /* Of one whose share takes longer the others say so. */
+    for (int64_t now = 20250; now <= 25000; now += 250) {
+        report(l, w0, now, (doing){PSR_PHASE_EVALUATION, 7, 0, (uint64_t)now, NULL});
+        report(l, w1, now, (doing){PSR_PHASE_BARRIER, 7, 0, 99999, &w0});
+        report(l, s0, now, (doing){PSR_PHASE_PUSH, 8, 0, 5, &w0});
+    }
+    assert_true(psr_liveness_slowest(l, 25000, 1000, &slow, &waited_ms));
+    assert_true(psr_peer_equal(slow, w0));
+    assert_int_equal(waited_ms, 4750);
+    psr_liveness_free(l);
+}
+
 static void waiting_for_one_thing_after_another_is_progress(void **state)
 {
     (void)state;
@@ -257,24 +281,52 @@ static void while_one_moves_nobody_is_stuck(void **state)
     psr_liveness_free(l);
 }
 
-static void one_that_is_done_is_watched_no_more(void **state)
+static void one_that_is_done_holds_nobody_up_and_is_not_hung(void **state)
 {
     (void)state;
     psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
     report(l, w0, 0, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
-    psr_liveness_remove(l, w1);
-    psr_liveness_remove(l, w1);
+    psr_liveness_done(l, w1);
+    psr_liveness_done(l, w1);
     for (int64_t now = 250; now < 1000; now += 250) {
         report(l, w0, now, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
+        psr_liveness_heard(l, w1, now);
         nobody_to_blame(l, now);
     }
     report(l, w0, 1000, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
     blamed(l, 1000, w0,
            "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier; worker 1: "
            "done");
-    psr_liveness_remove(l, w0);
-    nobody_to_blame(l, 100000);
-    assert_int_equal(psr_liveness_next(l), INT64_MAX);
+    psr_liveness_done(l, w0);
+    for (int64_t now = 1250; now <= 100000; now += 250) { /* a long evaluation elsewhere, say */
+        psr_liveness_heard(l, w0, now);
+        psr_liveness_heard(l, w1, now);
+        nobody_to_blame(l, now);
+        assert_true(psr_liveness_next(l) <= now + 250);
+    }
+    psr_liveness_free(l);
+}
+
+/* A shard that owns nothing is done from the first step on: stopped, nobody else would miss it. */
+static void one_that_is_done_and_falls_silent_is_named(void **state)
+{
+    (void)state;
+    psr_liveness *l = watch((psr_peer[]){s0, s1, w0}, 3);
+    report(l, s1, 0, (doing){PSR_PHASE_SHUTDOWN, 0, 0, 1, NULL});
+    psr_liveness_done(l, s1);
+    for (int64_t now = 250; now < 1750; now += 250) {
+        report(l, s0, now, (doing){PSR_PHASE_PUSH, 8, 2, 5, &w0});
+        report(l, w0, now, (doing){PSR_PHASE_BACKWARD, 8, 2, (uint64_t)now, NULL});
+        if (now <= 500)
+            psr_liveness_heard(l, s1, now);
+        if (now < 1500)
+            nobody_to_blame(l, now);
+        else
+            blamed(l, now, s1,
+                   "shard 1 on host1: no sign of life for 1.0 s; it was done; shard 0: step 9, push, bucket "
+                   "2, waiting for "
+                   "worker 0; worker 0: step 9, backward, bucket 2");
+    }
     psr_liveness_free(l);
 }
 
@@ -287,7 +339,7 @@ static void who_waited_long_for_one_that_is_done_now_has_time_to_tell(void **sta
         report(l, w1, now, (doing){PSR_PHASE_BACKWARD, 8, 0, (uint64_t)now, NULL});
         nobody_to_blame(l, now);
     }
-    psr_liveness_remove(l, w1);
+    psr_liveness_done(l, w1);
     nobody_to_blame(l, 5100);
     nobody_to_blame(l, 5500);
     blamed(l, 6000, w0,
@@ -301,10 +353,12 @@ static void one_that_falls_silent_while_it_waits_is_silent_and_not_stuck(void **
     (void)state;
     psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
     report(l, w1, 0, (doing){PSR_PHASE_PULL, 8, 0, 5, &w0});
-    psr_liveness_remove(l, w0);
+    psr_liveness_done(l, w0);
     psr_liveness_heard(l, w1, 200);
-    for (int64_t now = 0; now < 1200; now += 100)
+    for (int64_t now = 0; now < 1200; now += 100) {
+        psr_liveness_heard(l, w0, now);
         nobody_to_blame(l, now);
+    }
     blamed(
         l, 1200, w1,
         "worker 1 on host1: no sign of life for 1.0 s; last in step 9, pull, bucket 0, waiting for worker 0; "
@@ -325,7 +379,7 @@ static void in_its_start_and_first_step_a_member_has_five_seconds(void **state)
     blamed(
         l, 5000, w0,
         "worker 0 on host0: alive, but no progress for 5.0 s in start; worker 1: step 1, forward, bucket 0");
-    psr_liveness_remove(l, w0);
+    psr_liveness_done(l, w0);
     nobody_to_blame(l, 5200);
     report(l, w1, 5250, (doing){PSR_PHASE_FORWARD, 0, 0, 2, NULL});
     blamed(
@@ -387,8 +441,8 @@ static void a_description_tells_those_that_do_the_same_in_one_breath(void **stat
         line,
         "shard 0: step 13, push, bucket 0, waiting for worker 1; workers 0, 2, 3: step 13, pull, bucket 3, "
         "waiting for shard 1; shard 1: step 13, checkpoint");
-    psr_liveness_remove(l, s0);
-    psr_liveness_remove(l, s1);
+    psr_liveness_done(l, s0);
+    psr_liveness_done(l, s1);
     report(l, w0, 0, (doing){PSR_PHASE_RING, 12, 3, 1, &w3});
     report(l, w1, 0, (doing){PSR_PHASE_RING, 12, 3, 1, &w0});
     report(l, w2, 0, (doing){PSR_PHASE_RING, 12, 3, 2, &w1});
@@ -456,11 +510,13 @@ int main(void)
         cmocka_unit_test(
             who_waits_for_the_scheduler_while_it_works_is_not_to_blame_nor_who_waits_for_that_one),
         cmocka_unit_test(a_slow_member_that_moves_is_not_to_blame_and_neither_is_who_waits_for_it),
+        cmocka_unit_test(nobody_is_slow_for_shards_while_workers_evaluate),
         cmocka_unit_test(waiting_for_one_thing_after_another_is_progress),
         cmocka_unit_test(when_all_wait_the_one_at_which_the_waiting_ends_is_named),
         cmocka_unit_test(in_a_circle_the_one_furthest_behind_is_named),
         cmocka_unit_test(while_one_moves_nobody_is_stuck),
-        cmocka_unit_test(one_that_is_done_is_watched_no_more),
+        cmocka_unit_test(one_that_is_done_holds_nobody_up_and_is_not_hung),
+        cmocka_unit_test(one_that_is_done_and_falls_silent_is_named),
         cmocka_unit_test(who_waited_long_for_one_that_is_done_now_has_time_to_tell),
         cmocka_unit_test(one_that_falls_silent_while_it_waits_is_silent_and_not_stuck),
         cmocka_unit_test(in_its_start_and_first_step_a_member_has_five_seconds),

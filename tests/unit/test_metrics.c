@@ -36,6 +36,9 @@ static void a_line_is_one_json_object_with_every_field(void **state)
                                  .epoch = 2,
                                  .loss = 2.241283893585205,
                                  .lr = 0.1f,
+                                 .unix_s = 1763777307.125,
+                                 .train_s = 12.25,
+                                 .images = 64,
                                  .images_per_s = 123.5,
                                  .compute_s = 0.25,
                                  .exchange_s = 0.125,
@@ -52,6 +55,9 @@ static void a_line_is_one_json_object_with_every_field(void **state)
     assert_true(number(object, "epoch") == 2);
     assert_true(number(object, "loss") == 2.241283893585205); /* to the same bits */
     assert_true((float)number(object, "lr") == 0.1f);
+    assert_true(number(object, "unix_s") == 1763777307.125);
+    assert_true(number(object, "train_s") == 12.25);
+    assert_true(number(object, "images") == 64);
     assert_true(number(object, "images_per_s") == 123.5);
     assert_true(number(object, "compute_s") == 0.25);
     assert_true(number(object, "exchange_s") == 0.125);
@@ -97,6 +103,9 @@ static void the_longest_line_fits(void **state)
                                  .epoch = UINT32_MAX,
                                  .loss = longest,
                                  .lr = -FLT_MAX,
+                                 .unix_s = 1e12,
+                                 .train_s = 1e9,
+                                 .images = UINT32_MAX,
                                  .images_per_s = longest,
                                  .compute_s = 1e9,
                                  .exchange_s = 1e9,
@@ -117,28 +126,27 @@ static void the_longest_line_fits(void **state)
     cJSON_Delete(object);
 
     const psr_outcome outcome = {.steps = UINT64_MAX,
-                                 .images = UINT64_MAX,
-                                 .seconds = 1e9,
+                                 .train_s = 1e9,
                                  .wait_s = 1e9,
                                  .load_wait_s = 1e9,
                                  .compute_s = 1e9,
                                  .loss = longest,
                                  .test_loss = longest,
-                                 .accuracy = longest,
+                                 .test_accuracy = longest,
                                  .test_count = UINT64_MAX,
                                  .hash = UINT64_MAX};
     psr_outcome_print(&outcome, line);
     cJSON_Delete(parse(line));
 }
 
-static void an_outcome_has_the_rate_over_all_workers(void **state)
+static void an_outcome_is_of_this_worker(void **state)
 {
     (void)state;
     const psr_outcome outcome = {.steps = 10,
-                                 .images = 1000,
-                                 .seconds = 4,
+                                 .train_s = 4,
+                                 .wait_s = 0.25,
                                  .loss = 0.5,
-                                 .accuracy = 0.75,
+                                 .test_accuracy = 0.75,
                                  .test_loss = 0.625,
                                  .test_count = 100,
                                  .hash = 0x1234,
@@ -147,8 +155,9 @@ static void an_outcome_has_the_rate_over_all_workers(void **state)
     psr_outcome_print(&outcome, line);
     cJSON *object = parse(line);
     assert_true(number(object, "steps") == 10);
-    assert_true(number(object, "images_per_s") == 250);
-    assert_true(number(object, "accuracy") == 0.75);
+    assert_true(number(object, "train_s") == 4);
+    assert_true(number(object, "wait_s") == 0.25);
+    assert_true(number(object, "test_accuracy") == 0.75);
     assert_true(number(object, "loss") == 0.5);
     assert_true(number(object, "test_count") == 100);
     assert_true(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "stopped")));
@@ -163,7 +172,7 @@ int main(void)
         cmocka_unit_test(a_hash_is_sixteen_hex_digits),
         cmocka_unit_test(a_rank_without_samples_has_a_null_loss),
         cmocka_unit_test(the_longest_line_fits),
-        cmocka_unit_test(an_outcome_has_the_rate_over_all_workers),
+        cmocka_unit_test(an_outcome_is_of_this_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,8 +263,8 @@ static void setting_done(setting *s)
     free(s->samples);
 }
 
-/* All direct unless a test says otherwise: timing must not decide what is tested. */
-static const char *algorithms = "";
+/* All direct unless a test says otherwise. */
+static const char *algorithms = "direct";
 
 static psr_backend *backend_of(const setting *s, psr_backend_kind kind, psr_precision precision,
                                uint32_t threads)
@@ -515,7 +515,7 @@ static bool agrees_with_all_by(char letter, psr_net *net, tolerance limit)
     algorithms = all_by(letter, net);
     outcome found = outcome_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2, 3);
     assert_string_equal(psr_backend_algorithms(found.backend), algorithms);
-    algorithms = "";
+    algorithms = "direct";
     assert_alike(&s, &found, &expected, 3, limit);
     bool other = memcmp(found.gradients, direct.gradients, s.net->params.length * sizeof(float)) != 0;
     outcome_done(&found);
@@ -551,15 +551,35 @@ static void what_was_picked_by_timing_can_be_handed_on(void **state)
 {
     (void)state;
     setting s = setting_of(named("resnet18", 3, 32, PSR_SHORTCUT_B), 32);
-    algorithms = NULL;
+    algorithms = "timed";
     outcome first = outcome_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2, 32);
     algorithms = psr_backend_algorithms(first.backend);
     outcome second = outcome_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2, 32);
     assert_string_equal(psr_backend_algorithms(second.backend), algorithms);
-    algorithms = "";
+    algorithms = "direct";
     assert_same_bits(&s, &first, &second);
     outcome_done(&first);
     outcome_done(&second);
+    setting_done(&s);
+}
+
+/* By rule: no clock, so any two back ends choose alike; in full, all direct included. */
+static void by_default_the_choice_is_a_rule(void **state)
+{
+    (void)state;
+    setting s = setting_of(named("resnet18", 3, 32, PSR_SHORTCUT_B), 32);
+    algorithms = NULL;
+    psr_backend *first = backend_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2);
+    algorithms = "auto";
+    psr_backend *second = backend_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2);
+    algorithms = "direct";
+    psr_backend *direct = backend_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_FP32, 2);
+    assert_string_equal(psr_backend_algorithms(first), psr_backend_algorithms(second));
+    assert_int_equal(strchr(psr_backend_algorithms(first), 'o') != NULL, psr_winograd_supported());
+    assert_string_equal(psr_backend_algorithms(direct), all_by('d', s.net));
+    psr_backend_free(first);
+    psr_backend_free(second);
+    psr_backend_free(direct);
     setting_done(&s);
 }
 
@@ -686,6 +706,7 @@ int main(void)
         cmocka_unit_test(onednns_winograd_agrees_where_it_exists_and_falls_back_where_not),
         cmocka_unit_test(our_own_winograd_agrees),
         cmocka_unit_test(what_was_picked_by_timing_can_be_handed_on),
+        cmocka_unit_test(by_default_the_choice_is_a_rule),
         cmocka_unit_test(the_same_pass_gives_the_same_bits_whatever_ran_before),
         cmocka_unit_test(weights_may_be_overwritten_as_soon_as_their_gradient_is_ready),
         cmocka_unit_test(precisions_that_cannot_be_had_are_refused_by_name),

@@ -39,7 +39,8 @@ static error_t run(program *p, const char **const_argv)
     psr_options_argp *options = psr_options_argp_new();
     if (options == NULL)
         return ENOMEM;
-    const struct argp_option own[] = {{"hostfile", 'f', "FILE", 0, "the hosts", 0}, {NULL, 0, NULL, 0, NULL, 0}};
+    const struct argp_option own[] = {{"hostfile", 'f', "FILE", 0, "the hosts", 0},
+                                      {NULL, 0, NULL, 0, NULL, 0}};
     const struct argp_child children[] = {{psr_options_argp_child(options), 0, NULL, 0}, {NULL, 0, NULL, 0}};
     const struct argp argp = {own, parse_own, NULL, "A program.", children, NULL, NULL};
     psr_config_defaults(&p->config);
@@ -85,7 +86,8 @@ static void options_of_the_table_and_of_the_program_are_taken(void **state)
 {
     (void)state;
     program p;
-    const char *argv[] = {"psring", "--mode=ring", "--workers", "5", "-f", "hosts", "--no-shuffle", "--nesterov", NULL};
+    const char *argv[] = {"psring", "--mode=ring",  "--workers",  "5", "-f",
+                          "hosts",  "--no-shuffle", "--nesterov", NULL};
     assert_int_equal(run(&p, argv), 0);
     assert_int_equal(p.config.mode, PSR_MODE_RING);
     assert_int_equal(p.config.workers, 5);
@@ -104,6 +106,38 @@ static void the_last_of_an_option_and_its_negation_wins(void **state)
     assert_false(p.config.nesterov);
 }
 
+static const char *found(const char *name, const char **const_argv)
+{
+    static const struct argp_option own[] = {
+        {.name = "config", .arg = "FILE"}, {.name = "confirm"}, {.name = "out", .arg = "DIR"}, {0}};
+    static const struct argp argp = {.options = own};
+    int argc = 0;
+    while (const_argv[argc] != NULL)
+        argc++;
+    const char *value = "-";
+    return psr_options_find(&argp, argc, (char **)(uintptr_t)const_argv, name, &value) ? value
+                                                                                       : "(not there)";
+}
+
+#define FOUND(name, ...) found(name, (const char *[]){"psring", __VA_ARGS__, NULL})
+
+static void a_value_is_found_before_the_line_is_parsed_as_the_parser_will_find_it(void **state)
+{
+    (void)state;
+    assert_string_equal(FOUND("config", "--config", "a"), "a");
+    assert_string_equal(FOUND("config", "--config=a", "--config", "b"), "b");
+    assert_string_equal(FOUND("config", "--config="), "");
+    assert_string_equal(FOUND("config", "--confi", "a"),
+                        "(not there)"); /* or --confirm: the parser will refuse it */
+    assert_string_equal(FOUND("config", "--config", "a", "--confirm"), "a");
+    assert_string_equal(FOUND("out", "--o", "a"), "a");
+    assert_string_equal(FOUND("config", "--out", "--config", "x"), "(not there)"); /* the value of --out */
+    assert_string_equal(FOUND("config", "--", "--config", "x"), "(not there)");
+    assert_string_equal(FOUND("config", "--quux", "x"), "(not there)");
+    assert_null(FOUND("confirm", "--confirm"));
+    assert_null(FOUND("config", "--config")); /* its value is missing: the parser will refuse it */
+}
+
 static void a_hidden_option_is_taken(void **state)
 {
     (void)state;
@@ -120,7 +154,7 @@ static void a_refusal_is_one_line_and_exit_status_2(void **state)
         const char *argument, *value, *line;
     } wrong[] = {
         {"--bucket-size", "12Q",
-         "psring: --bucket-size: '12Q' is not a size; give bytes, or a number with K, M or G (4M)\n"},
+         "psring: --bucket-size: '12Q' is not a size; give auto, bytes, or a number with K, M or G (4M)\n"},
         {"--no-shufle", NULL, "psring: --no-shufle: there is no such option; --no-shuffle is the nearest\n"},
         {"--hostfiel=x", NULL, "psring: --hostfiel: there is no such option; --hostfile is the nearest\n"},
         {"--quux", NULL, "psring: --quux: there is no such option; --help lists them\n"},
@@ -188,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_of_the_table_and_of_the_program_are_taken),
         cmocka_unit_test(the_last_of_an_option_and_its_negation_wins),
+        cmocka_unit_test(a_value_is_found_before_the_line_is_parsed_as_the_parser_will_find_it),
         cmocka_unit_test(a_hidden_option_is_taken),
         cmocka_unit_test(a_refusal_is_one_line_and_exit_status_2),
         cmocka_unit_test(what_follows_an_option_as_its_value_is_not_taken_for_an_option),

@@ -498,11 +498,11 @@ static void a_neighbour_at_another_step_is_refused(void **state)
     (void)state;
     bench *b = bench_new(4);
     assert_ok(give(b, make(5, 0, 0, 2, 0, 0)));
-    assert_fails(give(b, make(6, 0, 0, 2, 0, 2)), PSR_ERR_PROTOCOL, "step 5 here");
-    assert_fails(psr_ring_ready(b->ring, 4, 0), PSR_ERR_PROTOCOL, "worker 0 is at step 5");
+    assert_fails(give(b, make(6, 0, 0, 2, 0, 2)), PSR_ERR_PROTOCOL, "at wire step 5 here");
+    assert_fails(psr_ring_ready(b->ring, 4, 0), PSR_ERR_PROTOCOL, "worker 0 is at step 6");
     assert_ok(psr_ring_ready(b->ring, 3, 1));
-    assert_fails(give(b, make(4, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "step 3 here");
-    assert_fails(give(b, make(2, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "step 3 here");
+    assert_fails(give(b, make(4, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
+    assert_fails(give(b, make(2, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
     bench_free(b);
 }
 

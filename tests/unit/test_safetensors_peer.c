@@ -135,6 +135,8 @@ int main(void)
     if (set_up(NULL) != 0)
         return 1;
     int failed = 77;
+    if (peer_status == 77)
+        printf("1..0 # SKIP no Python with numpy and safetensors here\n");
     if (peer_status != 77) {
         const struct CMUnitTest tests[] = {
             cmocka_unit_test(python_reads_every_value_of_ours),

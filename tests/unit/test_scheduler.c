@@ -3,6 +3,7 @@
 
 #include "ps/scheduler.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +24,15 @@ typedef struct fixture {
     } * sent;
     size_t sent_count;
     char said[TEXT_MAX];
-    uint32_t connected, joined, begun, restored, started, metrics, pieces;
+    uint32_t connected, joined, begun, restored, started, metrics, pieces, evaluations;
+    uint64_t evaluated_step, evaluated_count;
     uint64_t first_step, last_checkpoint;
     psr_err last_checkpoint_err;
     char algorithms[64];
     psr_facts facts; /* of begin */
     bool ended;
     psr_err status;
-    char line[TEXT_MAX], outcome[TEXT_MAX];
+    char line[TEXT_MAX], outcomes[TEXT_MAX];
 } fixture;
 
 /* ---- the driver ---- */
@@ -64,14 +66,14 @@ static void on_joined(void *context, const psr_roster_entry *entry, uint32_t cou
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *roster_json, uint64_t *ret_first_step)
+                        const char *roster_json, psr_beginning *ret_beginning)
 {
     fixture *f = context;
     (void)config;
     assert_non_null(strstr(roster_json, "\"endpoint\":\"tcp://127.0.0.1:1\""));
     f->begun++;
     f->facts = *facts;
-    *ret_first_step = f->first_step;
+    *ret_beginning = (psr_beginning){.first_step = f->first_step, .bucket_bytes = 8192};
     return PSR_OK;
 }
 
@@ -96,6 +98,15 @@ static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t
     return PSR_OK;
 }
 
+static void on_evaluating(void *context, uint32_t rank, uint64_t step, uint64_t counted)
+{
+    fixture *f = context;
+    assert_int_equal(rank, 1);
+    f->evaluations++;
+    f->evaluated_step = step;
+    f->evaluated_count = counted;
+}
+
 static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
                              size_t count)
 {
@@ -118,14 +129,29 @@ static void on_say(void *context, const char *line)
     snprintf(f->said + used, sizeof f->said - used, "%s\n", line);
 }
 
-static void on_ended(void *context, psr_err status, const char *line, const char *outcome_json)
+static void on_done(void *context, uint32_t rank, const char *json, size_t size)
+{
+    fixture *f = context;
+    size_t used = strlen(f->outcomes);
+    snprintf(f->outcomes + used, sizeof f->outcomes - used, "worker %u: %.*s\n", rank, (int)size, json);
+}
+
+static void on_carried(void *context, uint32_t shard, const psr_traffic *traffic)
+{
+    fixture *f = context;
+    size_t used = strlen(f->outcomes);
+    snprintf(f->outcomes + used, sizeof f->outcomes - used,
+             "shard %u: {\"gradient_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64 "}\n", shard,
+             traffic->gradient_bytes, traffic->weight_bytes);
+}
+
+static void on_ended(void *context, psr_err status, const char *line)
 {
     fixture *f = context;
     assert_false(f->ended);
     f->ended = true;
     f->status = status;
     snprintf(f->line, sizeof f->line, "%s", line);
-    snprintf(f->outcome, sizeof f->outcome, "%s", outcome_json ? outcome_json : "");
 }
 
 /* Two workers and a shard, deadline 8 s. */
@@ -151,6 +177,9 @@ static void open_scheduler(fixture *f)
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
+        .evaluating = on_evaluating,
+        .done = on_done,
+        .carried = on_carried,
         .checkpoint = on_checkpoint,
         .last_checkpoint = on_last_checkpoint,
         .say = on_say,
@@ -197,6 +226,7 @@ static void join(fixture *f, psr_peer from, const char *host)
 static const psr_facts some_facts = {.identity = "oneDNN 2.6.3 avx2 threads=1",
                                      .data_name = "synthetic",
                                      .train_count = 100,
+                                     .test_count = 30,
                                      .classes = 10,
                                      .steps_per_epoch = 5,
                                      .total_steps = 20,
@@ -229,7 +259,7 @@ static void start_all(fixture *f)
     say(f, s0, PSR_MSG_READY, NULL);
     say(f, w1, PSR_MSG_READY, NULL);
     assert_int_equal(f->started, 0);
-    say(f, w0, PSR_MSG_READY, "{\"algorithms\": \"winograd 3\"}");
+    say(f, w0, PSR_MSG_READY, "{\"algorithms\": \"ddd,doo\"}");
     assert_int_equal(f->started, 1);
 }
 
@@ -306,9 +336,9 @@ static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
     say(&f, w1, PSR_MSG_READY, NULL);
     say(&f, s0, PSR_MSG_READY, NULL);
     assert_int_equal(count_sent(&f, PSR_MSG_START), 0);
-    say(&f, w0, PSR_MSG_READY, "{\"algorithms\": \"winograd 3\"}");
+    say(&f, w0, PSR_MSG_READY, "{\"algorithms\": \"ddd,doo\"}");
     assert_int_equal(count_sent(&f, PSR_MSG_START), 3);
-    assert_string_equal(f.algorithms, "winograd 3");
+    assert_string_equal(f.algorithms, "ddd,doo");
     assert_false(f.ended);
     tear_down(&f);
 }
@@ -460,6 +490,7 @@ static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
     const char *text = last_sent(&f, PSR_MSG_WELCOME)->text;
     expect_ok(psr_welcome_from_json(text, strlen(text), &welcome));
     assert_int_equal(welcome.first_step, 12);
+    assert_int_equal(welcome.bucket_bytes, 8192);
     assert_int_equal(welcome.roster_count, 3);
     assert_string_equal(welcome.roster[2].host, "b");
     free(welcome.roster);
@@ -481,7 +512,8 @@ static void in_local_mode_one_process_is_the_whole_run(void **state)
     tell_facts(&f, w0, some_facts);
     say(&f, w0, PSR_MSG_READY, NULL);
     assert_int_equal(f.started, 1);
-    give(&f, w0, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_RANK(4), .count = 1},
+    give(&f, w0,
+         (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_RANK(4), .count = 1},
          (float[]){1}, sizeof(float));
     assert_int_equal(f.pieces, 1);
     tear_down(&f);
@@ -499,8 +531,41 @@ static void progress_is_answered_and_figures_are_passed_on(void **state)
     progress(&f, w1, PSR_PHASE_FORWARD, 0, 1, NULL);
     assert_int_equal(count_sent(&f, PSR_MSG_ALIVE), 1);
     assert_int_equal(last_sent(&f, PSR_MSG_ALIVE)->to.rank, 1);
-    say(&f, w0, PSR_MSG_METRICS, "{}");
+    say(&f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0}");
     assert_int_equal(f.metrics, 1);
+    tear_down(&f);
+}
+
+static void an_evaluations_progress_is_told_from_its_begin_on(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    progress(&f, w1, PSR_PHASE_FORWARD, 3, 1, NULL);
+    assert_int_equal(f.evaluations, 0);
+    give(&f, w1,
+         (psr_head){.type = PSR_MSG_PROGRESS,
+                    .flags = PSR_PHASE_EVALUATION,
+                    .step = 3,
+                    .offset = UINT64_MAX,
+                    .count = 1},
+         NULL, 0);
+    assert_int_equal(f.evaluations, 1);
+    assert_int_equal(f.evaluated_step, 4); /* completed */
+    assert_int_equal(f.evaluated_count, 0);
+    /* It waits for the others, and has counted all that it had to. */
+    give(&f, w1,
+         (psr_head){.type = PSR_MSG_PROGRESS,
+                    .flags = PSR_PHASE_BARRIER,
+                    .step = 3,
+                    .offset = UINT64_MAX,
+                    .count = 31},
+         NULL, 0);
+    assert_int_equal(f.evaluations, 2);
+    assert_int_equal(f.evaluated_count, 30);
+    assert_false(f.ended);
     tear_down(&f);
 }
 
@@ -512,14 +577,160 @@ static void every_piece_of_a_checkpoint_is_answered(void **state)
     set_up(&f);
     open_scheduler(&f);
     start_all(&f);
-    give(&f, s0, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_SLOT(0), .count = 1},
+    give(&f, s0,
+         (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_SLOT(0), .count = 1},
          (float[]){1}, sizeof(float));
-    give(&f, w1, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_RANK(1), .count = 1},
+    give(&f, w1,
+         (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_RANK(1), .count = 1},
          (float[]){1}, sizeof(float));
     assert_int_equal(f.pieces, 2);
     assert_int_equal(count_sent(&f, PSR_MSG_ALIVE), 2);
     assert_true(psr_peer_equal(last_sent(&f, PSR_MSG_ALIVE)->to, w1));
     tear_down(&f);
+}
+
+/* One float of a section that is the sender's own. */
+static void send_piece(fixture *f, psr_peer from, uint64_t step)
+{
+    uint32_t section = from.role == PSR_ROLE_SHARD ? PSR_SECTION_SLOT(0) : PSR_SECTION_RANK(from.rank);
+    give(f, from, (psr_head){.type = PSR_MSG_CHECKPOINT, .step = step, .bucket = section, .count = 1},
+         (float[]){1}, sizeof(float));
+}
+
+static void start_with_checkpoints(fixture *f, uint64_t every, uint64_t first_step)
+{
+    set_up(f);
+    f->config.checkpoint_every = every;
+    f->first_step = first_step;
+    open_scheduler(f);
+    start_all(f);
+}
+
+static void checkpoints_come_in_order_each_when_the_one_before_is_in_place(void **state)
+{
+    (void)state;
+    fixture f;
+    start_with_checkpoints(&f, 6, 6); /* of 20 steps; 6 were taken before */
+    send_piece(&f, w1, 12);
+    send_piece(&f, s0, 12);
+    send_piece(&f, s0, 18); /* the workers wait with theirs, but its buckets go on */
+    send_piece(&f, s0, 12);
+    send_piece(&f, w1, 12);
+    psr_scheduler_checkpointed(f.scheduler, 12, 0);
+    send_piece(&f, w1, 18);
+    send_piece(&f, s0, 20);
+    psr_scheduler_checkpointed(f.scheduler, 18, 0);
+    send_piece(&f, w1, 20);
+    assert_false(f.ended);
+    assert_int_equal(f.pieces, 8);
+    tear_down(&f);
+}
+
+static void a_run_that_stops_has_its_checkpoint_due_there(void **state)
+{
+    (void)state;
+    fixture f;
+    start_with_checkpoints(&f, 0, 0);
+    psr_scheduler_stop(f.scheduler, 0);
+    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 6}, NULL, 0);
+    give(&f, w0, (psr_head){.type = PSR_MSG_HELD, .step = 7}, NULL, 0);
+    send_piece(&f, w1, 8);
+    send_piece(&f, s0, 8);
+    assert_false(f.ended);
+    assert_int_equal(f.pieces, 2);
+    tear_down(&f);
+}
+
+static void a_checkpoint_that_is_not_due_is_a_breach(void **state)
+{
+    (void)state;
+    const struct {
+        psr_peer from;
+        uint64_t steps[4]; /* the last of them is the breach */
+        const char *why;
+    } cases[] = {
+        {{PSR_ROLE_WORKER, 1},
+         {6},
+         "no checkpoint of 6 steps is due; its next one is of 12"}, /* it was resumed from */
+        {{PSR_ROLE_WORKER, 1}, {0}, "no checkpoint of 0 steps is due; its next one is of 12"},
+        {{PSR_ROLE_WORKER, 1}, {13}, "no checkpoint of 13 steps is due; its next one is of 12"},
+        {{PSR_ROLE_WORKER, 1}, {18}, "no checkpoint of 18 steps is due; its next one is of 12"},
+        {{PSR_ROLE_WORKER, 1}, {21}, "no checkpoint of 21 steps is due; its next one is of 12"},
+        {{PSR_ROLE_WORKER, 1},
+         {UINT64_MAX},
+         "no checkpoint of 18446744073709551615 steps is due; its next one is of 12"},
+        {{PSR_ROLE_WORKER, 1}, {12, 18}, "its checkpoint of 12 steps is not in place"},
+        {{PSR_ROLE_SHARD, 0}, {18}, "no checkpoint of 18 steps is due; its next one is of 12"},
+        {{PSR_ROLE_SHARD, 0}, {12, 18, 20}, "its checkpoint of 12 steps is not in place"},
+        {{PSR_ROLE_SHARD, 0}, {12, 18, 6}, "no checkpoint of 6 steps is due; its next one is of 20"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture f;
+        start_with_checkpoints(&f, 6, 6);
+        size_t at = 0;
+        do
+            send_piece(&f, cases[i].from, cases[i].steps[at++]);
+        while (cases[i].steps[at] != 0);
+        assert_true(f.ended);
+        assert_int_equal(f.status, PSR_ERR_PROTOCOL);
+        assert_int_equal(f.pieces, at - 1);
+        assert_non_null(strstr(f.line, cases[i].why));
+        assert_non_null(strstr(f.line, cases[i].from.role == PSR_ROLE_SHARD ? "on a: shard 0 sent"
+                                                                            : "on b: worker 1 sent"));
+        tear_down(&f);
+    }
+}
+
+static void a_line_of_metrics_that_is_not_due_is_a_breach(void **state)
+{
+    (void)state;
+    char longer[5000];
+    memset(longer, ' ', sizeof longer);
+    memcpy(longer, "{\"step\": 7, \"rank\": 1", 21);
+    snprintf(longer + sizeof longer - 2, 2, "}");
+    const struct {
+        const char *line, *why;
+    } cases[] = {
+        {"{\"step\": 7, \"rank\": 0}", "the metrics of rank 0 are not its to tell"},
+        {"{\"step\": 7, \"rank\": 2}", "the metrics of rank 2 are not its to tell"},
+        {"{\"step\": 6, \"rank\": 1}", "it tells step 6 of rank 1 after step 6"},
+        {"{\"step\": 8, \"rank\": 1}", "it tells step 8 of rank 1 after step 6"},
+        {"{\"step\": 7}", "its payload is no JSON object with step and rank"},
+        {"{\"step\": -1, \"rank\": 1}", "its payload is no JSON object with step and rank"},
+        {"{\"step\": 1e300, \"rank\": 1}", "its payload is no JSON object with step and rank"},
+        {"[7, 1]", "its payload is no JSON object with step and rank"},
+        {"", "its payload is no JSON object with step and rank"},
+        {"{\"step\": 7, \"rank\": 1, \"x\": \"\x1b[2J\"}", "its payload holds control characters"},
+        {longer, "its payload has 4999 bytes, more than a line of metrics"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture f;
+        start_with_checkpoints(&f, 0, 6);
+        say(&f, w1, PSR_MSG_METRICS, cases[i].line);
+        assert_true(f.ended);
+        assert_int_equal(f.status, PSR_ERR_PROTOCOL);
+        assert_int_equal(f.metrics, 0);
+        assert_non_null(strstr(f.line, cases[i].why));
+        assert_non_null(strstr(f.line, "on b: worker 1 sent METRICS"));
+        tear_down(&f);
+    }
+}
+
+static void a_text_that_is_too_long_is_a_breach(void **state)
+{
+    (void)state;
+    static char text[(64 << 10) + 2];
+    memset(text, ' ', sizeof text - 1);
+    const psr_message_type types[] = {PSR_MSG_JOIN, PSR_MSG_FACTS, PSR_MSG_DONE, PSR_MSG_PROGRESS};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        fixture f;
+        start_with_checkpoints(&f, 0, 0);
+        say(&f, w1, types[i], text);
+        assert_true(f.ended);
+        assert_int_equal(f.status, PSR_ERR_PROTOCOL);
+        assert_non_null(strstr(f.line, "its payload has 65537 bytes, more than 65536"));
+        tear_down(&f);
+    }
 }
 
 static void workers_hear_of_a_checkpoint_that_is_in_place(void **state)
@@ -577,15 +788,16 @@ static void the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place(v
     open_scheduler(&f);
     start_all(&f);
     psr_scheduler_checkpointed(f.scheduler, 10, 0);
-    done(&f, s0, 20, NULL);
+    done(&f, s0, 20, "{\"gradient_bytes\": 800, \"weight_bytes\": 400}");
     done(&f, w0, 20, "{\"hash\": \"12\"}");
     f.now_ms = 20000;
-    progress(&f, w1, PSR_PHASE_FORWARD, 19, 9,
-             NULL); /* the others are alive, wait, and need not say so any more */
+    progress(&f, w1, PSR_PHASE_FORWARD, 19, 9, NULL);
+    progress(&f, s0, PSR_PHASE_SHUTDOWN, 20, 1, NULL); /* the others are alive and wait */
+    progress(&f, w0, PSR_PHASE_SHUTDOWN, 20, 1, NULL);
     tick(&f, 20000);
     assert_false(f.ended);
     assert_int_equal(f.last_checkpoint, 0);
-    done(&f, w1, 20, NULL);
+    done(&f, w1, 20, "{\"train_s\": 3}");
     assert_int_equal(f.last_checkpoint, 20);
     assert_false(f.ended);
     assert_int_equal(count_sent(&f, PSR_MSG_BYE), 0);
@@ -593,7 +805,8 @@ static void the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place(v
     ends(&f, PSR_OK, "20 steps done");
     assert_int_equal(count_sent(&f, PSR_MSG_BYE), 3);
     assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 0);
-    assert_string_equal(f.outcome, "{\"hash\": \"12\"}");
+    assert_string_equal(f.outcomes, "shard 0: {\"gradient_bytes\": 800, \"weight_bytes\": 400}\n"
+                                    "worker 0: {\"hash\": \"12\"}\nworker 1: {\"train_s\": 3}\n");
     tear_down(&f);
 }
 
@@ -660,7 +873,7 @@ static void told_to_stop_all_take_the_last_step_that_anybody_has_begun(void **st
     psr_scheduler_stop(f.scheduler, 0); /* again: nothing new */
     assert_int_equal(count_sent(&f, PSR_MSG_HOLD), 2);
     give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 6}, NULL, 0);
-    say(&f, w0, PSR_MSG_METRICS, "{}"); /* what was under way */
+    say(&f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0}"); /* what was under way */
     assert_int_equal(count_sent(&f, PSR_MSG_STOP_AT), 0);
     give(&f, w0, (psr_head){.type = PSR_MSG_HELD, .step = 7}, NULL, 0);
     assert_int_equal(count_sent(&f, PSR_MSG_STOP_AT), 3); /* shards too */
@@ -720,6 +933,41 @@ static void a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps(void
     done(&f, s0, 20, NULL);
     done(&f, w1, 20, NULL);
     psr_scheduler_checkpointed(f.scheduler, 20, 0);
+    ends(&f, PSR_OK, "20 steps done");
+    tear_down(&f);
+}
+
+static void a_stop_in_the_last_evaluation_is_no_run_that_is_done(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_stop(f.scheduler, 0);
+    give(&f, w0, (psr_head){.type = PSR_MSG_HELD, .step = 19}, NULL, 0);
+    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 19}, NULL, 0);
+    done(&f, s0, 20, NULL);
+    give(&f, w0, (psr_head){.type = PSR_MSG_DONE, .step = 20, .flags = 1}, "{}", 2);
+    give(&f, w1, (psr_head){.type = PSR_MSG_DONE, .step = 20, .flags = 1}, NULL, 0);
+    psr_scheduler_checkpointed(f.scheduler, 20, 0);
+    ends(&f, PSR_ERR_CANCELLED,
+         "stopped in the evaluation after the last step, as told; all 20 steps are in the checkpoint");
+    tear_down(&f);
+}
+
+static void a_run_resumed_behind_its_last_step_has_nothing_to_write(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    f.first_step = 20;
+    open_scheduler(&f);
+    start_all(&f);
+    done(&f, s0, 20, NULL);
+    done(&f, w0, 20, "{}");
+    done(&f, w1, 20, NULL);
+    assert_int_equal(f.last_checkpoint, 0);
     ends(&f, PSR_OK, "20 steps done");
     tear_down(&f);
 }
@@ -816,6 +1064,27 @@ static void the_words_of_a_member_that_exits_are_waited_for_a_moment(void **stat
     tick(&f, 1500);
     assert_true(f.ended);
     assert_non_null(strstr(f.line, "worker 1 on b was lost: exit status 1"));
+    tear_down(&f);
+}
+
+static void a_silent_agent_ends_the_run_and_its_line_says_what_the_members_do(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    open_scheduler(&f);
+    start_all(&f);
+    psr_scheduler_agent_lost(f.scheduler, "b", "no sign of life for 8.0 s", 1000);
+    assert_false(f.ended); /* they are asked */
+    f.now_ms = 1010;
+    progress(&f, s0, PSR_PHASE_PUSH, 4, 1, &w1);
+    progress(&f, w0, PSR_PHASE_PULL, 4, 1, &s0);
+    assert_false(f.ended);
+    progress(&f, w1, PSR_PHASE_BACKWARD, 4, 1, NULL);
+    assert_true(f.ended);
+    assert_int_equal(f.status, PSR_ERR_TIMEOUT);
+    assert_int_equal(strncmp(f.line, "agent on b: no sign of life for 8.0 s; shard 0: step 5, push", 60), 0);
+    assert_non_null(strstr(f.line, "worker 1: step 5, backward"));
     tear_down(&f);
 }
 
@@ -936,54 +1205,73 @@ static void each_breach_of_the_protocol_ends_the_run_with_its_line(void **state)
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_FACTS},
          NULL,
-         "on b: worker 1 sent FACTS (step 0, bucket 0, offset 0, count 0): it has told its facts before"},
+         "on b: worker 1 sent FACTS (wire step 0, bucket 0, offset 0, count 0): it has told its facts "
+         "before"},
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_READY},
          NULL,
-         "on b: worker 1 sent READY (step 0, bucket 0, offset 0, count 0): that is due once, after WELCOME"},
+         "on b: worker 1 sent READY (wire step 0, bucket 0, offset 0, count 0): that is due once, after "
+         "WELCOME"},
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_PUSH},
          NULL,
-         "on b: worker 1 sent PUSH (step 0, bucket 0, offset 0, count 0): that is not due while the run is "
+         "on b: worker 1 sent PUSH (wire step 0, bucket 0, offset 0, count 0): that is not due while the run "
+         "is "
          "on"},
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_HELD},
          NULL,
-         "on b: worker 1 sent HELD (step 0, bucket 0, offset 0, count 0): nobody told it to hold"},
+         "on b: worker 1 sent HELD (wire step 0, bucket 0, offset 0, count 0): nobody told it to hold"},
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_PROGRESS, .flags = 99, .offset = UINT64_MAX},
          NULL,
-         "on b: worker 1 sent PROGRESS (step 0, bucket 0, offset 18446744073709551615, count 0): there is no "
+         "on b: worker 1 sent PROGRESS (wire step 0, bucket 0, offset 18446744073709551615, count 0): there "
+         "is no "
          "phase 99"},
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1},
          NULL,
-         "on b: worker 1 sent PROGRESS (step 0, bucket 0, offset 18446744073709551614, count 0): it waits "
+         "on b: worker 1 sent PROGRESS (wire step 0, bucket 0, offset 18446744073709551614, count 0): it "
+         "waits "
          "for nobody that there is"},
+        {{PSR_ROLE_WORKER, 1},
+         {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX, .count = 32},
+         NULL,
+         "on b: worker 1 sent PROGRESS (wire step 0, bucket 0, offset 18446744073709551615, count 32): it "
+         "has "
+         "counted 31 samples of 30"},
+        {{PSR_ROLE_WORKER, 1},
+         {.type = PSR_MSG_DONE, .flags = 2},
+         NULL,
+         "on b: worker 1 sent DONE (wire step 0, bucket 0, offset 0, count 0): its flags are 2"},
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_CHECKPOINT, .count = 1},
          "1234",
-         "on b: worker 1 sent CHECKPOINT (step 0, bucket 0, offset 0, count 1): section 0 of a checkpoint is "
+         "on b: worker 1 sent CHECKPOINT (wire step 0, bucket 0, offset 0, count 1): section 0 of a "
+         "checkpoint is "
          "not its to send"},
         {{PSR_ROLE_WORKER, 0},
          {.type = PSR_MSG_CHECKPOINT, .bucket = 16, .count = 1},
          "1234",
-         "on a: worker 0 sent CHECKPOINT (step 0, bucket 16, offset 0, count 1): section 16 of a checkpoint "
+         "on a: worker 0 sent CHECKPOINT (wire step 0, bucket 16, offset 0, count 1): section 16 of a "
+         "checkpoint "
          "is not its to send"},
         {{PSR_ROLE_WORKER, 0},
          {.type = PSR_MSG_CHECKPOINT, .bucket = 257, .count = 1},
          "1234",
-         "on a: worker 0 sent CHECKPOINT (step 0, bucket 257, offset 0, count 1): section 257 of a "
+         "on a: worker 0 sent CHECKPOINT (wire step 0, bucket 257, offset 0, count 1): section 257 of a "
          "checkpoint is not its to send"},
         {{PSR_ROLE_SHARD, 0},
          {.type = PSR_MSG_CHECKPOINT, .bucket = 256, .count = 1},
          "1234",
-         "on a: shard 0 sent CHECKPOINT (step 0, bucket 256, offset 0, count 1): section 256 of a checkpoint "
+         "on a: shard 0 sent CHECKPOINT (wire step 0, bucket 256, offset 0, count 1): section 256 of a "
+         "checkpoint "
          "is not its to send"},
         {{PSR_ROLE_WORKER, 0},
          {.type = PSR_MSG_CHECKPOINT, .count = 2},
          "1234",
-         "on a: worker 0 sent CHECKPOINT (step 0, bucket 0, offset 0, count 2): its payload has 4 bytes"},
+         "on a: worker 0 sent CHECKPOINT (wire step 0, bucket 0, offset 0, count 2): its payload has 4 "
+         "bytes"},
     };
     for (size_t i = 0; i < sizeof breaches / sizeof breaches[0]; i++) {
         fixture f;
@@ -1007,7 +1295,8 @@ static void words_before_their_time_and_bytes_that_are_no_json_are_breaches(void
     join_all(&f);
     say(&f, w1, PSR_MSG_METRICS, "{}");
     ends(&f, PSR_ERR_PROTOCOL,
-         "on b: worker 1 sent METRICS (step 0, bucket 0, offset 0, count 0): that is not due before START");
+         "on b: worker 1 sent METRICS (wire step 0, bucket 0, offset 0, count 0): that is not due before "
+         "START");
     tear_down(&f);
 
     set_up(&f);
@@ -1015,14 +1304,16 @@ static void words_before_their_time_and_bytes_that_are_no_json_are_breaches(void
     join_all(&f);
     say(&f, w1, PSR_MSG_FACTS, "{\"identity\": 3}");
     ends(&f, PSR_ERR_PROTOCOL,
-         "on b: worker 1 sent FACTS (step 0, bucket 0, offset 0, count 0): field \"identity\" is missing or "
+         "on b: worker 1 sent FACTS (wire step 0, bucket 0, offset 0, count 0): field \"identity\" is "
+         "missing or "
          "no text");
     tear_down(&f);
 
     set_up(&f);
     open_scheduler(&f);
     say(&f, w1, PSR_MSG_JOIN, "[[[[");
-    ends(&f, PSR_ERR_PROTOCOL, "worker 1 sent JOIN (step 0, bucket 0, offset 0, count 0): not a JSON object");
+    ends(&f, PSR_ERR_PROTOCOL,
+         "worker 1 sent JOIN (wire step 0, bucket 0, offset 0, count 0): not a JSON object");
     tear_down(&f);
 }
 
@@ -1040,7 +1331,13 @@ int main(void)
         cmocka_unit_test(a_resumed_run_has_its_state_sent_after_the_roster),
         cmocka_unit_test(in_local_mode_one_process_is_the_whole_run),
         cmocka_unit_test(progress_is_answered_and_figures_are_passed_on),
+        cmocka_unit_test(an_evaluations_progress_is_told_from_its_begin_on),
         cmocka_unit_test(every_piece_of_a_checkpoint_is_answered),
+        cmocka_unit_test(checkpoints_come_in_order_each_when_the_one_before_is_in_place),
+        cmocka_unit_test(a_run_that_stops_has_its_checkpoint_due_there),
+        cmocka_unit_test(a_checkpoint_that_is_not_due_is_a_breach),
+        cmocka_unit_test(a_line_of_metrics_that_is_not_due_is_a_breach),
+        cmocka_unit_test(a_text_that_is_too_long_is_a_breach),
         cmocka_unit_test(workers_hear_of_a_checkpoint_that_is_in_place),
         cmocka_unit_test(waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named),
         cmocka_unit_test(the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place),
@@ -1050,11 +1347,14 @@ int main(void)
         cmocka_unit_test(told_to_stop_all_take_the_last_step_that_anybody_has_begun),
         cmocka_unit_test(a_stop_that_comes_with_the_last_step_is_a_run_that_is_done),
         cmocka_unit_test(a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps),
+        cmocka_unit_test(a_stop_in_the_last_evaluation_is_no_run_that_is_done),
+        cmocka_unit_test(a_run_resumed_behind_its_last_step_has_nothing_to_write),
         cmocka_unit_test(stopping_before_the_first_step_ends_at_once),
         cmocka_unit_test(a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing),
         cmocka_unit_test(a_lost_member_is_not_kept_secret_because_others_do_not_answer),
         cmocka_unit_test(a_member_lost_when_all_others_are_done_is_told_with_that),
         cmocka_unit_test(the_words_of_a_member_that_exits_are_waited_for_a_moment),
+        cmocka_unit_test(a_silent_agent_ends_the_run_and_its_line_says_what_the_members_do),
         cmocka_unit_test(a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host),
         cmocka_unit_test(a_member_that_fails_gives_the_run_its_line_and_status),
         cmocka_unit_test(a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_has_passed),

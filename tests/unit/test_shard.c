@@ -316,7 +316,7 @@ static void told_to_stop_it_tells_the_state_of_that_step_whether_it_is_there_alr
         assert_int_equal(f.checkpoint_count, 2);
         assert_int_equal(f.checkpoint_steps[1], 5);
         expect_failure(give(&f, make(PSR_MSG_PUSH, 1, 5, 1, 0)), PSR_ERR_PROTOCOL,
-                       "worker 1 sent PUSH (step 5, bucket 1, offset 16, count 16): 5 steps of it were "
+                       "worker 1 sent PUSH (wire step 5, bucket 1, offset 16, count 16): 5 steps of it were "
                        "pushed, and the run has 5");
         tear_down(&f);
     }
@@ -418,55 +418,65 @@ static void each_breach_of_the_protocol_gets_its_line_and_changes_nothing(void *
     size_t last = 0;
     set_up(&f);
     open_shard(&f, 0);
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): the initial weights are not "
+            "complete yet",
+            (void)m);
     REFUSED(
-        "worker 1 sent PUSH (step 0, bucket 2, offset 0, count 16): the initial weights are not complete yet",
-        (void)m);
-    REFUSED("worker 1 sent INIT (step 0, bucket 2, offset 0, count 16): initial state is worker 0's to send",
-            m->head.type = PSR_MSG_INIT, m->head.flags = 0);
-    REFUSED("worker 0 sent INIT (step 0, bucket 2, offset 0, count 16): there is no section 1 to be set",
+        "worker 1 sent INIT (wire step 0, bucket 2, offset 0, count 16): initial state is worker 0's to send",
+        m->head.type = PSR_MSG_INIT, m->head.flags = 0);
+    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16): there is no section 1 to be set",
             m->head.type = PSR_MSG_INIT, m->head.flags = 1, m->from.rank = 0);
-    REFUSED(
-        "worker 0 sent INIT (step 0, bucket 2, offset 0, count 16): there is no section 4294967295 to be set",
-        m->head.type = PSR_MSG_INIT, m->head.flags = UINT32_MAX, m->from.rank = 0);
+    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16): there is no section 4294967295 "
+            "to be set",
+            m->head.type = PSR_MSG_INIT, m->head.flags = UINT32_MAX, m->from.rank = 0);
     initialise(&f);
 
-    REFUSED("worker 1 sent PUSH (step 0, bucket 3, offset 0, count 16): there are 3 buckets",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 3, offset 0, count 16): there are 3 buckets",
             m->head.bucket = 3);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 0, offset 32, count 16): the bucket is another shard's",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 0, offset 32, count 16): the bucket is another shard's",
             m->head.bucket = 0, m->head.offset = 32);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 8, count 16): no slice of the bucket begins there",
-            m->head.offset = 8);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 16, count 16): no slice of the bucket begins there",
+    REFUSED(
+        "worker 1 sent PUSH (wire step 0, bucket 2, offset 8, count 16): no slice of the bucket begins there",
+        m->head.offset = 8);
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 16, count 16): no slice of the bucket begins "
+            "there",
             m->head.offset = 16);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 1, offset 0, count 16): no slice of the bucket begins there",
-            m->head.bucket = 1);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 18446744073709551615, count 16): no slice of the "
-            "bucket begins there",
-            m->head.offset = UINT64_MAX);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 15): the slice has 16 floats",
+    REFUSED(
+        "worker 1 sent PUSH (wire step 0, bucket 1, offset 0, count 16): no slice of the bucket begins there",
+        m->head.bucket = 1);
+    REFUSED(
+        "worker 1 sent PUSH (wire step 0, bucket 2, offset 18446744073709551615, count 16): no slice of the "
+        "bucket begins there",
+        m->head.offset = UINT64_MAX);
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 15): the slice has 16 floats",
             m->head.count = 15);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 16): its payload has 60 bytes, not 64",
-            m->payload_bytes = 60);
-    REFUSED("worker 1 sent PUSH (step 1, bucket 2, offset 0, count 16): 0 steps of it were pushed, and the "
-            "run has 10",
-            m->head.step = 1);
-    REFUSED("worker 1 sent PUSH (step 0, bucket 2, offset 0, count 16): its flags are 0, which --sync does "
-            "not go with",
-            m->head.flags = 0);
-    REFUSED("worker 2 sent PUSH (step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
-            "run's 2 workers",
-            m->from.rank = 2);
-    REFUSED("shard 1 sent PUSH (step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
-            "run's 2 workers",
-            m->from.role = PSR_ROLE_SHARD);
-    REFUSED("worker 1 sent RING (step 0, bucket 2, offset 0, count 16): that is not for a shard",
+    REFUSED(
+        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): its payload has 60 bytes, not 64",
+        m->payload_bytes = 60);
+    REFUSED(
+        "worker 1 sent PUSH (wire step 1, bucket 2, offset 0, count 16): 0 steps of it were pushed, and the "
+        "run has 10",
+        m->head.step = 1);
+    REFUSED(
+        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): its flags are 0, which --sync does "
+        "not go with",
+        m->head.flags = 0);
+    REFUSED(
+        "worker 2 sent PUSH (wire step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
+        "run's 2 workers",
+        m->from.rank = 2);
+    REFUSED(
+        "shard 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
+        "run's 2 workers",
+        m->from.role = PSR_ROLE_SHARD);
+    REFUSED("worker 1 sent RING (wire step 0, bucket 2, offset 0, count 16): that is not for a shard",
             m->head.type = PSR_MSG_RING);
-    REFUSED("worker 1 sent PULL (step 0, bucket 2, offset 0, count 16): with --sync bsp weights come by "
+    REFUSED("worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16): with --sync bsp weights come by "
             "themselves",
             m->head.type = PSR_MSG_PULL, m->payload_bytes = 0);
 
     push(&f, 0, 0, 2, 3);
-    REFUSED("worker 0 sent PUSH (step 1, bucket 2, offset 0, count 16): the slice is at step 0",
+    REFUSED("worker 0 sent PUSH (wire step 1, bucket 2, offset 0, count 16): the slice is at wire step 0",
             m->from.rank = 0, m->head.step = 1);
     push(&f, 1, 0, 2, 4);
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);
@@ -481,13 +491,14 @@ static void a_pull_ahead_of_ones_own_pushes_is_a_breach(void **state)
     set_up(&f);
     f.config.sync = PSR_SYNC_ASYNC;
     open_shard(&f, 0);
-    expect_failure(give(&f, make(PSR_MSG_PULL, 1, 0, 2, 0)), PSR_ERR_PROTOCOL,
-                   "worker 1 sent PULL (step 0, bucket 2, offset 0, count 16): the initial weights are not "
-                   "complete yet");
+    expect_failure(
+        give(&f, make(PSR_MSG_PULL, 1, 0, 2, 0)), PSR_ERR_PROTOCOL,
+        "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16): the initial weights are not "
+        "complete yet");
     initialise(&f);
     expect_failure(
         give(&f, make(PSR_MSG_PULL, 1, 1, 2, 0)), PSR_ERR_PROTOCOL,
-        "worker 1 sent PULL (step 1, bucket 2, offset 0, count 16): only 0 steps of it were pushed");
+        "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16): only 0 steps of it were pushed");
     tear_down(&f);
 }
 

@@ -1,0 +1,48 @@
+/* The figures of a run: the names, units and definitions, once. run.json's outcome, `psring report` and its --help, the summary of
+ * `psring train` and docs/figures.md use these names and no other; ps/figures.h computes them. Names that metrics.jsonl has too
+ * (worker/metrics.h) mean the same there, of one rank and step. Any thread; no state. */
+#ifndef PSR_BASE_FIGURES_H
+#define PSR_BASE_FIGURES_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum psr_figure {
+    PSR_FIGURE_STEPS,
+    PSR_FIGURE_OWN_STEPS,
+    PSR_FIGURE_IMAGES,
+    PSR_FIGURE_TRAIN_S,
+    PSR_FIGURE_IMAGES_PER_S,
+    PSR_FIGURE_WARMUP_STEPS,
+    PSR_FIGURE_WARMUP_S,
+    PSR_FIGURE_STEADY_IMAGES_PER_S,
+    /* Of each of the next three the mean, the least and the most over workers, in this order. */
+    PSR_FIGURE_WAIT_S,
+    PSR_FIGURE_WAIT_S_MIN,
+    PSR_FIGURE_WAIT_S_MAX,
+    PSR_FIGURE_COMPUTE_S,
+    PSR_FIGURE_COMPUTE_S_MIN,
+    PSR_FIGURE_COMPUTE_S_MAX,
+    PSR_FIGURE_LOAD_WAIT_S,
+    PSR_FIGURE_LOAD_WAIT_S_MIN,
+    PSR_FIGURE_LOAD_WAIT_S_MAX,
+    PSR_FIGURE_LOSS,
+    PSR_FIGURE_TEST_LOSS,
+    PSR_FIGURE_TEST_ACCURACY,
+    PSR_FIGURE_TEST_COUNT,
+    PSR_FIGURE_COUNT,
+} psr_figure;
+
+typedef struct psr_figure_definition {
+    const char *name, *unit, *definition; /* static texts */
+} psr_figure_definition;
+
+/* Indexed by psr_figure. */
+extern const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT];
+
+/* The warm-up: how many of own_steps steps that a run is to take are its first ones. A tenth, rounded up, and 10 at the most. */
+uint64_t psr_warmup_steps(uint64_t own_steps);
+
+#endif

@@ -1,0 +1,155 @@
+#include "deploy/agent_event.h"
+
+#include "net/join.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CORES_MAX 65536
+#define ADDRESS_BYTES 64
+
+static psr_err breach(const psr_host_link *link, const char *format, ...) PSR_PRINTF(2, 3);
+static psr_err breach(const psr_host_link *link, const char *format, ...)
+{
+    char what[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return psr_fail(PSR_ERR_PROTOCOL, "host %s: its agent %s", link->name, what);
+}
+
+/* ---- hello ---- */
+
+/* Numeric, since processes listen there: a name could be that of any interface. */
+static bool is_address(const char *text)
+{
+    char address[ADDRESS_BYTES];
+    unsigned char bytes[sizeof(struct in6_addr)];
+    snprintf(address, sizeof address, "%s", text);
+    address[strcspn(address, "%")] = '\0'; /* the interface of a link-local one */
+    return inet_pton(AF_INET, address, bytes) == 1 || inet_pton(AF_INET6, address, bytes) == 1;
+}
+
+static psr_err read_address(const psr_host_link *link, const cJSON *json, const char *name,
+                            const char **ret_address)
+{
+    const char *text = psr_json_text(json, name);
+    if (text && text[0] && (strlen(text) >= ADDRESS_BYTES || !is_address(text)))
+        return breach(link, "says that \"%s\" is '%.64s', which is no address", name, text);
+    *ret_address = text ? text : "";
+    return PSR_OK;
+}
+
+static psr_err read_hello(const psr_host_link *link, psr_agent_event *event)
+{
+    const char *version = psr_json_text(event->json, "version");
+    if (link->greeted)
+        return breach(link, "said hello twice");
+    if (!version || strcmp(version, PSR_VERSION) != 0)
+        return psr_fail(PSR_ERR_VERSION,
+                        "host %s has psring %s, this is %s; install the same version on both", link->name,
+                        version ? version : "of an unknown version", PSR_VERSION);
+    PSR_TRY(read_address(link, event->json, "address", &event->address));
+    PSR_TRY(read_address(link, event->json, "launcher_address", &event->launcher_address));
+    const char *machine = psr_json_text(event->json, "machine");
+    event->machine = machine ? machine : "";
+    if (!psr_json_count(event->json, "cores", CORES_MAX, &event->cores) || event->cores == 0)
+        return breach(link, "does not say how many cores it has");
+    return PSR_OK;
+}
+
+/* ---- processes ---- */
+
+static psr_err find_item(const psr_plan *plan, uint32_t host, const psr_host_link *link, const cJSON *json,
+                         size_t *ret_item)
+{
+    const char *role = psr_json_text(json, "role");
+    psr_peer peer;
+    if (!role || !psr_role_parse(role, &peer.role) || !psr_json_count(json, "rank", UINT32_MAX, &peer.rank))
+        return breach(link, "speaks for a process without a role or rank");
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->items[i].host == host && psr_peer_equal(plan->items[i].peer, peer)) {
+            *ret_item = i;
+            return PSR_OK;
+        }
+    return breach(link, "speaks for %s %" PRIu32 ", which is not placed there", role, peer.rank);
+}
+
+static psr_err read_line(const psr_host_link *link, psr_agent_event *event)
+{
+    const char *stream = psr_json_text(event->json, "stream");
+    event->text = psr_json_text(event->json, "text");
+    if (!event->text || !stream || (strcmp(stream, "out") != 0 && strcmp(stream, "err") != 0))
+        return breach(link, "sent a process's line without a text or stream");
+    event->to_stderr = strcmp(stream, "err") == 0;
+    return PSR_OK;
+}
+
+static psr_err read_exited(psr_agent_event *event)
+{
+    const char *how = psr_json_text(event->json, "how");
+    event->ok = psr_json_true(event->json, "ok");
+    event->text = how ? how : "nobody knows how";
+    return PSR_OK;
+}
+
+/* ---- any of them ---- */
+
+static bool kind_of(const char *name, psr_agent_event_kind *ret_kind)
+{
+    static const struct {
+        const char *name;
+        psr_agent_event_kind kind;
+    } kinds[] = {{"hello", PSR_AGENT_HELLO},
+                 {"alive", PSR_AGENT_ALIVE},
+                 {"paused", PSR_AGENT_PAUSED},
+                 {"line", PSR_AGENT_LINE},
+                 {"exited", PSR_AGENT_EXITED}};
+    for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(name, kinds[i].name) == 0) {
+            *ret_kind = kinds[i].kind;
+            return true;
+        }
+    return false;
+}
+
+static psr_err read_event(const psr_plan *plan, uint32_t host, const psr_host_link *link, bool all_started,
+                          psr_agent_event *event)
+{
+    if (event->kind == PSR_AGENT_HELLO)
+        return read_hello(link, event);
+    if (event->kind == PSR_AGENT_ALIVE || event->kind == PSR_AGENT_PAUSED)
+        return link->greeted ? PSR_OK : breach(link, "speaks before its hello");
+    if (!all_started)
+        return breach(link, "speaks for processes that nobody asked it to start");
+    PSR_TRY(find_item(plan, host, link, event->json, &event->item));
+    return event->kind == PSR_AGENT_LINE ? read_line(link, event) : read_exited(event);
+}
+
+psr_err psr_agent_event_read(const psr_plan *plan, uint32_t host, const psr_host_link *link, bool all_started,
+                             const char *line, psr_agent_event *ret_event)
+{
+    psr_agent_event event = {.json = cJSON_Parse(line), .text = line};
+    psr_err err = PSR_OK;
+    if (kind_of(psr_json_text(event.json, "event"), &event.kind))
+        err = read_event(plan, host, link, all_started, &event);
+    else if (link->greeted)
+        err = breach(link, "sent what is no event: '%.100s'", line);
+    else
+        event.kind = PSR_AGENT_GREETING;
+    if (err != PSR_OK)
+        psr_agent_event_done(&event);
+    else
+        *ret_event = event;
+    return err;
+}
+
+void psr_agent_event_done(psr_agent_event *event)
+{
+    cJSON_Delete(event->json);
+    *event = (psr_agent_event){0};
+}

@@ -1,0 +1,38 @@
+/* One line of an agent (deploy/agent.h), read and checked. An agent is believed about its own host and the members that the plan
+ * places there, and about nothing else. Pure. */
+#ifndef PSR_DEPLOY_AGENT_EVENT_H
+#define PSR_DEPLOY_AGENT_EVENT_H
+
+#include "deploy/host.h"
+#include "deploy/placement.h"
+
+typedef enum psr_agent_event_kind {
+    PSR_AGENT_GREETING, /* what a login shell prints before the agent's hello; text is all of it */
+    PSR_AGENT_HELLO,
+    PSR_AGENT_ALIVE, /* its answer to our sign of life */
+    PSR_AGENT_PAUSED,
+    PSR_AGENT_LINE,   /* a process printed text */
+    PSR_AGENT_EXITED, /* text: how */
+} psr_agent_event_kind;
+
+typedef struct psr_agent_event {
+    psr_agent_event_kind kind;
+    uint32_t cores; /* HELLO */
+    const char *address,
+        *launcher_address; /* HELLO: numeric, at most 63 bytes; "" when it was not reached over ssh */
+    const char *machine;   /* HELLO: psr_machine_id there; "" when it is not known */
+    size_t item;           /* LINE, EXITED: of the plan */
+    bool to_stderr;        /* LINE */
+    bool ok;               /* EXITED */
+    const char *text;
+    cJSON *json; /* owned: the texts are borrowed from it, and from the line */
+} psr_agent_event;
+
+/* host: index in the plan of the one whose agent said it; link: the launcher's end of it, for name and greeted. all_started: the
+ * plan's processes were asked for. ret owns: psr_agent_event_done. PROTOCOL, naming the host: an event that is none, a second hello,
+ * a process that the plan does not place there. VERSION: another psring. */
+PSR_MUST_CHECK psr_err psr_agent_event_read(const psr_plan *plan, uint32_t host, const psr_host_link *link,
+                                            bool all_started, const char *line, psr_agent_event *ret_event);
+void psr_agent_event_done(psr_agent_event *event);
+
+#endif

@@ -1,0 +1,42 @@
+/* What a run directory tells of its run, however it ended: run.json's configuration and outcome, and where there is no outcome the
+ * steps in metrics.jsonl. What is in those files may come from elsewhere: whoever prints it, prints through base/printable.h. */
+#ifndef PSR_DEPLOY_RUN_RECORD_H
+#define PSR_DEPLOY_RUN_RECORD_H
+
+#include "base/err.h"
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum psr_run_status {
+    PSR_RUN_DONE,
+    PSR_RUN_INTERRUPTED, /* Ctrl-C, with a checkpoint */
+    PSR_RUN_FAILED,
+    PSR_RUN_UNFINISHED, /* no outcome: it is running, or its scheduler was killed */
+    PSR_RUN_UNREADABLE,
+} psr_run_status;
+
+typedef struct psr_run_record {
+    const char *directory; /* borrowed */
+    psr_run_status status;
+    char why[1024];       /* in one line; "" for PSR_RUN_DONE */
+    cJSON *json;          /* owned; NULL: unreadable */
+    const cJSON *outcome; /* run.json's, or with the steps alone; never NULL unless unreadable */
+} psr_run_record;
+
+/* Always fills *ret_record; what cannot be read is PSR_RUN_UNREADABLE and says why. directory: borrowed for its life. */
+void psr_run_record_read(const char *directory, psr_run_record *ret_record);
+void psr_run_record_done(psr_run_record *record);
+
+/* "done", "interrupted", "failed", "unfinished", "unreadable". */
+const char *psr_run_status_name(psr_run_status status);
+
+/* The value of an option, by its long name; NULL: there is none. Borrowed. */
+const char *psr_run_record_option(const psr_run_record *record, const char *name);
+
+/* The options, but for --out, in which the readable ones of count records differ: an array of names, in the order of the configuration.
+ * ret owns. NOMEM. */
+PSR_MUST_CHECK psr_err psr_run_records_differ(const psr_run_record *records, size_t count, cJSON **ret_names);
+
+#endif

@@ -1,0 +1,126 @@
+#include "ps/parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define NAMED_MAX 2 /* shards that are told one by one */
+
+static bool keeps_tensors_whole(const psr_config *config)
+{
+    return config->optimizer == PSR_OPTIMIZER_LARS;
+}
+
+static psr_err assign(const psr_config *config, const psr_layout *layout, psr_parts *parts)
+{
+    parts->owner = calloc((size_t)parts->buckets.count + 1, sizeof *parts->owner);
+    parts->bytes = calloc(parts->shards, sizeof *parts->bytes);
+    if (!parts->owner || !parts->bytes)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the owners of %" PRIu32 " buckets",
+                        parts->buckets.count);
+    PSR_TRY(psr_buckets_assign(layout, &parts->buckets, parts->shards, keeps_tensors_whole(config),
+                               parts->owner));
+    psr_buckets_loads(&parts->buckets, parts->owner, parts->shards, parts->bytes);
+    return PSR_OK;
+}
+
+psr_err psr_parts_init(const psr_config *config, const psr_layout *layout, psr_parts *ret_parts)
+{
+    psr_parts parts = {.shards = config->mode == PSR_MODE_PS ? config->shards : 0};
+    PSR_TRY(psr_buckets_plan(layout, config->bucket_bytes, &parts.buckets));
+    psr_err err = parts.shards > 0 ? assign(config, layout, &parts) : PSR_OK;
+    if (err != PSR_OK) {
+        psr_parts_done(&parts);
+        return err;
+    }
+    *ret_parts = parts;
+    return PSR_OK;
+}
+
+void psr_parts_done(psr_parts *parts)
+{
+    psr_buckets_done(&parts->buckets);
+    free(parts->owner);
+    free(parts->bytes);
+    *parts = (psr_parts){0};
+}
+
+/* Shards that hold something. They are the first ones: the largest part goes to the lightest shard, ties to the lower
+ * rank. */
+static uint32_t count_holders(const psr_parts *parts)
+{
+    uint32_t holders = 0;
+    while (holders < parts->shards && parts->bytes[holders] > 0)
+        holders++;
+    return holders;
+}
+
+/* The size of buckets with which every shard holds something: what auto comes to, or the next smaller power of two; 0:
+ * there is none. */
+static uint64_t size_that_serves(const psr_config *config, const psr_layout *layout)
+{
+    psr_config smaller = *config;
+    for (uint64_t bytes = psr_bucket_bytes(layout, 0); bytes >= 4096; bytes /= 2) {
+        psr_parts parts;
+        smaller.bucket_bytes = bytes;
+        if (bytes >= config->bucket_bytes || psr_parts_init(&smaller, layout, &parts) != PSR_OK)
+            continue;
+        bool serves = count_holders(&parts) == parts.shards;
+        psr_parts_done(&parts);
+        if (serves)
+            return bytes;
+    }
+    return 0;
+}
+
+static void print_size(uint64_t bytes, char text[static 32])
+{
+    psr_config config;
+    psr_config_defaults(&config);
+    config.bucket_bytes = bytes;
+    if (psr_config_get(&config, "bucket-size", text, 32) != PSR_OK)
+        snprintf(text, 32, "%" PRIu64, bytes);
+}
+
+psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const psr_layout *layout)
+{
+    uint32_t holders = count_holders(parts);
+    if (holders == parts->shards)
+        return PSR_OK;
+    char idle[48], size[32], serving[32], or_size[64] = "";
+    if (holders + 1 == parts->shards)
+        snprintf(idle, sizeof idle, "shard %" PRIu32, holders);
+    else
+        snprintf(idle, sizeof idle, "shards %" PRIu32 "-%" PRIu32, holders, parts->shards - 1);
+    print_size(config->bucket_bytes, size);
+    uint64_t bytes = size_that_serves(config, layout);
+    if (bytes > 0) {
+        print_size(bytes, serving);
+        snprintf(or_size, sizeof or_size, ", or --bucket-size %s", serving);
+    }
+    return psr_fail(PSR_ERR_USAGE,
+                    "--shards %" PRIu32 ": %s would hold nothing: with --bucket-size %s, %s has %" PRIu32
+                    " part%s to give%s; give at most --shards %" PRIu32 "%s",
+                    parts->shards, idle, size, config->model, holders, holders == 1 ? "" : "s",
+                    keeps_tensors_whole(config) ? " (lars keeps each tensor on one shard)" : "", holders,
+                    or_size);
+}
+
+void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *line, size_t size)
+{
+    char text[32];
+    print_size(bucket_bytes, text);
+    size_t used = (size_t)snprintf(line, size, "%" PRIu32 " of at most %s", parts->buckets.count, text);
+    uint64_t least = UINT64_MAX, most = 0;
+    for (uint32_t s = 0; s < parts->shards; s++) {
+        least = parts->bytes[s] < least ? parts->bytes[s] : least;
+        most = parts->bytes[s] > most ? parts->bytes[s] : most;
+        if (parts->shards <= NAMED_MAX && used < size)
+            used += (size_t)snprintf(line + used, size - used, "%s %" PRIu32 " %s%.0f KiB",
+                                     s == 0 ? "; shard" : ", shard", s, s == 0 ? "holds " : "",
+                                     (double)parts->bytes[s] / 1024);
+    }
+    if (parts->shards > NAMED_MAX && used < size)
+        snprintf(line + used, size - used, "; each of %" PRIu32 " shards holds %.0f to %.0f KiB",
+                 parts->shards, (double)least / 1024, (double)most / 1024);
+}

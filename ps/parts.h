@@ -1,0 +1,29 @@
+/* Which part of the parameters each shard holds: the buckets, their owners, and what that comes to in bytes. The
+ * scheduler says it at the start and refuses a shard that would hold nothing; each shard finds its own part so. In modes
+ * without shards there are buckets alone. Immutable after building. */
+#ifndef PSR_PS_PARTS_H
+#define PSR_PS_PARTS_H
+
+#include "base/config.h"
+#include "model/layout.h"
+
+typedef struct psr_parts {
+    psr_buckets buckets;
+    uint32_t shards; /* 0 but in mode ps */
+    uint32_t *owner; /* [buckets.count]: shard of each bucket; NULL without shards */
+    uint64_t *bytes; /* [shards], padding included; NULL without shards */
+} psr_parts;
+
+/* config's bucket size must be resolved. ret owns: psr_parts_done. */
+PSR_MUST_CHECK psr_err psr_parts_init(const psr_config *config, const psr_layout *layout,
+                                      psr_parts *ret_parts);
+void psr_parts_done(psr_parts *parts);
+
+/* USAGE when shards hold nothing: names them, and which options would mend it. */
+PSR_MUST_CHECK psr_err psr_parts_check(const psr_parts *parts, const psr_config *config,
+                                       const psr_layout *layout);
+
+/* "29 of at most 64K; shard 0 holds 527 KiB, shard 1 527 KiB", for the person. */
+void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *line, size_t size);
+
+#endif

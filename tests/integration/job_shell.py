@@ -1,0 +1,40 @@
+"""What a shell with job control does for one command on a terminal, and no more.
+
+usage: job_shell.py TERMINAL COMMAND [ARGUMENT]...
+
+In a session of its own, whose terminal that is to be. The command runs in the foreground, in a process group of its own; when it is
+stopped the terminal comes back, and this says `stopped`; SIGUSR1 is `fg`. At the end it says `ended STATUS`."""
+
+import os
+import signal
+import sys
+
+
+def main():
+    terminal = os.open(sys.argv[1], os.O_RDWR)  # the first one that a session's leader opens becomes its own
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # who is in the background may take the terminal
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(terminal, os.getpgrp())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        for fd in (0, 1, 2):
+            os.dup2(terminal, fd)
+        os.execv(sys.argv[2], sys.argv[2:])
+
+    def foreground(*unused):
+        os.tcsetpgrp(terminal, pid)
+        os.killpg(pid, signal.SIGCONT)
+
+    signal.signal(signal.SIGUSR1, foreground)
+    while True:
+        status = os.waitpid(pid, os.WUNTRACED)[1]
+        if not os.WIFSTOPPED(status):
+            print("ended %d" % os.waitstatus_to_exitcode(status), flush=True)
+            return
+        os.tcsetpgrp(terminal, os.getpgrp())
+        print("stopped by %s" % signal.Signals(os.WSTOPSIG(status)).name, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""bench_exchange finds its results right in every way to synchronise, and prints the bus factor that docs/algorithms.md defines.
+
+usage: test_bench_exchange.py BENCH-EXCHANGE"""
+
+import json
+import subprocess
+import sys
+
+from psring_run import Tap
+
+# Options, and the factor: 2(n-1)/n for a ring, max(1, n/s) for dedicated shards, none where nothing crosses a link.
+CASES = [
+    ({"mode": "ring", "workers": 3}, 4 / 3),
+    ({"mode": "ring", "workers": 1}, None),
+    ({"mode": "ps", "workers": 3, "shards": 1}, 3),
+    ({"mode": "ps", "workers": 2, "shards": 4}, 1),
+    ({"mode": "ps", "workers": 3, "shards": 2, "sync": "async"}, 1.5),
+    ({"mode": "ps", "workers": 3, "shards": 2, "sync": "ssp:1"}, 1.5),
+]
+
+
+def main(bench):
+    tap = Tap()
+    for options, factor in CASES:
+        name = " ".join("%s=%s" % pair for pair in options.items())
+        done = subprocess.run([bench, "--bytes=262144", "--bucket-size=65536", "--rounds=3", "--warmup=1"] +
+                              ["--%s=%s" % pair for pair in options.items()], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=120)
+        figures = json.loads(done.stdout) if done.returncode == 0 else {}
+        tap.ok(done.returncode == 0 and figures.get("wrong") == 0, "%s: the results are right" % name, [done.stdout, done.stderr])
+        told = figures.get("busbw_factor", "none told")
+        tap.ok(told == factor if factor is None else abs(told - factor) < 1e-3, "%s: the factor is %s" % (name, factor), [done.stdout])
+        tap.ok((figures.get("busbw_gb_s", "none told") is None) == (factor is None), "%s: and busbw has it" % name, [done.stdout])
+    tap.end()
+
+
+main(sys.argv[1])

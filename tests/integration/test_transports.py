@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""A run on one host is on ipc sockets that no other user reaches, and TCP is encrypted unless that is switched off aloud; the bits are the
+same over each. The directory of sockets goes with the run, however that ends.
+
+usage: test_transports.py PSRING"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+from psring_live import LiveRun
+from psring_run import PATIENCE_S, Run, Tap, Workspace
+
+NOBODY = 65534
+OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 3, "mode": "ps", "shards": 2, "batch-size": 16,
+           "steps": 6, "lr": 0.05, "threads": 1, "seed": 3, "deadline": 600}
+HELD = dict(OPTIONS, **{"fault-point": "worker:1:backward:1"})
+
+
+def same_bits(tap, psring, directory):
+    hashes = {}
+    for name, options, schemes, words in [
+            ("ipc", {}, "ipc", r"network +ipc sockets in /"),
+            ("tcp", {"transport": "tcp"}, "tcp", r"network +tcp, encrypted \(CURVE\)"),
+            ("bare", {"transport": "tcp", "no-encrypt": True}, "tcp", r"bare +not encrypted \(--no-encrypt\), within this machine"),
+            ("trusted", {"transport": "tcp", "no-encrypt": "trusted-network"}, "tcp", r"bare +NOT encrypted \(--no-encrypt=trusted-network\)")]:
+        run = Run(psring, directory, name, dict(OPTIONS, **options))
+        if not tap.ok(run.status == 0, "a run over %s" % name, run.why()):
+            continue
+        hashes[name] = run.outcome()["hash"]
+        tap.ok(re.search(words, run.stdout), "%s: a person is told" % name, run.stdout.splitlines())
+        endpoints = re.findall(r'"endpoint":\s*"([^"]+)"', open(os.path.join(run.out, "run.json")).read())
+        tap.ok(len(endpoints) == 5 and all(e.startswith(schemes + "://") for e in endpoints), "%s: everybody listens there" % name, endpoints)
+    tap.ok(len(set(hashes.values())) == 1, "one hash over all of them", [str(hashes)])
+
+
+def refusals(tap, psring, directory):
+    for options, words in [
+            ({"no-encrypt": True}, "leave it out, or add --transport tcp"),
+            ({"no-encrypt": True, "transport": "ipc"}, "--no-encrypt this-machine does not go with --transport ipc"),
+            ({"no-encrypt": "home"}, "--no-encrypt: 'home' is not a place"),
+            ({"transport": "ipc", "interface": "lo"}, "--interface does not go with --transport ipc"),
+            ({"transport": "ipc", "hostfile": "HOSTS"}, "--transport ipc: host elsewhere.invalid cannot be reached by it"),
+            ({"transport": "shm"}, "--transport: 'shm'")]:
+        if "hostfile" in options:
+            options["hostfile"] = os.path.join(directory, "hosts")
+            with open(options["hostfile"], "w") as file:
+                file.write("localhost\nelsewhere.invalid slots=2\n")
+        run = Run(psring, directory, "never", dict(OPTIONS, **options))
+        tap.ok(run.status == 2 and words in run.stderr and len(run.stderr.splitlines()) == 1, "refused: %s" % words, run.why())
+
+
+def knock_as(uid, path):
+    """What another user gets from a socket, in a process of its own."""
+    code = "import os,socket,sys; os.setresuid(%d,%d,%d); s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(len(s.recv(10)))"
+    ended = subprocess.run([sys.executable, "-I", "-c", code % (uid, uid, uid), path], capture_output=True, text=True, timeout=PATIENCE_S)
+    return ended.stdout.strip() or ended.stderr.strip().rsplit("\n", 1)[-1]
+
+
+def held_run(psring, directory, name):
+    run = LiveRun(psring, directory, name, HELD)
+    run.wait_line("fault-point backward:1 reached", PATIENCE_S)
+    run.member("worker", 1).wait_stopped()
+    members = [process for process in run.processes() if process.role in ("scheduler", "shard", "worker")]
+    files = sorted({file for process in members for file in process.socket_files()})
+    return run, members, files
+
+
+def who_can_connect(tap, psring, directory):
+    run, members, files = held_run(psring, directory, "watched")
+    try:
+        folder = os.path.dirname(files[0])
+        tap.ok(len(files) == 6 and {os.path.dirname(file) for file in files} == {folder}, "six processes, a socket each, in one directory", files)
+        tap.ok(os.stat(folder).st_mode & 0o7777 == 0o700, "which is this user's alone")
+        tap.ok(not any(process.ports() for process in members), "nobody listens on a port")
+        if os.geteuid() == 0:
+            os.chmod(directory, 0o755)
+            os.chmod(run.temporary, 0o755)
+            got = {file: knock_as(NOBODY, file) for file in files}
+            tap.ok(all("PermissionError" in answer for answer in got.values()), "another user cannot connect to any", [str(got)])
+            tap.ok(knock_as(0, run.of_role("scheduler").socket_files()[0]) == "10", "this user can: the scheduler greets it")
+        run.member("worker", 1).signal(signal.SIGCONT)
+        tap.ok(run.wait(PATIENCE_S) == 0, "the run ends well", run.why())
+    finally:
+        run.kill()
+    tap.ok(not run.leftovers(), "nothing is left of it", run.leftovers())
+
+
+SHADOW_BYTES = 1 << 30  # what of a process is larger is a sanitizer's shadow of its memory
+
+
+def memory_of(process):
+    chunks = []
+    with open("/proc/%d/maps" % process.pid) as maps, open("/proc/%d/mem" % process.pid, "rb", 0) as memory:
+        for line in maps:
+            begin, end = (int(word, 16) for word in line.split()[0].split("-"))
+            if line.split()[1].startswith("rw") and end - begin < SHADOW_BYTES:
+                try:
+                    memory.seek(begin)
+                    chunks.append(memory.read(end - begin))
+                except OSError:
+                    continue
+    return b"".join(chunks)
+
+
+def secrets_are_wiped(tap, psring, directory):
+    """What launcher and agent handed on is not in their memory any more. The scheduler's has its token, which tells what to look for."""
+    run, _, _ = held_run(psring, directory, "secrets")
+    try:
+        words = set(re.findall(rb"(?<![0-9a-f])[0-9a-f]{64}(?=\0)", memory_of(run.of_role("scheduler"))))
+        shared = words & set(re.findall(rb"(?<![0-9a-f])[0-9a-f]{64}(?=\0)", memory_of(run.member("worker", 1))))
+        tap.ok(len(shared) == 1, "scheduler and worker hold one token", [str(len(shared))])
+        for role in ("launcher", "agent"):
+            held = memory_of(run.of_role(role))
+            tap.ok(len(held) > 100000 and not any(word in held for word in shared), "the %s holds it no more" % role)
+    except PermissionError as closed:
+        tap.ok(True, "no memory can be looked at here # SKIP %s" % closed)
+    finally:
+        run.kill()
+
+
+def however_it_ends(tap, psring, directory):
+    for roles in (["launcher"], ["scheduler"], ["agent"], ["launcher", "agent"], ["launcher", "scheduler"], ["worker"]):
+        name = "-and-".join(roles)
+        run, _, _ = held_run(psring, directory, "without-" + name)
+        try:
+            victims = [run.member("worker", 2) if role == "worker" else run.of_role(role) for role in roles]
+            held = run.member("worker", 1)
+            for victim in victims:
+                victim.signal(signal.SIGSTOP)
+            for victim in victims:
+                victim.signal(signal.SIGKILL)
+            held.signal(signal.SIGCONT)  # not before: it would come to a checkpoint, whose files a killed scheduler leaves
+            tap.ok(run.wait_ended(PATIENCE_S) is not None, "killed: %s: all end" % name, run.why())
+            tap.ok(not run.leftovers(), "killed: %s: the directory of sockets goes too" % name, run.leftovers())
+        finally:
+            run.kill()
+
+
+def killed_as_a_whole(tap, psring, directory):
+    run, _, files = held_run(psring, directory, "whole")
+    run.kill()
+    tap.ok(os.path.exists(files[0]), "a run that was killed as a whole leaves its sockets")
+    os.environ["XDG_RUNTIME_DIR"] = run.temporary
+    after = Run(psring, directory, "after", OPTIONS)
+    del os.environ["XDG_RUNTIME_DIR"]
+    tap.ok(after.status == 0 and not run.leftovers(), "and the next one removes them", run.leftovers() + after.why())
+
+
+def main():
+    psring = os.path.abspath(sys.argv[1])
+    tap = Tap()
+    with Workspace() as directory:
+        for part in (same_bits, refusals, who_can_connect, secrets_are_wiped, however_it_ends, killed_as_a_whole):
+            try:
+                part(tap, psring, directory)
+            except (AssertionError, OSError, KeyError, ValueError, IndexError) as wrong:
+                tap.ok(False, part.__name__, [repr(wrong)])
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()

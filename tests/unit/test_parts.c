@@ -1,0 +1,142 @@
+#include "tests/unit/expect.h"
+
+#include "model/net.h"
+#include "ps/parts.h"
+
+#include <stdio.h>
+
+/* The parts of a run of model on images of one channel and 28 pixels. bucket_bytes 0: auto. */
+typedef struct sharing {
+    psr_config config;
+    psr_net *net;
+    psr_parts parts;
+} sharing;
+
+static sharing share(const char *model, uint32_t shards, uint64_t bucket_bytes, psr_optimizer_kind optimizer)
+{
+    sharing s = {0};
+    psr_config_defaults(&s.config);
+    s.config.mode = PSR_MODE_PS;
+    s.config.shards = shards;
+    s.config.optimizer = optimizer;
+    snprintf(s.config.model, sizeof s.config.model, "%s", model);
+    expect_ok(psr_net_new(model, 10, 1, 28, 28, PSR_SHORTCUT_A, &s.net));
+    s.config.bucket_bytes = psr_bucket_bytes(&s.net->params, bucket_bytes);
+    expect_ok(psr_parts_init(&s.config, &s.net->params, &s.parts));
+    return s;
+}
+
+static void end(sharing *s)
+{
+    psr_parts_done(&s->parts);
+    psr_net_free(s->net);
+}
+
+static void every_shard_of_a_small_network_holds_something_by_default(void **state)
+{
+    (void)state;
+    static const char *const small[] = {"mlp", "convnet", "resnet20"};
+    for (size_t i = 0; i < sizeof small / sizeof small[0]; i++)
+        for (uint32_t shards = 1; shards <= 16; shards++) {
+            sharing s = share(small[i], shards, 0, PSR_OPTIMIZER_SGD);
+            uint64_t sum = 0;
+            expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
+            for (uint32_t k = 0; k < shards; k++)
+                sum += s.parts.bytes[k];
+            assert_int_equal(sum, s.net->params.length * sizeof(float));
+            end(&s);
+        }
+}
+
+static void shards_that_would_hold_nothing_are_refused_with_what_would_mend_it(void **state)
+{
+    (void)state;
+    const struct {
+        const char *model;
+        uint32_t shards;
+        uint64_t bucket_bytes;
+        psr_optimizer_kind optimizer;
+        const char *detail;
+    } wrong[] = {
+        {"resnet20", 2, 4 << 20, PSR_OPTIMIZER_SGD,
+         "--shards 2: shard 1 would hold nothing: with --bucket-size 4M, resnet20 has 1 part to give; give "
+         "at most --shards 1, "
+         "or --bucket-size 64K"},
+        {"resnet20", 8, 512 << 10, PSR_OPTIMIZER_SGD,
+         "--shards 8: shards 3-7 would hold nothing: with --bucket-size 512K, resnet20 has 3 parts to give; "
+         "give at most "
+         "--shards 3, or --bucket-size 64K"},
+        {"mlp", 32, 0, PSR_OPTIMIZER_SGD,
+         "--shards 32: shards 23-31 would hold nothing: with --bucket-size 128K, mlp has 23 parts to give; "
+         "give at most --shards "
+         "23, or --bucket-size 64K"},
+        {"convnet", 30, 0, PSR_OPTIMIZER_SGD,
+         "--shards 30: shards 24-29 would hold nothing: with --bucket-size 4K, convnet has 24 parts to give; "
+         "give at most "
+         "--shards 24"},
+        {"mlp", 8, 0, PSR_OPTIMIZER_LARS,
+         "--shards 8: shards 4-7 would hold nothing: with --bucket-size 128K, mlp has 4 parts to give (lars "
+         "keeps each tensor on "
+         "one shard); give at most --shards 4"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        sharing s = share(wrong[i].model, wrong[i].shards, wrong[i].bucket_bytes, wrong[i].optimizer);
+        expect_failure(psr_parts_check(&s.parts, &s.config, &s.net->params), PSR_ERR_USAGE, wrong[i].detail);
+        end(&s);
+    }
+}
+
+static void what_is_advised_serves(void **state)
+{
+    (void)state;
+    sharing s = share("mlp", 23, 0, PSR_OPTIMIZER_SGD);
+    expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
+    end(&s);
+    s = share("mlp", 32, 64 << 10, PSR_OPTIMIZER_SGD);
+    expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
+    end(&s);
+    s = share("mlp", 4, 0, PSR_OPTIMIZER_LARS);
+    expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
+    end(&s);
+}
+
+static void parts_are_told_shard_by_shard_or_by_their_range(void **state)
+{
+    (void)state;
+    char line[512];
+    sharing s = share("resnet20", 2, 0, PSR_OPTIMIZER_SGD);
+    psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
+    assert_string_equal(line, "29 of at most 64K; shard 0 holds 526 KiB, shard 1 526 KiB");
+    end(&s);
+    s = share("resnet20", 12, 0, PSR_OPTIMIZER_SGD);
+    psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
+    assert_string_equal(line, "29 of at most 64K; each of 12 shards holds 70 to 110 KiB");
+    end(&s);
+}
+
+static void without_shards_there_are_buckets_alone(void **state)
+{
+    (void)state;
+    char line[512];
+    sharing s = share("resnet20", 1, 128 << 10, PSR_OPTIMIZER_SGD);
+    psr_parts_done(&s.parts);
+    s.config.mode = PSR_MODE_RING;
+    expect_ok(psr_parts_init(&s.config, &s.net->params, &s.parts));
+    expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
+    psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
+    assert_string_equal(line, "18 of at most 128K");
+    assert_null(s.parts.owner);
+    end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_shard_of_a_small_network_holds_something_by_default),
+        cmocka_unit_test(shards_that_would_hold_nothing_are_refused_with_what_would_mend_it),
+        cmocka_unit_test(what_is_advised_serves),
+        cmocka_unit_test(parts_are_told_shard_by_shard_or_by_their_range),
+        cmocka_unit_test(without_shards_there_are_buckets_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
