@@ -64,7 +64,7 @@ struct psr_checkpoints {
     pthread_mutex_t mutex;
     pthread_cond_t condition;
     /* under the mutex */
-    part *parts;   /* coming, whole or not yet taken: oldest first */
+    part *parts;   /* coming, whole or not yet taken: in order of their steps */
     part *at_work; /* the thread's; NULL when it sleeps or is about to wake */
     bool quit;
 };
@@ -122,15 +122,17 @@ static psr_err part_new(const psr_checkpoints *set, uint64_t step, part **ret_pa
 static psr_err find_part(psr_checkpoints *set, uint64_t step, part **ret_part)
 {
     part **at = &set->parts;
-    for (; *at; at = &(*at)->next)
-        if ((*at)->step == step) {
-            *ret_part = *at;
-            return PSR_OK;
-        }
+    while (*at && (*at)->step < step)
+        at = &(*at)->next;
+    if (*at && (*at)->step == step) {
+        *ret_part = *at;
+        return PSR_OK;
+    }
     part *p = NULL;
     PSR_TRY(part_new(set, step, &p));
     /* The writing thread walks the list. */
     pthread_mutex_lock(&set->mutex);
+    p->next = *at;
     *at = p;
     pthread_mutex_unlock(&set->mutex);
     *ret_part = p;
@@ -154,12 +156,15 @@ static psr_err write_piece(psr_checkpoints *set, part *p, const piece *work)
     return psr_checkpoint_files_put(p->files, work->section, work->data, work->offset, work->count);
 }
 
-/* The oldest with something to do; at the end of all, of those that are whole. Call with the mutex held. */
+/* The oldest that is not done, if there is something to do for it; at the end of all, if it is whole. What came of the next one
+ * waits: a disk that has room for one of them more takes the older one. Call with the mutex held. */
 static part *next_part(const psr_checkpoints *set)
 {
-    for (part *p = set->parts; p; p = p->next)
-        if (p->state == PART_WHOLE || (p->state == PART_COMING && p->first && !set->quit))
-            return p;
+    part *p = set->parts;
+    while (p && (p->state == PART_IN_PLACE || p->state == PART_FAILED))
+        p = p->next;
+    if (p && (p->state == PART_WHOLE || (p->first && !set->quit)))
+        return p;
     return NULL;
 }
 

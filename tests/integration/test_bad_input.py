@@ -342,7 +342,7 @@ def directories(t):
 
 def full_disk(t):
     """A file system of 7 MB, on which a run begins and its second checkpoint (of 5.4 MB each) does not end. The first is in place by then: nothing
-    of the next is sent before."""
+    of the next is written before."""
     os.mkdir(t.path("small"))
     script = 'mount -t tmpfs -o size=7m none "$0" || exit 77; "$@"; status=$?; cd "$0" && find . | sed s/^/left:/; ' \
              'cat run/run.json; exit $status'

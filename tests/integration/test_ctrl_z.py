@@ -67,7 +67,8 @@ class Job(LiveRun):
         return int(match.group(1))
 
     def said(self):
-        return self.why() + self.terminal.text.splitlines()[-20:]
+        """What a person sees last comes first: a report of a failure is cut at its end."""
+        return [line for line in self.terminal.text.splitlines() if line.strip()][:-6:-1] + self.why()
 
     def close(self):
         left = self.kill()

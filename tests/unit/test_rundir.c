@@ -399,6 +399,26 @@ static void two_checkpoints_may_be_on_their_way_and_an_unfinished_one_leaves_not
     assert_false(exists("checkpoints/step-6"));
 }
 
+/* A disk that has room for one more takes the older one. */
+static void nothing_of_a_checkpoint_is_written_before_the_one_before_it_is_in_place(void **state)
+{
+    (void)state;
+    uint64_t step = 0;
+    open_checkpoints();
+    put_section(4, PSR_SECTION_SLOT(0), 100000);
+    put_all_but(6, UINT32_MAX);
+    until_all_is_written();
+    assert_true(exists("checkpoints/.step-4.part"));
+    assert_false(exists("checkpoints/.step-6.part"));
+    put_all_but(4, PSR_SECTION_SLOT(0));
+    for (uint64_t expected = 4; expected <= 6; expected += 2) {
+        await_wake();
+        expect_ok(psr_checkpoints_take(checkpoints, &step));
+        assert_int_equal(step, expected);
+    }
+    close_checkpoints();
+}
+
 static void pieces_that_do_not_fit_are_breaches(void **state)
 {
     (void)state;
@@ -626,6 +646,7 @@ int main(void)
         IN_A_FOLDER(a_line_of_metrics_that_is_no_object_is_refused_and_not_written),
         IN_A_FOLDER(a_checkpoint_is_renamed_into_place_when_its_last_piece_has_come),
         IN_A_FOLDER(two_checkpoints_may_be_on_their_way_and_an_unfinished_one_leaves_nothing),
+        IN_A_FOLDER(nothing_of_a_checkpoint_is_written_before_the_one_before_it_is_in_place),
         IN_A_FOLDER(pieces_that_do_not_fit_are_breaches),
         IN_A_FOLDER(a_section_in_more_pieces_than_anybody_would_send_is_a_breach),
         IN_A_FOLDER(pieces_wait_while_the_disk_takes_nothing_and_that_is_told),
