@@ -89,13 +89,13 @@ double psr_clock_s(void)
 /* Half a deadline, of which two looks fill a quarter each; less is no absence but what a busy machine does. */
 #define PRESENT_MS 200
 
-psr_watch_clock psr_watch_clock_for(int64_t now_ms, int64_t deadline_ms)
+psr_presence_clock psr_presence_clock_for(int64_t now_ms, int64_t deadline_ms)
 {
-    return (psr_watch_clock){.longest_ms = deadline_ms / 2 > PRESENT_MS ? deadline_ms / 2 : PRESENT_MS,
+    return (psr_presence_clock){.longest_ms = deadline_ms / 2 > PRESENT_MS ? deadline_ms / 2 : PRESENT_MS,
                              .seen_ms = now_ms};
 }
 
-int64_t psr_watch_clock_ms(psr_watch_clock *clock, int64_t now_ms)
+int64_t psr_presence_clock_ms(psr_presence_clock *clock, int64_t now_ms)
 {
     int64_t away_ms = now_ms - clock->seen_ms;
     if (away_ms > clock->longest_ms)
@@ -104,7 +104,7 @@ int64_t psr_watch_clock_ms(psr_watch_clock *clock, int64_t now_ms)
     return now_ms - clock->absent_ms;
 }
 
-int64_t psr_watch_clock_every_ms(const psr_watch_clock *clock)
+int64_t psr_presence_clock_every_ms(const psr_presence_clock *clock)
 {
     return clock->longest_ms / 2;
 }

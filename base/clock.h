@@ -27,18 +27,18 @@ void psr_clock_go_on(void);
 void psr_clock_stops_with_process(void);
 
 /* The clock of one who watches others and ends what is silent for longer than a deadline. It stands still while its keeper is
- * stopped or kept from running: that is nobody's silence. The keeper looks at it every psr_watch_clock_every_ms at least; a
+ * stopped or kept from running: that is nobody's silence. The keeper looks at it every psr_presence_clock_every_ms at least; a
  * time between two looks that is much longer was an absence. What others said meanwhile is to be read before they are
  * judged. Plain data; one thread. */
-typedef struct psr_watch_clock {
+typedef struct psr_presence_clock {
     int64_t longest_ms; /* between two looks that is no absence */
     int64_t seen_ms;    /* the last look, as psr_clock_ms gave it */
     int64_t absent_ms;  /* all absences */
-} psr_watch_clock;
+} psr_presence_clock;
 
-psr_watch_clock psr_watch_clock_for(int64_t now_ms, int64_t deadline_ms);
+psr_presence_clock psr_presence_clock_for(int64_t now_ms, int64_t deadline_ms);
 /* A look. now_ms: psr_clock_ms(). Returns that less all absences. */
-int64_t psr_watch_clock_ms(psr_watch_clock *clock, int64_t now_ms);
-int64_t psr_watch_clock_every_ms(const psr_watch_clock *clock);
+int64_t psr_presence_clock_ms(psr_presence_clock *clock, int64_t now_ms);
+int64_t psr_presence_clock_every_ms(const psr_presence_clock *clock);
 
 #endif

@@ -193,7 +193,7 @@ static psr_err judge_device(psr_config *config, const char *text)
     return psr_fail(PSR_ERR_USAGE, "'%s' is not a device; give cpu", text);
 }
 
-/* Letters and commas are model/onednn_choice.h's; whether they fit the network is known when it is compiled. */
+/* Letters and commas are model/onednn/choice.h's; whether they fit the network is known when it is compiled. */
 static psr_err judge_algorithms(psr_config *config, const char *text)
 {
     (void)config;

@@ -1,5 +1,5 @@
 /* The figures of a run: the names, units and definitions, once. run.json's outcome, `psring report` and its --help, the summary of
- * `psring train` and docs/figures.md use these names and no other; ps/figures.h computes them. Names that metrics.jsonl has too
+ * `psring train` and docs/figures.md use these names and no other; ps/scheduler/figures.h computes them. Names that metrics.jsonl has too
  * (worker/metrics.h) mean the same there, of one rank and step. Any thread; no state. */
 #ifndef PSR_BASE_FIGURES_H
 #define PSR_BASE_FIGURES_H

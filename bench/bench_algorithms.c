@@ -1,12 +1,12 @@
-/* What the rule for convolutions' algorithms (model/onednn_rule.h) is derived from: the times of 3x3 convolutions of
+/* What the rule for convolutions' algorithms (model/onednn/rule.h) is derived from: the times of 3x3 convolutions of
  * stride 1 by each algorithm, in each direction, over a grid of shapes, and what the rule makes of them.
  *
  * One line per shape and direction, tab-separated, under a line of names; bench/fit_algorithms reads it. */
-#include "model/net_build.h"
-#include "model/onednn_context.h"
-#include "model/onednn_exec.h"
-#include "model/onednn_pick.h"
-#include "model/onednn_trial.h"
+#include "model/networks/network_build.h"
+#include "model/onednn/context.h"
+#include "model/onednn/exec.h"
+#include "model/onednn/pick.h"
+#include "model/onednn/trial.h"
 
 #include <argp.h>
 #include <stdio.h>
@@ -27,9 +27,9 @@ typedef struct bench_settings {
 
 /* images - 1x1 to `in` channels - batch norm - ReLU - 3x3 to `out` - batch norm - ReLU - mean - classes: so the 3x3 one
  * has the layouts of one in the middle of a network, and a gradient for its source. */
-static psr_err net_of(const shape *s, psr_net **ret_net)
+static psr_err net_of(const shape *s, psr_network **ret_net)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     PSR_TRY(psr_build_begin(&b, "one convolution", CLASSES, 3, s->size, s->size));
     uint32_t x = psr_build_conv(&b, 0, "first", s->in, 1, 1, 0, PSR_INIT_KAIMING_NORMAL_FAN_IN);
     x = psr_build_relu(&b, psr_build_batchnorm(&b, x, "bn1"), "relu1");
@@ -38,7 +38,7 @@ static psr_err net_of(const shape *s, psr_net **ret_net)
     x = psr_build_flatten(&b, psr_build_avgpool(&b, x, "mean"));
     psr_build_linear(&b, x, "fc", CLASSES, PSR_INIT_UNIFORM_FAN_IN, PSR_INIT_UNIFORM_FAN_IN);
     if (b.err != PSR_OK) {
-        psr_net_free(b.net);
+        psr_network_free(b.net);
         return b.err;
     }
     *ret_net = b.net;
@@ -74,7 +74,7 @@ static psr_err measure(const shape *s, const psr_onednn_exec *exec, const bench_
 
 static psr_err run_shape(const shape *s, const psr_onednn_context *context, const bench_settings *settings)
 {
-    psr_net *net = NULL;
+    psr_network *net = NULL;
     psr_onednn_graph graph = {0};
     psr_onednn_exec *exec = NULL;
     PSR_TRY(net_of(s, &net));
@@ -85,7 +85,7 @@ static psr_err run_shape(const shape *s, const psr_onednn_context *context, cons
         err = measure(s, exec, settings);
     psr_onednn_exec_free(exec);
     psr_onednn_graph_done(&graph);
-    psr_net_free(net);
+    psr_network_free(net);
     return err;
 }
 

@@ -11,7 +11,7 @@
 #include "bench/primitive_sum.h"
 #include "bench/step_profile.h"
 #include "model/backend.h"
-#include "model/optimizer.h"
+#include "model/optimizers/optimizer.h"
 
 #include <argp.h>
 #include <inttypes.h>
@@ -48,7 +48,7 @@ typedef struct bench_settings {
 
 /* A network, compiled, and what a step works on. */
 typedef struct bench {
-    psr_net *net;
+    psr_network *net;
     psr_buckets buckets;
     psr_backend *backend, *beside[BESIDE_MOST];
     psr_optimizer *optimizer;
@@ -71,7 +71,7 @@ static void bench_done(bench *b)
         psr_arena_free(b->buffers, b->net->buffers.length);
         psr_arena_free(b->images, b->image_floats);
     }
-    psr_net_free(b->net);
+    psr_network_free(b->net);
     free(b->labels);
     free(b->samples);
 }
@@ -82,7 +82,7 @@ static psr_err bench_init(bench *b, const bench_settings *settings)
     bool large = strncmp(config->model, "resnet", 6) == 0 && config->image_size >= 64;
     bool grey = strcmp(config->model, "mlp") == 0 || strcmp(config->model, "convnet") == 0;
     *b = (bench){0};
-    PSR_TRY(psr_net_new(config->model, large ? 1000 : 10, grey ? 1 : 3, config->image_size,
+    PSR_TRY(psr_network_new(config->model, large ? 1000 : 10, grey ? 1 : 3, config->image_size,
                         config->image_size, config->shortcut, &b->net));
     PSR_TRY(psr_buckets_plan(&b->net->params, psr_bucket_bytes(&b->net->params, config->bucket_bytes),
                              &b->buckets));
@@ -109,7 +109,7 @@ static psr_err bench_init(bench *b, const bench_settings *settings)
     b->samples = calloc(config->batch_size, sizeof *b->samples);
     if (b->labels == NULL || b->samples == NULL)
         return psr_fail(PSR_ERR_NOMEM, "out of memory for a batch");
-    psr_net_init(b->net, 1, b->weights, b->buffers);
+    psr_network_init(b->net, 1, b->weights, b->buffers);
     psr_rng_at at = {.seed = 1, .purpose = PSR_RNG_SYNTHETIC};
     for (size_t i = 0; i < b->image_floats; i++)
         b->images[i] = 2 * psr_rng_unit(psr_rng_word(at, i)) - 1;

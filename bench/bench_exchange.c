@@ -9,12 +9,12 @@
 #include "base/fold.h"
 #include "base/memory.h"
 #include "base/options_argp.h"
-#include "model/net.h"
-#include "model/optimizer.h"
+#include "model/networks/network.h"
+#include "model/optimizers/optimizer.h"
 #include "net/keys.h"
 #include "net/slices.h"
 #include "net/transport.h"
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 #include "worker/engine.h"
 
 #include <argp.h>
@@ -39,7 +39,7 @@ typedef struct bench {
     uint64_t bytes; /* of one tensor instead of a model; 0: the model */
     uint32_t rounds, warmup;
     bool pin, sum_only;
-    psr_net *net;      /* owned; NULL with bytes */
+    psr_network *net;      /* owned; NULL with bytes */
     psr_layout layout; /* net's, or of its own */
     psr_buckets buckets;
     uint32_t *owner;
@@ -455,7 +455,7 @@ static psr_err plan(bench *b)
         uint32_t shape[] = {(uint32_t)(b->bytes / sizeof(float))};
         PSR_TRY(psr_layout_add(&b->layout, "tensor", 1, shape));
     } else {
-        PSR_TRY(psr_net_new(b->config.model, 1000, 3, 224, 224, b->config.shortcut, &b->net));
+        PSR_TRY(psr_network_new(b->config.model, 1000, 3, 224, 224, b->config.shortcut, &b->net));
         b->layout = b->net->params;
     }
     PSR_TRY(psr_buckets_plan(&b->layout, psr_bucket_bytes(&b->layout, b->config.bucket_bytes), &b->buckets));
@@ -481,7 +481,7 @@ static void bench_done(bench *b)
     psr_buckets_done(&b->buckets);
     if (b->net == NULL)
         psr_layout_done(&b->layout);
-    psr_net_free(b->net);
+    psr_network_free(b->net);
 }
 
 enum { KEY_BYTES = 1000, KEY_ROUNDS, KEY_WARMUP, KEY_PIN, KEY_SUM_ONLY };

@@ -2,7 +2,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "model/onednn_compat.h"
+#include "model/onednn/compat.h"
 
 #include <omp.h>
 #include <stddef.h>
@@ -130,7 +130,7 @@ static void conv_shape_done(conv_shape *c)
             dnnl_memory_desc_destroy(all[i]);
 }
 
-static psr_err conv_shape_init(const timer *t, const psr_net *net, const psr_node *node, conv_shape *ret)
+static psr_err conv_shape_init(const timer *t, const psr_network *net, const psr_node *node, conv_shape *ret)
 {
     const psr_node *from = &net->nodes[node->input[0]];
     const uint32_t *shape = net->params.tensors[node->weight].shape;
@@ -215,7 +215,7 @@ static psr_err time_norm_behind(timer *t, const conv_shape *c, uint32_t channels
     return err;
 }
 
-static psr_err time_network(timer *t, const psr_net *net)
+static psr_err time_network(timer *t, const psr_network *net)
 {
     for (uint32_t i = 0; i < net->node_count; i++) {
         const psr_node *node = &net->nodes[i];
@@ -238,7 +238,7 @@ static psr_err time_network(timer *t, const psr_net *net)
     return PSR_OK;
 }
 
-psr_err primitive_sum(const psr_net *net, uint32_t batch, bool bf16, int threads, double *ret_s)
+psr_err primitive_sum(const psr_network *net, uint32_t batch, bool bf16, int threads, double *ret_s)
 {
     timer t = {.type = bf16 ? dnnl_bf16 : dnnl_f32, .batch = batch};
     omp_set_num_threads(threads);

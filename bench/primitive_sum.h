@@ -5,10 +5,10 @@
 #ifndef PSR_BENCH_PRIMITIVE_SUM_H
 #define PSR_BENCH_PRIMITIVE_SUM_H
 
-#include "model/net.h"
+#include "model/networks/network.h"
 
 /* Seconds of one training step's primitives: the sum of medians of 3. NOMEM, COMPUTE. */
-PSR_MUST_CHECK psr_err primitive_sum(const psr_net *net, uint32_t batch, bool bf16, int threads,
+PSR_MUST_CHECK psr_err primitive_sum(const psr_network *net, uint32_t batch, bool bf16, int threads,
                                      double *ret_s);
 
 #endif

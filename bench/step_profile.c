@@ -1,9 +1,9 @@
 #include "bench/step_profile.h"
 
 #include "base/clock.h"
-#include "model/onednn_compat.h"
-#include "model/onednn_graph.h"
-#include "model/onednn_tiles.h"
+#include "model/onednn/compat.h"
+#include "model/onednn/graph.h"
+#include "model/onednn/tiles.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 /* Of every call of progress in a forward pass, the kind that its time counts as: what the oneDNN back end computes
  * together is one group, and it goes by groups; the reference goes by nodes. NULL: no memory. */
-static psr_op *kinds_of(const psr_net *net, bool by_groups)
+static psr_op *kinds_of(const psr_network *net, bool by_groups)
 {
     psr_onednn_graph graph;
     psr_op *kinds = malloc(net->node_count * sizeof *kinds);
@@ -27,7 +27,7 @@ static psr_op *kinds_of(const psr_net *net, bool by_groups)
     return kinds;
 }
 
-void profile_begin(profile *p, const psr_net *net, bool by_groups)
+void profile_begin(profile *p, const psr_network *net, bool by_groups)
 {
     *p = (profile){.net = net, .kinds = kinds_of(net, by_groups)};
     fflush(stdout);

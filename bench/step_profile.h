@@ -6,14 +6,14 @@
 #ifndef PSR_BENCH_STEP_PROFILE_H
 #define PSR_BENCH_STEP_PROFILE_H
 
-#include "model/net.h"
+#include "model/networks/network.h"
 
 #include <stdio.h>
 
 enum { PROFILE_KINDS = PSR_OP_DROPOUT2D + 1 };
 
 typedef struct profile {
-    const psr_net *net;
+    const psr_network *net;
     psr_op *kinds; /* of the calls of a forward pass; owned until profile_end */
     uint32_t calls;
     double began_s, last_s, whole_s;
@@ -25,7 +25,7 @@ typedef struct profile {
 } profile;
 
 /* by_groups: the back end fuses, as oneDNN's does. */
-void profile_begin(profile *p, const psr_net *net, bool by_groups);
+void profile_begin(profile *p, const psr_network *net, bool by_groups);
 void profile_progress(void *p);
 void profile_end(profile *p);
 /* Share of the step that only moves bytes: reorders, and the nodes that change shape or layout. */

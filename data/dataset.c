@@ -1,7 +1,7 @@
 #include "data/dataset.h"
 
 #include "data/idx.h"
-#include "data/place.h"
+#include "data/location.h"
 #include "base/thread.h"
 
 #include <inttypes.h>
@@ -11,13 +11,13 @@
 #include <string.h>
 
 /* Opens the two files of an IDX split. ret own; untouched on failure. */
-static psr_err open_idx(const psr_place *place, psr_split split, psr_source **ret_images,
+static psr_err open_idx(const psr_location *place, psr_split split, psr_source **ret_images,
                         psr_source **ret_labels)
 {
     const psr_split_files *files = &place->files->split[split];
     psr_source *images = NULL;
-    PSR_TRY(psr_place_open(place, files->name[0], &images));
-    psr_err err = psr_place_open(place, files->name[1], ret_labels);
+    PSR_TRY(psr_location_open(place, files->name[0], &images));
+    psr_err err = psr_location_open(place, files->name[1], ret_labels);
     if (err != PSR_OK) {
         psr_source_free(images);
         return err;
@@ -26,7 +26,7 @@ static psr_err open_idx(const psr_place *place, psr_split split, psr_source **re
     return PSR_OK;
 }
 
-static psr_err read_idx(const psr_place *place, psr_split split, psr_samples *ret_samples)
+static psr_err read_idx(const psr_location *place, psr_split split, psr_samples *ret_samples)
 {
     psr_source *images = NULL, *labels = NULL;
     PSR_TRY(open_idx(place, split, &images, &labels));
@@ -37,7 +37,7 @@ static psr_err read_idx(const psr_place *place, psr_split split, psr_samples *re
 }
 
 /* The headers of one IDX split, and the classes that its labels tell. */
-static psr_err read_idx_outline(const psr_place *place, psr_split split, psr_idx_shape *ret_shape,
+static psr_err read_idx_outline(const psr_location *place, psr_split split, psr_idx_shape *ret_shape,
                                 uint32_t *ret_classes)
 {
     psr_source *images = NULL, *labels = NULL;
@@ -50,14 +50,14 @@ static psr_err read_idx_outline(const psr_place *place, psr_split split, psr_idx
     return err;
 }
 
-static uint32_t cifar_count(const psr_place *place, psr_split split)
+static uint32_t cifar_count(const psr_location *place, psr_split split)
 {
     return place->files->split[split].records * place->files->split[split].file_count;
 }
 
 /* One file of CIFAR into its part of the samples. */
 typedef struct cifar_job {
-    const psr_place *place;
+    const psr_location *place;
     psr_split split;
     uint32_t file;
     psr_samples *samples;
@@ -71,7 +71,7 @@ static psr_err read_cifar_file(const cifar_job *job)
     const psr_split_files *files = &job->place->files->split[job->split];
     size_t first = (size_t)job->file * files->records;
     psr_source *source = NULL;
-    PSR_TRY(psr_place_open(job->place, files->name[job->file], &source));
+    PSR_TRY(psr_location_open(job->place, files->name[job->file], &source));
     psr_err err =
         psr_cifar_read(source, job->place->files->cifar, files->records,
                        job->samples->pixels + first * PSR_CIFAR_IMAGE_BYTES, job->samples->labels + first);
@@ -90,9 +90,9 @@ static void *cifar_thread(void *argument)
 
 /* The files at once, each by a thread: unpacking xz takes more than a second each. The first file's error is
  * told. */
-static psr_err read_cifar_files(const psr_place *place, psr_split split, psr_samples *samples)
+static psr_err read_cifar_files(const psr_location *place, psr_split split, psr_samples *samples)
 {
-    cifar_job jobs[PSR_PLACE_MAX_FILES];
+    cifar_job jobs[PSR_LOCATION_MAX_FILES];
     uint32_t count = place->files->split[split].file_count, started = 0;
     psr_err err = PSR_OK;
     for (; started < count && err == PSR_OK; started += err == PSR_OK) {
@@ -108,7 +108,7 @@ static psr_err read_cifar_files(const psr_place *place, psr_split split, psr_sam
     return err;
 }
 
-static psr_err read_cifar(const psr_place *place, psr_split split, psr_samples *ret_samples)
+static psr_err read_cifar(const psr_location *place, psr_split split, psr_samples *ret_samples)
 {
     psr_samples samples = {
         .count = cifar_count(place, split),
@@ -133,7 +133,7 @@ static psr_err read_cifar(const psr_place *place, psr_split split, psr_samples *
     return PSR_OK;
 }
 
-static psr_err read_split(const psr_place *place, psr_split split, psr_samples *ret_samples)
+static psr_err read_split(const psr_location *place, psr_split split, psr_samples *ret_samples)
 {
     if (place->files == NULL)
         return psr_synthetic_generate(&place->synthetic, split, ret_samples);
@@ -141,7 +141,7 @@ static psr_err read_split(const psr_place *place, psr_split split, psr_samples *
                                        : read_idx(place, split, ret_samples);
 }
 
-static psr_err check_sides(const psr_place *place, uint32_t height, uint32_t width, uint32_t train_height,
+static psr_err check_sides(const psr_location *place, uint32_t height, uint32_t width, uint32_t train_height,
                            uint32_t train_width)
 {
     if (height == train_height && width == train_width)
@@ -190,7 +190,7 @@ static void set_constants(psr_dataset *dataset, const psr_dataset *train)
 }
 
 /* train: NULL for the train split itself. */
-static psr_err open_split(const psr_place *place, psr_split split, const psr_dataset *train,
+static psr_err open_split(const psr_location *place, psr_split split, const psr_dataset *train,
                           psr_dataset **ret_dataset)
 {
     psr_dataset *dataset = calloc(1, sizeof *dataset);
@@ -232,9 +232,9 @@ out:
 
 psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train, psr_dataset **ret_test)
 {
-    psr_place place;
+    psr_location place;
     psr_dataset *train = NULL;
-    PSR_TRY(psr_place_resolve(spec, &place));
+    PSR_TRY(psr_location_resolve(spec, &place));
     PSR_TRY(open_split(&place, PSR_SPLIT_TRAIN, NULL, &train));
     psr_err err = open_split(&place, PSR_SPLIT_TEST, train, ret_test);
     if (err != PSR_OK) {
@@ -303,8 +303,8 @@ psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean, const c
 psr_err psr_dataset_open(const char *spec, psr_split split, psr_dataset **ret_dataset)
 {
     if (split == PSR_SPLIT_TRAIN) {
-        psr_place place;
-        PSR_TRY(psr_place_resolve(spec, &place));
+        psr_location place;
+        PSR_TRY(psr_location_resolve(spec, &place));
         return open_split(&place, PSR_SPLIT_TRAIN, NULL, ret_dataset);
     }
     psr_dataset *train = NULL;
@@ -322,7 +322,7 @@ void psr_dataset_free(psr_dataset *dataset)
     free(dataset);
 }
 
-static psr_err idx_info(const psr_place *place, psr_dataset_info *info)
+static psr_err idx_info(const psr_location *place, psr_dataset_info *info)
 {
     psr_idx_shape train, test;
     uint32_t train_classes = 0, test_classes = 0;
@@ -338,13 +338,13 @@ static psr_err idx_info(const psr_place *place, psr_dataset_info *info)
     return PSR_OK;
 }
 
-static psr_err cifar_info(const psr_place *place, psr_dataset_info *info)
+static psr_err cifar_info(const psr_location *place, psr_dataset_info *info)
 {
     /* There is no header to read: that every file is there and can be opened is what can be checked. */
     for (int s = 0; s < 2; s++) {
         for (uint32_t i = 0; i < place->files->split[s].file_count; i++) {
             psr_source *source = NULL;
-            PSR_TRY(psr_place_open(place, place->files->split[s].name[i], &source));
+            PSR_TRY(psr_location_open(place, place->files->split[s].name[i], &source));
             psr_source_free(source);
         }
     }
@@ -358,8 +358,8 @@ static psr_err cifar_info(const psr_place *place, psr_dataset_info *info)
 
 psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info)
 {
-    psr_place place;
-    PSR_TRY(psr_place_resolve(spec, &place));
+    psr_location place;
+    PSR_TRY(psr_location_resolve(spec, &place));
     psr_dataset_info info = {0};
     snprintf(info.name, sizeof info.name, "%s", place.name);
     if (place.files == NULL) {

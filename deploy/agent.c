@@ -41,7 +41,7 @@ typedef struct agent {
     int signals;
     process *processes;
     size_t count;
-    psr_watch_clock clock;
+    psr_presence_clock clock;
     int64_t heard_ms; /* of the launcher, by that clock; other times are psr_clock_ms' */
     int64_t deadline_ms;
     bool paused; /* its processes are stopped, and its clock stands */
@@ -61,7 +61,7 @@ typedef struct line_from {
 
 static int64_t look(agent *a)
 {
-    return psr_watch_clock_ms(&a->clock, psr_clock_ms());
+    return psr_presence_clock_ms(&a->clock, psr_clock_ms());
 }
 
 /* This host as the launcher reached it: ssh tells in SSH_CONNECTION ("client port server port"). Empty when started directly. */
@@ -202,7 +202,7 @@ static double between(double least, double value, double most)
 static void watch_launcher(agent *a, int64_t deadline_ms)
 {
     a->deadline_ms = deadline_ms;
-    a->clock = psr_watch_clock_for(psr_clock_ms(), deadline_ms);
+    a->clock = psr_presence_clock_for(psr_clock_ms(), deadline_ms);
     a->heard_ms = look(a);
 }
 
@@ -284,7 +284,7 @@ static void end_step(agent *a, int64_t now)
 static int poll_timeout(const agent *a, int64_t now)
 {
     int64_t next =
-        now + psr_watch_clock_every_ms(&a->clock); /* when the launcher may have been silent for too long */
+        now + psr_presence_clock_every_ms(&a->clock); /* when the launcher may have been silent for too long */
     if (a->ending && now < a->term_at_ms && a->term_at_ms < next)
         next = a->term_at_ms;
     if (a->ending && now < a->kill_at_ms && a->kill_at_ms < next)

@@ -4,7 +4,7 @@
 #include "base/printable.h"
 #include "base/secret.h"
 #include "deploy/summary.h"
-#include "deploy/sweep.h"
+#include "deploy/leftovers.h"
 
 #include <math.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 
 int64_t psr_launch_look(psr_launch_state *l)
 {
-    return psr_watch_clock_ms(&l->clock, psr_clock_ms());
+    return psr_presence_clock_ms(&l->clock, psr_clock_ms());
 }
 
 /* ---- ending ---- */
@@ -189,7 +189,7 @@ static psr_err choose_transport(psr_launch_state *l)
     const char *elsewhere = NULL;
     for (size_t i = 0; i < hosts->count && !elsewhere; i++)
         elsewhere = psr_host_is_here(hosts->items[i].name) ? NULL : hosts->items[i].name;
-    bool asked = l->config.transport == PSR_NETWORK_IPC;
+    bool asked = l->config.transport == PSR_TRANSPORT_IPC;
     if (asked && elsewhere)
         return psr_fail(
             PSR_ERR_USAGE,
@@ -199,7 +199,7 @@ static psr_err choose_transport(psr_launch_state *l)
         return psr_fail(
             PSR_ERR_USAGE,
             "--interface does not go with --transport ipc, which uses none; leave one of them out");
-    if (l->config.transport == PSR_NETWORK_TCP || elsewhere || l->options->interface)
+    if (l->config.transport == PSR_TRANSPORT_TCP || elsewhere || l->options->interface)
         return PSR_OK;
     if (l->config.bare != PSR_BARE_NOWHERE)
         return psr_fail(PSR_ERR_USAGE, "--no-encrypt: a run on one host uses ipc sockets, where nothing is "
@@ -318,7 +318,7 @@ int psr_launch(const psr_launch_options *options)
                           .sockets = PSR_SOCKET_DIRECTORY_NONE};
     l.scheduler.pidfd = l.scheduler.in.fd = l.scheduler.out.fd = l.scheduler.err.fd = -1;
     l.deadline_ms = (int64_t)(options->config->deadline_s * 1000);
-    l.clock = psr_watch_clock_for(psr_clock_ms(), l.deadline_ms);
+    l.clock = psr_presence_clock_for(psr_clock_ms(), l.deadline_ms);
     l.signals = open_signals();
     signal(SIGPIPE, SIG_IGN);
     psr_err err = psr_screen_new(&l.screen);
@@ -348,7 +348,7 @@ int psr_launch(const psr_launch_options *options)
         psr_launch_end_err(&l, err);
     psr_launch_loop(&l, fds);
     if (l.scheduler.ended && WIFSIGNALED(l.scheduler.status))
-        psr_sweep_run(l.config.out);
+        psr_leftovers_remove(l.config.out);
     psr_socket_directory_remove(&l.sockets);
     show_outcome(&l);
     keep_signals_to_end(&l);

@@ -34,7 +34,7 @@ typedef struct psr_launch_state {
     psr_screen *screen;
     psr_show show;
     int64_t deadline_ms, alive_ms;
-    psr_watch_clock clock;
+    psr_presence_clock clock;
     int64_t scheduler_heard_ms; /* by that clock, as the hosts' */
     bool pausing, scheduler_paused;
     int64_t pause_by_ms;

@@ -24,7 +24,7 @@ static const psr_backend_class *class_of(psr_backend_kind kind)
     return NULL;
 }
 
-psr_err psr_backend_new(const psr_net *net, const psr_backend_options *options, psr_backend **ret_backend)
+psr_err psr_backend_new(const psr_network *net, const psr_backend_options *options, psr_backend **ret_backend)
 {
     assert(options->max_batch > 0);
     psr_backend *backend = calloc(1, sizeof(*backend));

@@ -16,7 +16,7 @@
 #define PSR_MODEL_BACKEND_H
 
 #include "base/config.h"
-#include "model/net.h"
+#include "model/networks/network.h"
 
 /* What the executable calls while it runs; any may be NULL. A failure ends the pass with that status. */
 typedef struct psr_exec_hooks {
@@ -58,14 +58,14 @@ typedef struct psr_backend_options {
     uint32_t threads;
     const psr_buckets *buckets; /* borrowed for the backend's life */
     const char
-        *algorithms; /* of convolutions: "auto" (by rule: model/onednn_rule.h), "timed", "direct", or what
+        *algorithms; /* of convolutions: "auto" (by rule: model/onednn/rule.h), "timed", "direct", or what
                                    psr_backend_algorithms gave; NULL: auto */
 } psr_backend_options;
 
 /* ret owns: psr_backend_free. net is borrowed for the backend's life. Executables for other batch
  * sizes (the last batch, evaluation) are compiled at first use and kept; they share one workspace.
  * Errors: UNSUPPORTED (precision on this processor), NOMEM, COMPUTE. One thread: the compute thread. */
-PSR_MUST_CHECK psr_err psr_backend_new(const psr_net *net, const psr_backend_options *options,
+PSR_MUST_CHECK psr_err psr_backend_new(const psr_network *net, const psr_backend_options *options,
                                        psr_backend **ret_backend);
 void psr_backend_free(psr_backend *backend);
 

@@ -11,7 +11,7 @@
 #define PSR_MODEL_READINESS_H
 
 #include "model/layout.h"
-#include "model/net.h"
+#include "model/networks/network.h"
 
 /* psr_exec_hooks of backend.h, which includes this. */
 struct psr_exec_hooks;
@@ -19,7 +19,7 @@ struct psr_exec_hooks;
 typedef struct psr_readiness psr_readiness;
 
 /* net and buckets are borrowed for life. ret owns: psr_readiness_free. NOMEM. */
-PSR_MUST_CHECK psr_err psr_readiness_new(const psr_net *net, const psr_buckets *buckets,
+PSR_MUST_CHECK psr_err psr_readiness_new(const psr_network *net, const psr_buckets *buckets,
                                          psr_readiness **ret_readiness);
 void psr_readiness_free(psr_readiness *readiness);
 

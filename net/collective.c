@@ -9,7 +9,7 @@
  * until it begins here. */
 #include "net/collective.h"
 
-#include "net/breach.h"
+#include "net/violation.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -111,7 +111,7 @@ static psr_err gather(psr_collective *c, psr_message **message)
     if (begin == c->size || (*message)->head.offset != begin / sizeof(double) ||
         (*message)->head.count != slice_size(c, k) / sizeof(double) ||
         (*message)->payload_bytes != slice_size(c, k))
-        return psr_breach(*message, "%zu of %zu doubles of collective %" PRIu64 " came before",
+        return psr_violation(*message, "%zu of %zu doubles of collective %" PRIu64 " came before",
                           begin / sizeof(double), c->size / sizeof(double), c->number);
     c->from[rank] += slice_size(c, k);
     c->waiting[k * c->ranks + rank] = *message;
@@ -132,7 +132,7 @@ static psr_err gather(psr_collective *c, psr_message **message)
 static psr_err answered(psr_collective *c, const psr_message *message)
 {
     if (message->payload_bytes != 0 || message->head.count != 0 || c->from[message->from.rank] != 0)
-        return psr_breach(message,
+        return psr_violation(message,
                           "collective %" PRIu64 " is a broadcast, which is answered once and by nothing",
                           c->number);
     c->from[message->from.rank] = 1;
@@ -148,7 +148,7 @@ static psr_err take_spread(psr_collective *c, const psr_message *message)
     size_t begin = c->arrived, k = begin / c->slice;
     if (message->head.offset != begin || message->head.count != slice_size(c, k) ||
         message->payload_bytes != slice_size(c, k))
-        return psr_breach(message, "%zu of %zu bytes of collective %" PRIu64 " came before", begin, c->size,
+        return psr_violation(message, "%zu of %zu bytes of collective %" PRIu64 " came before", begin, c->size,
                           c->number);
     memcpy(c->bytes + begin, message->payload, message->payload_bytes);
     c->arrived += message->payload_bytes;
@@ -184,12 +184,12 @@ static psr_err take(psr_collective *c, psr_message **message)
         from.role == PSR_ROLE_WORKER && from.rank != c->rank && from.rank < c->ranks &&
         (c->rank == 0 ? head->type == PSR_MSG_GATHER : head->type == PSR_MSG_SPREAD && from.rank == 0);
     if (!right_way)
-        return psr_breach(*message, "worker %" PRIu32 " of %" PRIu32 " does not hear that from there",
+        return psr_violation(*message, "worker %" PRIu32 " of %" PRIu32 " does not hear that from there",
                           c->rank, c->ranks);
     if (head->aux != c->number + (c->doing == IDLE ? 1 : 0)) {
         if (c->doing != IDLE && head->aux == c->number + 1)
             return hold(c, message);
-        return psr_breach(*message, "collective %" PRIu64 " while %" PRIu64 " is in work or was the last",
+        return psr_violation(*message, "collective %" PRIu64 " while %" PRIu64 " is in work or was the last",
                           head->aux, c->number);
     }
     if (c->doing == IDLE)

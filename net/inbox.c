@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "net/bindings.h"
-#include "net/door.h"
+#include "net/admission.h"
 #include "net/interface.h"
 #include "net/socket_directory.h"
 #include "net/sockets.h"
@@ -23,10 +23,10 @@
 struct psr_inbox {
     psr_zmq_options options;
     void *router;
-    psr_door *door;
+    psr_admission *door;
     psr_bindings bindings;
     char endpoint[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADDRESS_BYTES + 32];
-    char file[PSR_SOCKET_DIRECTORY_BYTES + PSR_DOOR_NAME_BYTES +
+    char file[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADMISSION_NAME_BYTES +
               16];      /* of an ipc socket: it is ours to remove. "": none */
     uint64_t strangers; /* messages; the door counts connections */
     int64_t window_begin_ms;
@@ -63,8 +63,8 @@ static void log_stranger(psr_inbox *inbox, const char *line)
 static psr_err drop(psr_inbox *inbox, psr_peer claimed, const char *reason)
 {
     inbox->strangers++;
-    char name[PSR_DOOR_NAME_BYTES], line[256];
-    psr_door_name(claimed, name);
+    char name[PSR_ADMISSION_NAME_BYTES], line[256];
+    psr_admission_name(claimed, name);
     snprintf(line, sizeof line, "dropped a message of a stranger who says it is %s: %s", name, reason);
     log_stranger(inbox, line);
     return PSR_OK;
@@ -73,8 +73,8 @@ static psr_err drop(psr_inbox *inbox, psr_peer claimed, const char *reason)
 /* A member breaks the protocol: err is of the codec. */
 static psr_err breach(psr_peer peer, psr_err err)
 {
-    char name[PSR_DOOR_NAME_BYTES];
-    psr_door_name(peer, name);
+    char name[PSR_ADMISSION_NAME_BYTES];
+    psr_admission_name(peer, name);
     return psr_fail_context(err == PSR_ERR_FORMAT ? PSR_ERR_PROTOCOL : err, "%s", name);
 }
 
@@ -135,7 +135,7 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
 {
     psr_peer known, claimed;
     const char *name = zmq_msg_gets(&f->head, "User-Id");
-    if (name == NULL || !psr_door_name_read(name, &known))
+    if (name == NULL || !psr_admission_name_read(name, &known))
         return drop(inbox, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "the door did not name it");
     if (psr_bindings_holder(&inbox->bindings, known) != NULL)
         return drop(inbox, known, "another process joined under that name before");
@@ -259,13 +259,13 @@ void *psr_inbox_socket(const psr_inbox *inbox)
 
 void *psr_inbox_strangers_socket(const psr_inbox *inbox)
 {
-    return psr_door_refusals(inbox->door);
+    return psr_admission_refusals(inbox->door);
 }
 
 void psr_inbox_tell_strangers(psr_inbox *inbox)
 {
     char line[256];
-    while (psr_door_refusal(inbox->door, line, sizeof line))
+    while (psr_admission_refusal(inbox->door, line, sizeof line))
         log_stranger(inbox, line);
 }
 
@@ -276,7 +276,7 @@ const char *psr_inbox_endpoint(const psr_inbox *inbox)
 
 uint64_t psr_inbox_strangers(const psr_inbox *inbox)
 {
-    return inbox->strangers + psr_door_refused(inbox->door);
+    return inbox->strangers + psr_admission_refused(inbox->door);
 }
 
 /* ---- beginning and end ---- */
@@ -288,8 +288,8 @@ static psr_err name_socket(psr_inbox *inbox)
     uint32_t random;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
-    char name[PSR_DOOR_NAME_BYTES];
-    psr_door_name(inbox->options.self, name);
+    char name[PSR_ADMISSION_NAME_BYTES];
+    psr_admission_name(inbox->options.self, name);
     *strchr(name, ' ') = '-';
     int length =
         snprintf(inbox->file, sizeof inbox->file, "%s/%s-%08" PRIx32, inbox->options.directory, name, random);
@@ -351,7 +351,7 @@ psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char 
     inbox->router = zmq_socket(zmq_ctx, ZMQ_ROUTER);
     psr_err err = inbox->router != NULL ? PSR_OK : psr_zmq_failed("making a socket");
     if (err == PSR_OK)
-        err = psr_door_new(zmq_ctx, inbox->router, options->keys, &inbox->door);
+        err = psr_admission_new(zmq_ctx, inbox->router, options->keys, &inbox->door);
     if (err == PSR_OK)
         err = bind_router(inbox, address);
     if (err != PSR_OK) {
@@ -366,7 +366,7 @@ void psr_inbox_free(psr_inbox *inbox)
 {
     if (inbox == NULL)
         return;
-    psr_door_free(inbox->door);
+    psr_admission_free(inbox->door);
     if (inbox->router != NULL)
         zmq_close(inbox->router);
     if (inbox->file[0] != '\0')

@@ -13,7 +13,7 @@ typedef struct psr_keys {
     bool curve;
     bool bare; /* without CURVE: TCP too, where everybody on the way can read and change all of it.
                                      * Only who starts the run can say so (--no-encrypt) */
-    char token[PSR_TOKEN_BYTES]; /* without CURVE: what the handshake must carry (net/door.h) */
+    char token[PSR_TOKEN_BYTES]; /* without CURVE: what the handshake must carry (net/admission.h) */
     char public_key[PSR_KEY_Z85], secret_key[PSR_KEY_Z85]; /* own */
     struct psr_member_key {
         psr_peer peer;

@@ -1,7 +1,7 @@
 #include "net/member.h"
 
 #include "base/clock.h"
-#include "net/breach.h"
+#include "net/violation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -243,7 +243,7 @@ static psr_err await(psr_member *member, psr_message_type type, psr_message **re
             *ret_message = message;
             return PSR_OK;
         }
-        err = psr_breach(message, "%s is due", psr_message_name(type));
+        err = psr_violation(message, "%s is due", psr_message_name(type));
         psr_message_free(&message);
         return err;
     }

@@ -35,7 +35,7 @@ bool psr_peer_equal(psr_peer a, psr_peer b);
 
 typedef enum psr_message_type {
     /* transport: first message of every connection, never delivered. aux = role << 32 | rank. That the sender may say so was
-     * settled before, in ZeroMQ's handshake (net/door.h) */
+     * settled before, in ZeroMQ's handshake (net/admission.h) */
     PSR_MSG_HELLO = 1,
 
     /* member -> scheduler */

@@ -19,7 +19,7 @@
 #include "net/ring.h"
 
 #include "base/fold.h"
-#include "net/breach.h"
+#include "net/violation.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -159,25 +159,25 @@ static psr_err check_fields(const psr_ring *ring, const psr_message *message, sl
     uint32_t n = ring->options.ranks, r = ring->options.rank;
     if (head->type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER ||
         message->from.rank != ring->left || n == 1)
-        return psr_breach(message,
+        return psr_violation(message,
                           "in a ring of %" PRIu32 " worker %" PRIu32 " hears worker %" PRIu32 " alone", n, r,
                           ring->left);
     if (head->flags >= PHASES)
-        return psr_breach(message, "flags should be 0 or 1");
+        return psr_violation(message, "flags should be 0 or 1");
     if (head->bucket >= ring->options.bucket_count)
-        return psr_breach(message, "there are %" PRIu32 " buckets", ring->options.bucket_count);
+        return psr_violation(message, "there are %" PRIu32 " buckets", ring->options.bucket_count);
     uint64_t chunk = head->aux >> 32, hop = head->aux & UINT32_MAX;
     uint32_t start = head->flags == REDUCE ? 1 : 0; /* chunk c sets out from rank c + start */
     if (chunk >= n || hop >= n - 1 || (chunk + start + hop) % n != ring->left)
-        return psr_breach(message, "chunk %" PRIu64 " does not come from there at hop %" PRIu64, chunk, hop);
+        return psr_violation(message, "chunk %" PRIu64 " does not come from there at hop %" PRIu64, chunk, hop);
     uint64_t first =
         ring->options.buckets[head->bucket].offset + chunk_begin(ring, head->bucket, (uint32_t)chunk);
     if (head->offset < first || head->offset - first >= chunk_length(ring, head->bucket, (uint32_t)chunk) ||
         (head->offset - first) % ring->options.slice_floats != 0)
-        return psr_breach(message, "no slice of chunk %" PRIu64 " begins there", chunk);
+        return psr_violation(message, "no slice of chunk %" PRIu64 " begins there", chunk);
     slice s = slice_at(ring, head->bucket, (uint32_t)chunk, (size_t)(head->offset - first));
     if (head->count != s.count || message->payload_bytes != s.count * sizeof(float))
-        return psr_breach(message, "that slice has %zu floats, the payload has %zu bytes", s.count,
+        return psr_violation(message, "that slice has %zu floats, the payload has %zu bytes", s.count,
                           message->payload_bytes);
     *ret_slice = s;
     return PSR_OK;
@@ -189,21 +189,21 @@ static psr_err check_turn(const psr_ring *ring, const psr_message *message, cons
     const bucket_state *state = &ring->buckets[s->bucket];
     uint32_t phase = message->head.flags;
     if (state->step_known && message->head.step != state->step)
-        return psr_breach(message, "the bucket is at wire step %" PRIu64 " here", state->step);
+        return psr_violation(message, "the bucket is at wire step %" PRIu64 " here", state->step);
     if (s->begin != state->arrived[phase][s->chunk])
-        return psr_breach(message, "%zu floats of chunk %" PRIu32 " came before, this begins at %zu",
+        return psr_violation(message, "%zu floats of chunk %" PRIu32 " came before, this begins at %zu",
                           state->arrived[phase][s->chunk], s->chunk, s->begin);
     if (phase == REDUCE) {
         /* Every other rank has at most a window on its way. */
         if (!state->active && ring->held_count / ring->options.window >= ring->options.ranks - 1)
-            return psr_breach(message,
+            return psr_violation(message,
                               "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
                               ring->options.window, ring->options.ranks - 1);
         return PSR_OK;
     }
     size_t given = s->chunk == ring->injects ? state->injected : state->arrived[REDUCE][s->chunk];
     if (!state->active || given < s->begin + s->count)
-        return psr_breach(message, "it claims a sum to which this worker has not contributed");
+        return psr_violation(message, "it claims a sum to which this worker has not contributed");
     return PSR_OK;
 }
 

@@ -1,12 +1,12 @@
 /* One context per transport, so that several live in one process. The inbox is a ROUTER behind a door
- * (net/door.h), each channel a DEALER. Every channel counts its messages: TCP may break and libzmq connect
+ * (net/admission.h), each channel a DEALER. Every channel counts its messages: TCP may break and libzmq connect
  * again behind our back, and what was under way is then missing, which the count shows; where nothing was
  * lost the channel goes on. */
 #include "net/transport_private.h"
 
 #include "base/clock.h"
 #include "net/bindings.h"
-#include "net/door.h"
+#include "net/admission.h"
 #include "net/inbox.h"
 #include "net/interface.h"
 #include "net/socket_directory.h"
@@ -257,7 +257,7 @@ static psr_err set_dealer(zmq_transport *transport, void *dealer, psr_peer peer,
         return psr_zmq_failed("ZMQ_ROUTING_ID");
     if (public_key == NULL)
         public_key = psr_keys_of(transport->options.keys, peer);
-    PSR_TRY(psr_door_knock(transport->options.keys, transport->self, dealer, public_key));
+    PSR_TRY(psr_admission_apply(transport->options.keys, transport->self, dealer, public_key));
     PSR_TRY(psr_zmq_set_tcp(dealer, strchr(endpoint, '[') != NULL));
     PSR_TRY(psr_zmq_set(dealer, ZMQ_RCVHWM, 1,
                         "ZMQ_RCVHWM")); /* an inbox sends nothing back: let nobody fill memory */

@@ -9,7 +9,7 @@
 
 #include "base/config.h"
 #include "model/layout.h"
-#include "model/optimizer.h"
+#include "model/optimizers/optimizer.h"
 #include "net/ring.h"
 
 typedef struct psr_engine_env {

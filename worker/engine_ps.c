@@ -8,7 +8,7 @@
  * push on the same channel, so the answer holds this worker's own update too. */
 #include "worker/engine.h"
 
-#include "net/breach.h"
+#include "net/violation.h"
 #include "net/slices.h"
 
 #include <inttypes.h>
@@ -230,17 +230,17 @@ static psr_err find_slice(const psr_engine *engine, const psr_message *message, 
 {
     const psr_head *head = &message->head;
     if (head->bucket >= engine->env.buckets->count)
-        return psr_breach(message, "there are %" PRIu32 " buckets", engine->env.buckets->count);
+        return psr_violation(message, "there are %" PRIu32 " buckets", engine->env.buckets->count);
     const psr_bucket *bucket = &engine->env.buckets->items[head->bucket];
     uint64_t in_bucket = head->offset - bucket->offset;
     if (head->offset < bucket->offset || in_bucket >= bucket->length || in_bucket % engine->slice_floats != 0)
-        return psr_breach(message, "no slice of the bucket begins there");
+        return psr_violation(message, "no slice of the bucket begins there");
     uint32_t index = engine->buckets[head->bucket].first + (uint32_t)(in_bucket / engine->slice_floats);
     const slice *sl = &engine->slices[index];
     if (sl->shard != message->from.rank)
-        return psr_breach(message, "the bucket is shard %" PRIu32 "'s", sl->shard);
+        return psr_violation(message, "the bucket is shard %" PRIu32 "'s", sl->shard);
     if (head->count != sl->length || message->payload_bytes != sl->length * sizeof(float))
-        return psr_breach(message, "the slice has %zu floats, its payload %zu bytes", sl->length,
+        return psr_violation(message, "the slice has %zu floats, its payload %zu bytes", sl->length,
                           message->payload_bytes);
     *ret_index = index;
     return PSR_OK;
@@ -251,7 +251,7 @@ static psr_err check_staleness(const psr_engine *engine, const psr_message *mess
 {
     const psr_config *config = engine->env.config;
     if (config->sync == PSR_SYNC_SSP && message->head.flags > config->ssp_bound)
-        return psr_breach(message, "its weights are %" PRIu32 " steps old, and the bound is %" PRIu32,
+        return psr_violation(message, "its weights are %" PRIu32 " steps old, and the bound is %" PRIu32,
                           message->head.flags, config->ssp_bound);
     return PSR_OK;
 }
@@ -266,7 +266,7 @@ static psr_err take_weights(psr_engine *engine, const psr_message *message)
     if (after <= sl->landed)
         return PSR_OK; /* a duplicate */
     if (after != sl->pushed)
-        return psr_breach(message, "%" PRIu64 " steps of it were pushed", sl->pushed);
+        return psr_violation(message, "%" PRIu64 " steps of it were pushed", sl->pushed);
     PSR_TRY(check_staleness(engine, message));
     memcpy(engine->env.weights + sl->offset, message->payload, message->payload_bytes);
     sl->landed = after;
@@ -282,7 +282,7 @@ static psr_err take_credit(psr_engine *engine, const psr_message *message)
 {
     lane *l = &engine->lanes[message->from.rank];
     if (message->head.aux > l->sent)
-        return psr_breach(message, "it has received %" PRIu64 " pushes of %" PRIu64, message->head.aux,
+        return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, message->head.aux,
                           l->sent);
     if (message->head.aux > l->received)
         l->received = message->head.aux;
@@ -292,9 +292,9 @@ static psr_err take_credit(psr_engine *engine, const psr_message *message)
 static psr_err take(psr_engine *engine, const psr_message *message)
 {
     if (message->from.role != PSR_ROLE_SHARD || message->from.rank >= engine->env.config->shards)
-        return psr_breach(message, "that is a shard's to send");
+        return psr_violation(message, "that is a shard's to send");
     if (message->head.type != PSR_MSG_WEIGHTS && message->head.type != PSR_MSG_ACK)
-        return psr_breach(message, "that is not for a worker");
+        return psr_violation(message, "that is not for a worker");
     PSR_TRY(take_credit(engine, message));
     return message->head.type == PSR_MSG_WEIGHTS ? take_weights(engine, message) : PSR_OK;
 }

@@ -4,8 +4,8 @@
 #include "worker/engine.h"
 
 #include "base/finite.h"
-#include "model/whole_tensors.h"
-#include "net/breach.h"
+#include "model/optimizers/whole_tensors.h"
+#include "net/violation.h"
 #include "net/slices.h"
 
 #include <inttypes.h>
@@ -170,7 +170,7 @@ static psr_err engine_message(psr_engine *engine, psr_message **message)
 {
     if ((*message)->head.type == PSR_MSG_RING)
         return psr_ring_message(engine->ring, message);
-    psr_err err = psr_breach(*message, "that is not for a worker of a ring");
+    psr_err err = psr_violation(*message, "that is not for a worker of a ring");
     psr_message_free(message);
     return err;
 }

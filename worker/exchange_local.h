@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 #include "model/layout.h"
-#include "model/optimizer.h"
+#include "model/optimizers/optimizer.h"
 
 typedef struct psr_local psr_local;
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "net/breach.h"
+#include "net/violation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -178,7 +178,7 @@ static psr_err keep_restored(psr_exchange *exchange, psr_message **message)
 
 static psr_err refuse(const psr_message *message)
 {
-    return psr_breach(message, "a worker in this mode does not take that");
+    return psr_violation(message, "a worker in this mode does not take that");
 }
 
 static psr_err take_scheduler_message(psr_exchange *exchange, psr_message **message)

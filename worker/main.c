@@ -115,7 +115,7 @@ typedef struct worker {
     psr_transport *transport;
     psr_member *member;
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
-    psr_net *net;
+    psr_network *net;
     psr_buckets buckets;
     psr_exchange *exchange;
     psr_trainer trainer;
@@ -154,7 +154,7 @@ static psr_err find_facts(void *context, uint32_t rank, const psr_config *config
     uint32_t classes = config->classes > 0 ? config->classes : info.classes;
     uint32_t height = config->image_size > 0 ? config->image_size : info.height;
     uint32_t width = config->image_size > 0 ? config->image_size : info.width;
-    PSR_TRY(psr_net_new(config->model, classes, info.channels, height, width, config->shortcut, &w->net));
+    PSR_TRY(psr_network_new(config->model, classes, info.channels, height, width, config->shortcut, &w->net));
 
     psr_sampler sampler = psr_trainer_sampler(config, info.train_count);
     uint64_t total = psr_trainer_total_steps(config, &sampler);
@@ -337,7 +337,7 @@ static void clean_up(worker *w)
     psr_transport_free(&w->transport, LINGER_MS);
     psr_exchange_free(w->exchange);
     psr_buckets_done(&w->buckets);
-    psr_net_free(w->net);
+    psr_network_free(w->net);
     psr_provision_done(&w->provision);
 }
 

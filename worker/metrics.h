@@ -36,7 +36,7 @@ typedef struct psr_metrics {
  * hash as sixteen hex digits. */
 void psr_metrics_print(const psr_metrics *metrics, char line[static PSR_METRICS_LINE_MAX]);
 
-/* What a run comes to for one worker: the payload of DONE. The run's figures are made of all of them (ps/figures.h). */
+/* What a run comes to for one worker: the payload of DONE. The run's figures are made of all of them (ps/scheduler/figures.h). */
 typedef struct psr_outcome {
     uint64_t steps;                        /* completed, those before a resume included */
     double train_s;                        /* the training clock when the last weights had come */

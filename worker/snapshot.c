@@ -1,7 +1,7 @@
 #include "worker/snapshot.h"
 
 #include "base/arena.h"
-#include "model/checkpoint.h"
+#include "model/checkpoint/checkpoint.h"
 #include "worker/evaluate.h"
 
 #include <stdio.h>
@@ -160,7 +160,7 @@ static psr_err load_init(snapshot *s, const char *path)
 
 static psr_err fresh(const psr_trainer *t, snapshot *s)
 {
-    psr_net_init(t->net, t->config->seed, s->weights, s->statistics);
+    psr_network_init(t->net, t->config->seed, s->weights, s->statistics);
     for (uint32_t rank = 1; rank < s->workers; rank++)
         memcpy(rank_statistics(s, rank), s->statistics, s->buffers->length * sizeof *s->statistics);
     return t->config->init[0] != '\0' ? load_init(s, t->config->init) : PSR_OK;

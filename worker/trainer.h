@@ -16,7 +16,7 @@ typedef struct psr_replica {
 
 typedef struct psr_trainer {
     const psr_config *config; /* borrowed for life, as net, buckets and exchange */
-    const psr_net *net;
+    const psr_network *net;
     const psr_buckets *buckets;
     psr_exchange *exchange;
     psr_backend *backend; /* owned, as all below */
@@ -31,7 +31,7 @@ typedef struct psr_trainer {
 
 typedef struct psr_trainer_options {
     const psr_config *config;
-    const psr_net *net;
+    const psr_network *net;
     const psr_buckets *buckets;
     psr_exchange *exchange; /* started; this worker's channels are open */
     const char *data;       /* where config's data set is on this host */

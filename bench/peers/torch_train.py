@@ -18,7 +18,7 @@ import torchvision
 
 
 class Block(torch.nn.Module):
-    """He et al. 2015, section 4.2, with option A or B shortcuts, as model/resnet.c builds resnet20..110."""
+    """He et al. 2015, section 4.2, with option A or B shortcuts, as model/networks/resnet.c builds resnet20..110."""
 
     def __init__(self, inside, width, stride):
         super().__init__()

@@ -1,6 +1,6 @@
 /* A whole safetensors file. What comes through must be usable: every tensor's bytes can be read. */
-#include "model/checkpoint.h"
-#include "model/safetensors.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/safetensors.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Members that may send a shard and a scheduler anything in well-formed heads. Each record of the input is
  * one message; its fields are near what would be right, so that the fuzzer gets past the first checks. A
  * shard refuses with PROTOCOL or NUMERIC; a scheduler ends the run, once. */
-#include "ps/scheduler.h"
-#include "ps/shard.h"
+#include "ps/scheduler/scheduler.h"
+#include "ps/shard/shard.h"
 
 #include <stdlib.h>
 #include <string.h>

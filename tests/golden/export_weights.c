@@ -1,8 +1,8 @@
 /* export_weights MODEL CLASSES CHANNELS SIZE SEED FILE: writes psring's initial weights as a safetensors
  * checkpoint under torchvision's names, and their hash on stdout. For make_golden.py, which starts PyTorch
  * from them. */
-#include "model/checkpoint.h"
-#include "model/net.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/networks/network.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static psr_err put_all(psr_checkpoint_writer *writer, const psr_layout *layout, 
     return PSR_OK;
 }
 
-static psr_err write_weights(const psr_net *net, const float *arena, const float *buffers, const char *path)
+static psr_err write_weights(const psr_network *net, const float *arena, const float *buffers, const char *path)
 {
     const size_t count = net->params.tensor_count + net->buffers.tensor_count;
     psr_tensor *tensors = calloc(count, sizeof(*tensors));
@@ -52,9 +52,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: export_weights MODEL CLASSES CHANNELS SIZE SEED FILE\n");
         return 2;
     }
-    psr_net *net = NULL;
+    psr_network *net = NULL;
     float *arena = NULL, *buffers = NULL;
-    psr_err err = psr_net_new(argv[1], number(argv[2]), number(argv[3]), number(argv[4]), number(argv[4]),
+    psr_err err = psr_network_new(argv[1], number(argv[2]), number(argv[3]), number(argv[4]), number(argv[4]),
                               PSR_SHORTCUT_A, &net);
     if (err == PSR_OK) {
         arena = calloc(net->params.length, sizeof(*arena));
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
             err = psr_fail(PSR_ERR_NOMEM, "out of memory");
     }
     if (err == PSR_OK) {
-        psr_net_init(net, number(argv[5]), arena, buffers);
+        psr_network_init(net, number(argv[5]), arena, buffers);
         err = write_weights(net, arena, buffers, argv[6]);
     }
     if (err == PSR_OK)
@@ -72,6 +72,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "export_weights: %s\n", psr_err_detail());
     free(arena);
     free(buffers);
-    psr_net_free(net);
+    psr_network_free(net);
     return psr_err_exit_status(err);
 }

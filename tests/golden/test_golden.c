@@ -13,8 +13,8 @@
 #include "golden.h"
 
 #include "model/backend.h"
-#include "model/optimizer.h"
-#include "model/winograd.h"
+#include "model/optimizers/optimizer.h"
+#include "model/onednn/winograd.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,7 +34,7 @@
 static psr_backend_kind kind;
 static bool winograd;
 static golden g;
-static psr_net *net;
+static psr_network *net;
 static psr_buckets buckets;
 static float *weights, *gradients, *buffers, *images;
 static uint32_t *labels, *samples;
@@ -66,7 +66,7 @@ static size_t image_floats(void)
 static int make_net(void **state)
 {
     (void)state;
-    must(psr_net_new(g.model, g.classes, g.channels, g.size, g.size, PSR_SHORTCUT_A, &net));
+    must(psr_network_new(g.model, g.classes, g.channels, g.size, g.size, PSR_SHORTCUT_A, &net));
     for (uint32_t i = 0; i < net->node_count; i++)
         net->nodes[i].drop = 0;
     must(psr_buckets_plan(&net->params, 4 << 20, &buckets));
@@ -86,7 +86,7 @@ static int free_net(void **state)
 {
     (void)state;
     psr_buckets_done(&buckets);
-    psr_net_free(net);
+    psr_network_free(net);
     free(weights);
     free(gradients);
     free(buffers);
@@ -106,7 +106,7 @@ static void weights_and_batches_are_those_of_pytorch(void **state)
            psr_backend_identity(kind));
     for (size_t r = 0; r < g.run_count; r++) {
         char hash[17], crc[9];
-        psr_net_init(net, g.runs[r].seed, weights, buffers);
+        psr_network_init(net, g.runs[r].seed, weights, buffers);
         snprintf(hash, sizeof(hash), "%016" PRIx64, psr_layout_hash(&net->params, weights));
         assert_string_equal(hash, g.runs[r].weights_hash);
         golden_batch(&g, g.runs[r].seed, images, labels);
@@ -146,7 +146,7 @@ static void train(psr_backend *backend, psr_optimizer *optimizer, size_t r)
 {
     const psr_batch batch = {.images = images, .labels = labels, .samples = samples, .count = g.batch};
     const psr_exec_state exec = {weights, gradients, buffers};
-    psr_net_init(net, g.runs[r].seed, weights, buffers);
+    psr_network_init(net, g.runs[r].seed, weights, buffers);
     golden_batch(&g, g.runs[r].seed, images, labels);
     for (int step = 0; step < GOLDEN_STEPS; step++) {
         psr_pass_result result;

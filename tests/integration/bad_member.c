@@ -4,7 +4,7 @@
  *
  * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when it has misbehaved, then what it is
  * told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without WHAT lists what it can do. */
-#include "net/door.h"
+#include "net/admission.h"
 #include "net/member.h"
 
 #include <inttypes.h>
@@ -72,7 +72,7 @@ static psr_err knock(bad *b)
     static const char id[16] = "bad member, bad"; /* a channel's name has so many bytes */
     if (zmq_setsockopt(b->dealer, ZMQ_ROUTING_ID, id, sizeof id) != 0)
         return psr_fail(PSR_ERR_IO, "ZMQ_ROUTING_ID: %s", zmq_strerror(zmq_errno()));
-    PSR_TRY(psr_door_knock(&b->provision.keys, b->provision.self, b->dealer, NULL));
+    PSR_TRY(psr_admission_apply(&b->provision.keys, b->provision.self, b->dealer, NULL));
     if (zmq_connect(b->dealer, b->provision.scheduler) != 0)
         return psr_fail(PSR_ERR_IO, "%s: %s", b->provision.scheduler, zmq_strerror(zmq_errno()));
     return PSR_OK;

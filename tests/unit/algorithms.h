@@ -1,13 +1,13 @@
-/* One algorithm for all convolutions, as text (model/onednn_choice.h). */
+/* One algorithm for all convolutions, as text (model/onednn/choice.h). */
 #ifndef PSR_TESTS_ALGORITHMS_H
 #define PSR_TESTS_ALGORITHMS_H
 
 #include <string.h>
 
-#include "model/net.h"
+#include "model/networks/network.h"
 
 /* A letter for every convolution of net and direction; where it does not fit direct is taken. Static storage. */
-static inline const char *all_by(char letter, const psr_net *net)
+static inline const char *all_by(char letter, const psr_network *net)
 {
     static char text[1024];
     size_t length = 0;

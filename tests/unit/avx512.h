@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/onednn_compat.h"
+#include "model/onednn/compat.h"
 
 /* Tests that need it are a run of their own: `PROGRAM avx512`. The status with which such a run ends before
  * its first test: 77, a skip with its reason, without AVX-512; 2 when called otherwise; 0: go on. */

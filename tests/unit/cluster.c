@@ -2,7 +2,7 @@
 
 #include "base/rng.h"
 #include "net/slices.h"
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -16,7 +16,7 @@ enum { BATCH = 4, SIZE = 16, PIXELS = SIZE * SIZE, CLASSES = 5 };
 
 /* A compiled network with everything that a pass works on. */
 typedef struct fixture {
-    psr_net *net;
+    psr_network *net;
     psr_buckets buckets;
     psr_backend *backend;
     float *weights, *gradients, *buffers;
@@ -44,7 +44,7 @@ static const uint32_t labels[BATCH] = {0, 4, 2, 2}, samples[BATCH] = {10, 3, 77,
 static void fixture_init(fixture *f, psr_backend_kind kind, const char *model, uint32_t count)
 {
     *f = (fixture){0};
-    assert_int_equal(psr_net_new(model, CLASSES, 1, SIZE, SIZE, PSR_SHORTCUT_A, &f->net), PSR_OK);
+    assert_int_equal(psr_network_new(model, CLASSES, 1, SIZE, SIZE, PSR_SHORTCUT_A, &f->net), PSR_OK);
     assert_int_equal(psr_buckets_plan(&f->net->params, 4096, &f->buckets), PSR_OK);
     const psr_backend_options options = {
         .kind = kind, .max_batch = BATCH, .threads = 1, .buckets = &f->buckets};
@@ -57,7 +57,7 @@ static void fixture_init(fixture *f, psr_backend_kind kind, const char *model, u
     f->images = floats(BATCH * PIXELS);
     f->ready_count = calloc(f->buckets.count, sizeof(uint32_t));
     f->wanted_count = calloc(f->buckets.count, sizeof(uint32_t));
-    psr_net_init(f->net, 1, f->weights, f->buffers);
+    psr_network_init(f->net, 1, f->weights, f->buffers);
     memcpy(f->weights_kept, f->weights, f->net->params.length * sizeof(float));
     for (int i = 0; i < BATCH * PIXELS; i++)
         f->images[i] = (float)((i * 37) % 101) / 50 - 1;
@@ -69,7 +69,7 @@ static void fixture_done(fixture *f)
 {
     psr_backend_free(f->backend);
     psr_buckets_done(&f->buckets);
-    psr_net_free(f->net);
+    psr_network_free(f->net);
     free(f->weights);
     free(f->gradients);
     free(f->weights_kept);
@@ -181,7 +181,7 @@ static void a_smaller_batch_gives_what_it_would_give_alone(void **state)
     fixture_init(&f, kind, "resnet20", BATCH);
     fixture_init(&g, kind, "resnet20", 3);
     train(&f, NULL); /* leaves its traces in the workspace */
-    psr_net_init(f.net, 1, f.weights, f.buffers);
+    psr_network_init(f.net, 1, f.weights, f.buffers);
     f.batch.count = 3;
     const psr_pass_result after = train(&f, NULL), alone = train(&g, NULL);
     assert_true(after.loss_sum == alone.loss_sum);
@@ -286,10 +286,10 @@ static void a_back_end_says_what_it_is_and_what_it_holds(void **state)
 static void the_reference_refuses_bf16_by_name(void **state)
 {
     (void)state;
-    psr_net *net = NULL;
+    psr_network *net = NULL;
     psr_buckets buckets;
     psr_backend *backend = NULL;
-    assert_int_equal(psr_net_new("mlp", 10, 1, 28, 28, PSR_SHORTCUT_A, &net), PSR_OK);
+    assert_int_equal(psr_network_new("mlp", 10, 1, 28, 28, PSR_SHORTCUT_A, &net), PSR_OK);
     assert_int_equal(psr_buckets_plan(&net->params, 1 << 20, &buckets), PSR_OK);
     const psr_backend_options options = {
         .kind = PSR_BACKEND_REFERENCE, .precision = PSR_PRECISION_BF16, .max_batch = 1, .buckets = &buckets};
@@ -297,7 +297,7 @@ static void the_reference_refuses_bf16_by_name(void **state)
     assert_non_null(strstr(psr_err_detail(), "--precision fp32"));
     assert_null(backend);
     psr_buckets_done(&buckets);
-    psr_net_free(net);
+    psr_network_free(net);
 }
 
 static psr_backend_kind reference = PSR_BACKEND_REFERENCE, onednn = PSR_BACKEND_ONEDNN;

@@ -1,7 +1,7 @@
 #include "tests/unit/expect.h"
 
 #include "base/rng.h"
-#include "model/net.h"
+#include "model/networks/network.h"
 
 #include <stdlib.h>
 
@@ -136,15 +136,15 @@ static void the_networks_are_covered_by_buckets_of_any_size(void **state)
     static const uint64_t sizes[] = {64, 100, 1000, 65536, 1000003, 4 << 20, 32 << 20, UINT64_MAX};
     static const char *const models[] = {"mlp", "resnet20", "resnet50"};
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
-        psr_net *net = NULL;
-        expect_ok(psr_net_new(models[m], 10, 3, 32, 32, PSR_SHORTCUT_A, &net));
+        psr_network *net = NULL;
+        expect_ok(psr_network_new(models[m], 10, 3, 32, 32, PSR_SHORTCUT_A, &net));
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             psr_buckets buckets;
             expect_ok(psr_buckets_plan(&net->params, sizes[s], &buckets));
             check_plan(&net->params, sizes[s], &buckets);
             psr_buckets_done(&buckets);
         }
-        psr_net_free(net);
+        psr_network_free(net);
     }
 }
 
@@ -209,8 +209,8 @@ static void extremes(const psr_buckets *buckets, const uint32_t *owner, uint32_t
 static void resnet50_is_balanced_within_one_bucket(void **state)
 {
     (void)state;
-    psr_net *net = NULL;
-    expect_ok(psr_net_new("resnet50", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
+    psr_network *net = NULL;
+    expect_ok(psr_network_new("resnet50", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
     const uint64_t bucket_bytes = 4 << 20;
     psr_buckets buckets;
     expect_ok(psr_buckets_plan(&net->params, bucket_bytes, &buckets));
@@ -224,12 +224,12 @@ static void resnet50_is_balanced_within_one_bucket(void **state)
     }
     free(owner);
     psr_buckets_done(&buckets);
-    psr_net_free(net);
+    psr_network_free(net);
 }
 
 /* A network as some data set makes it, with the size of buckets that auto comes to. */
 typedef struct sized_net {
-    psr_net *net;
+    psr_network *net;
     psr_buckets buckets;
     uint64_t bucket_bytes;
 } sized_net;
@@ -237,7 +237,7 @@ typedef struct sized_net {
 static sized_net make_sized(const char *model, uint32_t classes, uint32_t channels, uint32_t side)
 {
     sized_net s = {0};
-    expect_ok(psr_net_new(model, classes, channels, side, side, PSR_SHORTCUT_A, &s.net));
+    expect_ok(psr_network_new(model, classes, channels, side, side, PSR_SHORTCUT_A, &s.net));
     s.bucket_bytes = psr_bucket_bytes(&s.net->params, 0);
     expect_ok(psr_buckets_plan(&s.net->params, s.bucket_bytes, &s.buckets));
     return s;
@@ -246,7 +246,7 @@ static sized_net make_sized(const char *model, uint32_t classes, uint32_t channe
 static void free_sized(sized_net *s)
 {
     psr_buckets_done(&s->buckets);
-    psr_net_free(s->net);
+    psr_network_free(s->net);
 }
 
 static void the_size_of_buckets_follows_that_of_the_network(void **state)
@@ -301,7 +301,7 @@ static void no_shard_of_any_network_carries_much_more_than_the_mean(void **state
     const struct {
         uint32_t classes, channels, side;
     } data[] = {{10, 1, 28}, {47, 1, 28}, {10, 3, 32}, {100, 3, 32}, {1000, 3, 224}};
-    for (const char *const *model = psr_net_names(); *model != NULL; model++)
+    for (const char *const *model = psr_network_names(); *model != NULL; model++)
         for (size_t d = 0; d < sizeof data / sizeof data[0]; d++) {
             sized_net s = make_sized(*model, data[d].classes, data[d].channels, data[d].side);
             for (uint32_t shards = 2; shards <= 8; shards++) {
@@ -323,8 +323,8 @@ static void no_shard_of_any_network_carries_much_more_than_the_mean(void **state
 static void pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole(void **state)
 {
     (void)state;
-    psr_net *net = NULL;
-    expect_ok(psr_net_new("resnet18", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
+    psr_network *net = NULL;
+    expect_ok(psr_network_new("resnet18", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
     psr_buckets buckets;
     expect_ok(psr_buckets_plan(&net->params, 1 << 20, &buckets));
     uint32_t *owner = calloc(buckets.count, sizeof *owner);
@@ -342,7 +342,7 @@ static void pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole(void *
     assert_false(parted[1]);
     free(owner);
     psr_buckets_done(&buckets);
-    psr_net_free(net);
+    psr_network_free(net);
 }
 
 static void neighbouring_split_tensors_are_units_of_their_own(void **state)

@@ -1,8 +1,8 @@
 #include "tests/unit/expect.h"
 
 #include "base/file.h"
-#include "model/checkpoint.h"
-#include "model/net.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/networks/network.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -725,13 +725,13 @@ static void prefixes_keep_several_arenas_apart_and_padding_is_not_written(void *
 static void resnet18_goes_through_a_file_with_the_same_hash(void **state)
 {
     (void)state;
-    psr_net *net = NULL;
-    expect_ok(psr_net_new("resnet18", 10, 3, 32, 32, PSR_SHORTCUT_A, &net));
+    psr_network *net = NULL;
+    expect_ok(psr_network_new("resnet18", 10, 3, 32, 32, PSR_SHORTCUT_A, &net));
     float *arena = calloc(net->params.length, sizeof *arena),
           *again = calloc(net->params.length, sizeof *again);
     float *buffers = calloc(net->buffers.length, sizeof *buffers);
     assert_true(arena && again && buffers);
-    psr_net_init(net, 1, arena, buffers);
+    psr_network_init(net, 1, arena, buffers);
     psr_checkpoint_writer *writer = NULL;
     expect_ok(
         psr_checkpoint_create(in_folder("c"), net->params.tensors, net->params.tensor_count, NULL, &writer));
@@ -746,7 +746,7 @@ static void resnet18_goes_through_a_file_with_the_same_hash(void **state)
     free(arena);
     free(again);
     free(buffers);
-    psr_net_free(net);
+    psr_network_free(net);
     take_away("c");
 }
 

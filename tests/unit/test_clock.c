@@ -89,32 +89,32 @@ static void a_process_that_ctrl_z_stops_does_not_count_the_time(void **state)
 static void while_its_keeper_looks_it_goes_with_the_time(void **state)
 {
     (void)state;
-    psr_watch_clock clock = psr_watch_clock_for(5000, 4000);
-    assert_int_equal(psr_watch_clock_every_ms(&clock), 1000);
+    psr_presence_clock clock = psr_presence_clock_for(5000, 4000);
+    assert_int_equal(psr_presence_clock_every_ms(&clock), 1000);
     for (int64_t now = 5000; now <= 100000; now += 1000)
-        assert_int_equal(psr_watch_clock_ms(&clock, now), now);
-    assert_int_equal(psr_watch_clock_ms(&clock, 102000), 102000); /* half a deadline: late, not absent */
+        assert_int_equal(psr_presence_clock_ms(&clock, now), now);
+    assert_int_equal(psr_presence_clock_ms(&clock, 102000), 102000); /* half a deadline: late, not absent */
 }
 
 static void an_absence_of_its_keeper_does_not_count(void **state)
 {
     (void)state;
-    psr_watch_clock clock = psr_watch_clock_for(0, 4000);
-    int64_t heard = psr_watch_clock_ms(&clock, 1000);
-    assert_int_equal(psr_watch_clock_ms(&clock, 61000) - heard, 0); /* stopped for a minute */
-    assert_int_equal(psr_watch_clock_ms(&clock, 62000) - heard, 1000);
-    assert_int_equal(psr_watch_clock_ms(&clock, 64001) - heard,
+    psr_presence_clock clock = psr_presence_clock_for(0, 4000);
+    int64_t heard = psr_presence_clock_ms(&clock, 1000);
+    assert_int_equal(psr_presence_clock_ms(&clock, 61000) - heard, 0); /* stopped for a minute */
+    assert_int_equal(psr_presence_clock_ms(&clock, 62000) - heard, 1000);
+    assert_int_equal(psr_presence_clock_ms(&clock, 64001) - heard,
                      1000); /* once more, for a little more than half a deadline */
-    assert_int_equal(psr_watch_clock_ms(&clock, 66001) - heard, 3000);
+    assert_int_equal(psr_presence_clock_ms(&clock, 66001) - heard, 3000);
 }
 
 static void with_a_short_deadline_it_does_not_stand_still(void **state)
 {
     (void)state;
-    psr_watch_clock clock = psr_watch_clock_for(0, 1);
-    assert_true(psr_watch_clock_every_ms(&clock) >= 1);
-    for (int64_t now = 0; now <= 1000; now += psr_watch_clock_every_ms(&clock))
-        assert_int_equal(psr_watch_clock_ms(&clock, now), now);
+    psr_presence_clock clock = psr_presence_clock_for(0, 1);
+    assert_true(psr_presence_clock_every_ms(&clock) >= 1);
+    for (int64_t now = 0; now <= 1000; now += psr_presence_clock_every_ms(&clock))
+        assert_int_equal(psr_presence_clock_ms(&clock, now), now);
 }
 
 int main(void)

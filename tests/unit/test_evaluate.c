@@ -14,7 +14,7 @@
 #define DATA "synthetic:count=40,test=50,channels=1,size=8,classes=4"
 
 static psr_config config;
-static psr_net *net;
+static psr_network *net;
 static psr_buckets buckets;
 static psr_exchange *exchange;
 static psr_trainer trainer;
@@ -31,7 +31,7 @@ static int set_up(void **state)
     config.steps = 1;
     strcpy(config.data, DATA);
     strcpy(config.model, "resnet20");
-    expect_ok(psr_net_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
+    expect_ok(psr_network_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
     expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
     const psr_exchange_options exchange_options = {
         .config = &config, .layout = &net->params, .buckets = &buckets, .total_steps = 1};
@@ -47,7 +47,7 @@ static int set_up(void **state)
 
     float *spare = NULL;
     expect_ok(psr_arena_new(net->buffers.length, &spare));
-    psr_net_init(net, 5, psr_exchange_weights(exchange), spare);
+    psr_network_init(net, 5, psr_exchange_weights(exchange), spare);
     /* Every rank has statistics of its own; variances stay positive. */
     for (uint32_t r = 0; r < 3; r++) {
         for (size_t i = 0; i < net->buffers.length; i++)
@@ -63,7 +63,7 @@ static int tear_down(void **state)
     psr_trainer_done(&trainer);
     psr_exchange_free(exchange);
     psr_buckets_done(&buckets);
-    psr_net_free(net);
+    psr_network_free(net);
     return 0;
 }
 

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "expect.h"
-#include "ps/figures.h"
+#include "ps/scheduler/figures.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "net_fixture.h"
+#include "network_fixture.h"
 
 #include "net/interface.h"
 

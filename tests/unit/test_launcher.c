@@ -2,9 +2,9 @@
  * Standard input and output of this program are replaced for the tests by pipes of their own. */
 #include "expect.h"
 
-#include "ps/launcher.h"
-#include "ps/progress.h"
-#include "ps/watch.h"
+#include "ps/scheduler/launcher.h"
+#include "ps/scheduler/progress.h"
+#include "ps/input_thread.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -32,14 +32,14 @@ static void wake(void *context)
 }
 
 /* The next event; waits for a wake when there is none yet. */
-static psr_watch_kind next_event(psr_watch *watch, char **line)
+static psr_input_thread_kind next_event(psr_input_thread *watch, char **line)
 {
     for (;;) {
         pthread_mutex_lock(&mutex);
         unsigned before = wakes;
         pthread_mutex_unlock(&mutex);
-        psr_watch_kind kind = psr_watch_next(watch, line);
-        if (kind != PSR_WATCH_NOTHING)
+        psr_input_thread_kind kind = psr_input_thread_next(watch, line);
+        if (kind != PSR_INPUT_NOTHING)
             return kind;
         pthread_mutex_lock(&mutex);
         while (wakes == before)
@@ -53,10 +53,10 @@ static void put(int fd, const char *text)
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
 
-static void expect_line(psr_watch *watch, const char *text)
+static void expect_line(psr_input_thread *watch, const char *text)
 {
     char *line = NULL;
-    assert_int_equal(next_event(watch, &line), PSR_WATCH_LINE);
+    assert_int_equal(next_event(watch, &line), PSR_INPUT_LINE);
     assert_string_equal(line, text);
     free(line);
 }
@@ -67,19 +67,19 @@ static void lines_come_whole_and_in_order_however_they_were_written(void **state
 {
     (void)state;
     int ends[2];
-    psr_watch *watch;
+    psr_input_thread *watch;
     char *line = NULL;
     assert_int_equal(pipe(ends), 0);
-    expect_ok(psr_watch_new(ends[0], wake, NULL, &watch));
+    expect_ok(psr_input_thread_new(ends[0], wake, NULL, &watch));
     put(ends[1], "first\n\nthi");
     expect_line(watch, "first");
     expect_line(watch, "");
     put(ends[1], "rd\nnever ended");
     expect_line(watch, "third");
     close(ends[1]);
-    assert_int_equal(next_event(watch, &line), PSR_WATCH_END);
-    assert_int_equal(psr_watch_next(watch, &line), PSR_WATCH_NOTHING); /* told once */
-    psr_watch_free(watch);
+    assert_int_equal(next_event(watch, &line), PSR_INPUT_END);
+    assert_int_equal(psr_input_thread_next(watch, &line), PSR_INPUT_NOTHING); /* told once */
+    psr_input_thread_free(watch);
     close(ends[0]);
 }
 
@@ -87,20 +87,20 @@ static void a_line_without_end_is_cut_and_costs_no_more_memory(void **state)
 {
     (void)state;
     int ends[2];
-    psr_watch *watch;
+    psr_input_thread *watch;
     char *line = NULL, block[4096];
     memset(block, 'x', sizeof block);
     assert_int_equal(pipe(ends), 0);
-    expect_ok(psr_watch_new(ends[0], wake, NULL, &watch));
+    expect_ok(psr_input_thread_new(ends[0], wake, NULL, &watch));
     for (int i = 0; i < 1024; i++) /* 4 MiB */
         assert_int_equal(write(ends[1], block, sizeof block), sizeof block);
     put(ends[1], "\nshort\n");
-    assert_int_equal(next_event(watch, &line), PSR_WATCH_LINE);
+    assert_int_equal(next_event(watch, &line), PSR_INPUT_LINE);
     assert_true(strlen(line) < 1 << 20);
     free(line);
     expect_line(watch, "short");
     close(ends[1]);
-    psr_watch_free(watch);
+    psr_input_thread_free(watch);
     close(ends[0]);
 }
 
@@ -110,11 +110,11 @@ static void lines_that_nobody_takes_wait_where_they_were_written(void **state)
     (void)state;
     enum { LINES_MAX = 1 << 20 };
     int ends[2], written = 0;
-    psr_watch *watch;
+    psr_input_thread *watch;
     char line[16], *taken = NULL;
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
-    expect_ok(psr_watch_new(ends[0], wake, NULL, &watch));
+    expect_ok(psr_input_thread_new(ends[0], wake, NULL, &watch));
     struct pollfd room = {ends[1], POLLOUT, 0};
     while (written < LINES_MAX &&
            poll(&room, 1, 500) == 1) { /* longer than the watch takes to read a pipe, or the test is easier */
@@ -128,22 +128,22 @@ static void lines_that_nobody_takes_wait_where_they_were_written(void **state)
         expect_line(watch, line);
     }
     close(ends[1]);
-    assert_int_equal(next_event(watch, &taken), PSR_WATCH_END);
-    psr_watch_free(watch);
+    assert_int_equal(next_event(watch, &taken), PSR_INPUT_END);
+    psr_input_thread_free(watch);
     close(ends[0]);
 }
 
 static void a_signal_to_end_is_an_event(void **state)
 {
     (void)state;
-    psr_watch *watch;
+    psr_input_thread *watch;
     char *line = NULL;
-    expect_ok(psr_watch_new(-1, wake, NULL, &watch));
+    expect_ok(psr_input_thread_new(-1, wake, NULL, &watch));
     kill(getpid(), SIGTERM);
-    assert_int_equal(next_event(watch, &line), PSR_WATCH_INTERRUPT);
+    assert_int_equal(next_event(watch, &line), PSR_INPUT_INTERRUPT);
     kill(getpid(), SIGINT);
-    assert_int_equal(next_event(watch, &line), PSR_WATCH_INTERRUPT);
-    psr_watch_free(watch);
+    assert_int_equal(next_event(watch, &line), PSR_INPUT_INTERRUPT);
+    psr_input_thread_free(watch);
 }
 
 /* ---- the launcher's pipes ---- */
@@ -398,7 +398,7 @@ static void an_evaluation_is_the_samples_of_all_ranks_until_its_outcome_is_there
 
 int main(void)
 {
-    psr_watch_block_signals();
+    psr_input_thread_block_signals();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_whole_and_in_order_however_they_were_written),
         cmocka_unit_test(a_line_without_end_is_cut_and_costs_no_more_memory),

@@ -1,5 +1,5 @@
 /* Time is what these tests say it is. Deadline: 1000 ms; members report every 250 ms. */
-#include "net_fixture.h"
+#include "network_fixture.h"
 
 #include "net/liveness.h"
 

@@ -1,6 +1,6 @@
 /* A member and a played scheduler over real sockets: the scheduler's part is a script on a thread of its own.
  */
-#include "net_fixture.h"
+#include "network_fixture.h"
 
 #include "net/member.h"
 

@@ -3,7 +3,7 @@
  * seeds, beside the curve that PyTorch gave over forty. Exits 77 without MNIST in PSR_TEST_DATA. */
 #include "data/loader.h"
 #include "model/backend.h"
-#include "model/optimizer.h"
+#include "model/optimizers/optimizer.h"
 
 #include "expect.h"
 
@@ -43,7 +43,7 @@ static psr_loader *open_loader(uint64_t seed)
     return loader;
 }
 
-static void train(psr_backend *backend, const psr_net *net, uint64_t seed, double points[POINTS])
+static void train(psr_backend *backend, const psr_network *net, uint64_t seed, double points[POINTS])
 {
     float *weights = floats(net->params.length), *gradients = floats(net->params.length),
           *buffers = floats(1);
@@ -56,7 +56,7 @@ static void train(psr_backend *backend, const psr_net *net, uint64_t seed, doubl
     psr_optimizer *optimizer = NULL;
     expect_ok(psr_optimizer_new(&config, &net->params, &optimizer));
     psr_loader *loader = open_loader(seed);
-    psr_net_init(net, seed, weights, buffers);
+    psr_network_init(net, seed, weights, buffers);
     for (uint32_t step = 1; step <= POINTS * EVERY; step++) {
         const psr_loader_batch *loaded = NULL;
         psr_pass_result result;
@@ -83,11 +83,11 @@ static void train(psr_backend *backend, const psr_net *net, uint64_t seed, doubl
 static void the_mean_curve_of_ten_seeds_is_pytorchs_within_three_standard_errors(void **state)
 {
     (void)state;
-    psr_net *net = NULL;
+    psr_network *net = NULL;
     psr_buckets buckets;
     psr_backend *backend = NULL;
     double points[POINTS] = {0};
-    expect_ok(psr_net_new("mlp", 10, 1, 28, 28, PSR_SHORTCUT_A, &net));
+    expect_ok(psr_network_new("mlp", 10, 1, 28, 28, PSR_SHORTCUT_A, &net));
     expect_ok(psr_buckets_plan(&net->params, 4 << 20, &buckets));
     const psr_backend_options options = {
         .kind = PSR_BACKEND_ONEDNN, .max_batch = BATCH, .threads = 1, .buckets = &buckets};
@@ -107,7 +107,7 @@ static void the_mean_curve_of_ten_seeds_is_pytorchs_within_three_standard_errors
     assert_int_equal(outside, 0);
     psr_backend_free(backend);
     psr_buckets_done(&buckets);
-    psr_net_free(net);
+    psr_network_free(net);
 }
 
 int main(void)

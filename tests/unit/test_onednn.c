@@ -4,8 +4,8 @@
  *
  * Meson runs it a second time with oneDNN held to AVX2, where float32 is blocked by 8 and bf16 is refused. */
 #include "model/backend.h"
-#include "model/net_build.h"
-#include "model/winograd.h"
+#include "model/networks/network_build.h"
+#include "model/onednn/winograd.h"
 
 #include "base/rng.h"
 
@@ -28,11 +28,11 @@ static const tolerance fp32 = {2e-4, 2e-4}, bf16 = {2e-2, 0.25}, none = {0, 0};
 
 /* ---- networks ---- */
 
-static psr_net *net_begin(psr_net_builder *builder, uint32_t channels, uint32_t height, uint32_t width)
+static psr_network *net_begin(psr_network_builder *builder, uint32_t channels, uint32_t height, uint32_t width)
 {
-    psr_net *net = calloc(1, sizeof *net);
+    psr_network *net = calloc(1, sizeof *net);
     assert_non_null(net);
-    *builder = (psr_net_builder){.net = net, .node_capacity = 32};
+    *builder = (psr_network_builder){.net = net, .node_capacity = 32};
     net->nodes = calloc(builder->node_capacity, sizeof *net->nodes);
     assert_non_null(net->nodes);
     strcpy(net->name, "test");
@@ -53,7 +53,7 @@ static psr_net *net_begin(psr_net_builder *builder, uint32_t channels, uint32_t 
     return net;
 }
 
-static psr_net *net_end(psr_net_builder *builder, uint32_t x)
+static psr_network *net_end(psr_network_builder *builder, uint32_t x)
 {
     x = psr_build_flatten(builder, x);
     psr_build_linear(builder, x, "fc", builder->net->classes, PSR_INIT_UNIFORM_FAN_IN,
@@ -62,16 +62,16 @@ static psr_net *net_end(psr_net_builder *builder, uint32_t x)
     return builder->net;
 }
 
-static uint32_t conv_norm(psr_net_builder *b, uint32_t x, const char *conv, const char *norm,
+static uint32_t conv_norm(psr_network_builder *b, uint32_t x, const char *conv, const char *norm,
                           uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad)
 {
     x = psr_build_conv(b, x, conv, channels, kernel, stride, pad, PSR_INIT_KAIMING_NORMAL_FAN_IN);
     return psr_build_batchnorm(b, x, norm);
 }
 
-static psr_net *convolutions(uint32_t in, uint32_t out, uint32_t kernel, uint32_t stride, uint32_t pad)
+static psr_network *convolutions(uint32_t in, uint32_t out, uint32_t kernel, uint32_t stride, uint32_t pad)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, in, 9, 11);
     uint32_t x = psr_build_conv(&b, 0, "first", out, kernel, stride, pad, PSR_INIT_KAIMING_NORMAL_FAN_IN);
     x = psr_build_conv_bias(&b, x, "second", out + 3, 2);
@@ -79,9 +79,9 @@ static psr_net *convolutions(uint32_t in, uint32_t out, uint32_t kernel, uint32_
 }
 
 /* Images of fewer rows than the kernel, in whole blocks of channels. */
-static psr_net *low_images(uint32_t height, uint32_t width, uint32_t kernel, uint32_t stride)
+static psr_network *low_images(uint32_t height, uint32_t width, uint32_t kernel, uint32_t stride)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, 16, height, width);
     uint32_t x = psr_build_conv(&b, 0, "first", 32, 1, 1, 0, PSR_INIT_KAIMING_NORMAL_FAN_IN);
     x = psr_build_conv(&b, x, "second", 16, kernel, stride, kernel / 2, PSR_INIT_KAIMING_NORMAL_FAN_IN);
@@ -89,31 +89,31 @@ static psr_net *low_images(uint32_t height, uint32_t width, uint32_t kernel, uin
 }
 
 /* Images of fewer channels than three, read plain by a convolution whose value lies in blocks. */
-static psr_net *few_channels(uint32_t channels, uint32_t height, uint32_t kernel, uint32_t stride)
+static psr_network *few_channels(uint32_t channels, uint32_t height, uint32_t kernel, uint32_t stride)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, channels, height, 7);
     return net_end(&b, conv_norm(&b, 0, "conv", "bn", 16, kernel, stride, kernel / 2));
 }
 
-static psr_net *norm_alone(uint32_t channels)
+static psr_network *norm_alone(uint32_t channels)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, 3, 7, 5);
     return net_end(&b, conv_norm(&b, 0, "conv", "bn", channels, 3, 1, 1));
 }
 
-static psr_net *norm_relu(uint32_t channels)
+static psr_network *norm_relu(uint32_t channels)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, 3, 7, 5);
     return net_end(&b, psr_build_relu(&b, conv_norm(&b, 0, "conv", "bn", channels, 3, 1, 1), "relu"));
 }
 
 /* A block with an identity shortcut: the gradient comes back on two ways. */
-static psr_net *norm_add(uint32_t channels, bool relu)
+static psr_network *norm_add(uint32_t channels, bool relu)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, 3, 6, 6);
     uint32_t x = psr_build_relu(&b, conv_norm(&b, 0, "conv1", "bn1", channels, 3, 1, 1), "relu1");
     uint32_t y = conv_norm(&b, x, "conv2", "bn2", channels, 3, 1, 1);
@@ -122,9 +122,9 @@ static psr_net *norm_add(uint32_t channels, bool relu)
 }
 
 /* A block with a projection: two batch norms under one ReLU; the shortcut comes first in the addition. */
-static psr_net *two_norms(uint32_t channels, bool relu)
+static psr_network *two_norms(uint32_t channels, bool relu)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, 3, 8, 8);
     uint32_t x = psr_build_relu(&b, conv_norm(&b, 0, "conv1", "bn1", 8, 3, 1, 1), "relu1");
     uint32_t y = conv_norm(&b, x, "conv2", "bn2", channels, 3, 2, 1);
@@ -133,9 +133,9 @@ static psr_net *two_norms(uint32_t channels, bool relu)
     return net_end(&b, relu ? psr_build_relu(&b, y, "relu2") : y);
 }
 
-static psr_net *option_a(uint32_t in, uint32_t out)
+static psr_network *option_a(uint32_t in, uint32_t out)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, 3, 9, 7);
     uint32_t x = psr_build_relu(&b, conv_norm(&b, 0, "conv1", "bn1", in, 3, 1, 1), "relu1");
     uint32_t y = conv_norm(&b, x, "conv2", "bn2", out, 3, 2, 1);
@@ -143,9 +143,9 @@ static psr_net *option_a(uint32_t in, uint32_t out)
     return net_end(&b, psr_build_relu(&b, y, "relu2"));
 }
 
-static psr_net *pools(uint32_t channels)
+static psr_network *pools(uint32_t channels)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, 1, 13, 10);
     uint32_t x = psr_build_relu(&b, conv_norm(&b, 0, "conv1", "bn1", channels, 3, 1, 1), "relu1");
     x = psr_build_maxpool(&b, x, "pool1", 3, 2, 1);
@@ -154,9 +154,9 @@ static psr_net *pools(uint32_t channels)
     return net_end(&b, psr_build_avgpool(&b, x, "mean"));
 }
 
-static psr_net *dropouts(void)
+static psr_network *dropouts(void)
 {
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, 2, 6, 5);
     uint32_t x = psr_build_conv_bias(&b, 0, "conv", 20, 2);
     x = psr_build_dropout(&b, x, "drop2d", PSR_OP_DROPOUT2D, 0.5);
@@ -165,10 +165,10 @@ static psr_net *dropouts(void)
 }
 
 /* Every operator once, a value with three readers, and additions that no batch norm takes along. */
-static psr_net *everything(void)
+static psr_network *everything(void)
 {
     const psr_init_kind init = PSR_INIT_UNIFORM_FAN_IN;
-    psr_net_builder b;
+    psr_network_builder b;
     net_begin(&b, 2, 9, 9);
     uint32_t x = psr_build_relu(&b, psr_build_batchnorm(&b, psr_build_conv_bias(&b, 0, "conv1", 4, 2), "bn1"),
                                 "relu1");
@@ -184,10 +184,10 @@ static psr_net *everything(void)
     return net_end(&b, x);
 }
 
-static psr_net *named(const char *model, uint32_t channels, uint32_t size, psr_shortcut shortcut)
+static psr_network *named(const char *model, uint32_t channels, uint32_t size, psr_shortcut shortcut)
 {
-    psr_net *net = NULL;
-    expect_ok(psr_net_new(model, 10, channels, size, size, shortcut, &net));
+    psr_network *net = NULL;
+    expect_ok(psr_network_new(model, 10, channels, size, size, shortcut, &net));
     return net;
 }
 
@@ -210,7 +210,7 @@ static void fill(float *x, size_t count, uint32_t stream, float low, float high)
 
 /* What every back end is given, and what each has made of it. */
 typedef struct setting {
-    psr_net *net;
+    psr_network *net;
     psr_buckets buckets;
     uint32_t max_batch;
     float *images, *weights, *buffers;
@@ -223,7 +223,7 @@ typedef struct outcome {
     float *gradients, *buffers, *logits;
 } outcome;
 
-static setting setting_of(psr_net *net, uint32_t max_batch)
+static setting setting_of(psr_network *net, uint32_t max_batch)
 {
     setting s = {.net = net, .max_batch = max_batch};
     const size_t pixels = (size_t)net->channels * net->height * net->width;
@@ -236,7 +236,7 @@ static setting setting_of(psr_net *net, uint32_t max_batch)
     assert_non_null(s.labels);
     assert_non_null(s.samples);
     fill(s.images, max_batch * pixels, 1, -1, 1);
-    psr_net_init(net, 3, s.weights, s.buffers);
+    psr_network_init(net, 3, s.weights, s.buffers);
     /* Scales and shifts that are neither 1 nor 0. */
     for (size_t t = 0; t < net->params.tensor_count; t++) {
         const psr_tensor *tensor = &net->params.tensors[t];
@@ -255,7 +255,7 @@ static setting setting_of(psr_net *net, uint32_t max_batch)
 static void setting_done(setting *s)
 {
     psr_buckets_done(&s->buckets);
-    psr_net_free(s->net);
+    psr_network_free(s->net);
     free(s->images);
     free(s->weights);
     free(s->buffers);
@@ -381,7 +381,7 @@ static void compare_batch(const setting *s, uint32_t count, tolerance rounded)
 }
 
 /* net is consumed. Batches of max_batch, of 1 and of one less. */
-static void compare(psr_net *net, uint32_t max_batch, tolerance rounded)
+static void compare(psr_network *net, uint32_t max_batch, tolerance rounded)
 {
     setting s = setting_of(net, max_batch);
     compare_batch(&s, max_batch, rounded);
@@ -495,7 +495,7 @@ static void the_small_networks_agree(void **state)
 static void the_residual_networks_agree(void **state)
 {
     (void)state;
-    psr_net *nets[] = {named("resnet20", 3, 16, PSR_SHORTCUT_A), named("resnet20", 3, 16, PSR_SHORTCUT_B),
+    psr_network *nets[] = {named("resnet20", 3, 16, PSR_SHORTCUT_A), named("resnet20", 3, 16, PSR_SHORTCUT_B),
                        named("resnet18", 3, 48, PSR_SHORTCUT_B)};
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
         setting s = setting_of(nets[i], 3);
@@ -507,7 +507,7 @@ static void the_residual_networks_agree(void **state)
 /* ---- algorithms ---- */
 
 /* Found by letter, expected from the reference, and whether the letter was ignored. */
-static bool agrees_with_all_by(char letter, psr_net *net, tolerance limit)
+static bool agrees_with_all_by(char letter, psr_network *net, tolerance limit)
 {
     setting s = setting_of(net, 3);
     outcome expected = outcome_of(&s, PSR_BACKEND_REFERENCE, PSR_PRECISION_FP32, 1, 3);

@@ -2,8 +2,8 @@
  * takes for bf16 where there is AMX. Executables are compiled directly, with the layout given, and compared
  * with one in the layout of oneDNN's choice, whose numbers test_onednn.c holds to the reference. */
 #include "base/arena.h"
-#include "model/net_build.h"
-#include "model/onednn_exec.h"
+#include "model/networks/network_build.h"
+#include "model/onednn/exec.h"
 
 #include <math.h>
 #include <omp.h>
@@ -63,7 +63,7 @@ static void assert_laid_out(const psr_onednn_exec *exec, psr_onednn_layout layou
             assert_int_equal(exec->values[i].layout, layout);
 }
 
-static outcome train(const psr_net *net, dnnl_data_type_t type, psr_onednn_layout layout, uint32_t threads)
+static outcome train(const psr_network *net, dnnl_data_type_t type, psr_onednn_layout layout, uint32_t threads)
 {
     static const uint32_t labels[BATCH] = {1, 0, 7, 2, 9, 3, 3, 8, 4, 6, 5}, samples[BATCH];
     outcome o = {.gradients = floats(net->params.length), .buffers = floats(net->buffers.length)};
@@ -74,7 +74,7 @@ static outcome train(const psr_net *net, dnnl_data_type_t type, psr_onednn_layou
     psr_buckets buckets;
     psr_readiness *readiness;
     context_init(&context, type, layout, threads);
-    psr_net_init(net, 1, weights, o.buffers);
+    psr_network_init(net, 1, weights, o.buffers);
     for (size_t i = 0; i < BATCH * PIXELS; i++)
         images[i] = (float)((i * 7919) % 1009) / 504 - 1;
     expect_ok(psr_buckets_plan(&net->params, 1 << 20, &buckets));
@@ -109,7 +109,7 @@ static double relative(const float *found, const float *expected, size_t count)
     return sqrt(difference / norm);
 }
 
-static void assert_near(const psr_net *net, const outcome *found, const outcome *expected, double value,
+static void assert_near(const psr_network *net, const outcome *found, const outcome *expected, double value,
                         double gradient)
 {
     double loss = fabs(found->result.loss_sum / expected->result.loss_sum - 1);
@@ -122,7 +122,7 @@ static void assert_near(const psr_net *net, const outcome *found, const outcome 
 
 /* net is consumed. float32 in a layout against float32 in oneDNN's choice. Where a ReLU turns over on a
  * rounding, a gradient comes or goes: forward values are held tighter. */
-static void compare_fp32(psr_net *net, psr_onednn_layout layout)
+static void compare_fp32(psr_network *net, psr_onednn_layout layout)
 {
     outcome expected = train(net, dnnl_f32, PSR_ONEDNN_OTHER, 2);
     for (uint32_t threads = 1; threads <= 3; threads++) {
@@ -131,12 +131,12 @@ static void compare_fp32(psr_net *net, psr_onednn_layout layout)
         outcome_done(&found);
     }
     outcome_done(&expected);
-    psr_net_free(net);
+    psr_network_free(net);
 }
 
 /* net is consumed. bf16 in a layout may be as far from float32 as bf16 in oneDNN's choice is, and half as far
  * again: how far that is depends on how the network is conditioned. */
-static void compare_bf16(psr_net *net, psr_onednn_layout layout)
+static void compare_bf16(psr_network *net, psr_onednn_layout layout)
 {
     outcome truth = train(net, dnnl_f32, PSR_ONEDNN_OTHER, 2),
             chosen = train(net, dnnl_bf16, PSR_ONEDNN_OTHER, 2);
@@ -149,13 +149,13 @@ static void compare_bf16(psr_net *net, psr_onednn_layout layout)
     }
     outcome_done(&truth);
     outcome_done(&chosen);
-    psr_net_free(net);
+    psr_network_free(net);
 }
 
-static psr_net *named(const char *model, uint32_t size, psr_shortcut shortcut)
+static psr_network *named(const char *model, uint32_t size, psr_shortcut shortcut)
 {
-    psr_net *net = NULL;
-    expect_ok(psr_net_new(model, 10, 3, size, size, shortcut, &net));
+    psr_network *net = NULL;
+    expect_ok(psr_network_new(model, 10, 3, size, size, shortcut, &net));
     return net;
 }
 

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "model/onednn_rule.h"
+#include "model/onednn/rule.h"
 
 static const bool direct_alone[] = {true, false, false}, all[] = {true, true, true},
                   own[] = {true, false, true};

@@ -5,7 +5,7 @@
  * oneDNN's account goes to stdout, so the step runs in a child whose stdout is a pipe; the parent never
  * enters a parallel region, which libgomp does not survive a fork with. */
 #include "model/backend.h"
-#include "model/winograd.h"
+#include "model/onednn/winograd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,12 +90,12 @@ static float *zeros(size_t count)
 /* Exit status 0; 2 when the back end failed, 3 when it asked for memory. */
 static int steady_step(const run *r)
 {
-    psr_net *net;
+    psr_network *net;
     psr_buckets buckets;
     psr_backend *backend;
     psr_pass_result result;
     static uint32_t labels[BATCH], samples[BATCH];
-    if (psr_net_new(r->model, 10, r->channels, r->size, r->size, PSR_SHORTCUT_B, &net) != PSR_OK ||
+    if (psr_network_new(r->model, 10, r->channels, r->size, r->size, PSR_SHORTCUT_B, &net) != PSR_OK ||
         psr_buckets_plan(&net->params, 1 << 20, &buckets) != PSR_OK)
         return 2;
     const psr_backend_options options = {.kind = PSR_BACKEND_ONEDNN,
@@ -109,7 +109,7 @@ static int steady_step(const run *r)
         return 2;
     }
     float *weights = zeros(net->params.length), *buffers = zeros(net->buffers.length);
-    psr_net_init(net, 1, weights, buffers);
+    psr_network_init(net, 1, weights, buffers);
     const psr_batch batch = {
         zeros((size_t)BATCH * r->channels * r->size * r->size), labels, samples, BATCH, 1, 1};
     const psr_exec_state state = {weights, zeros(net->params.length), buffers};

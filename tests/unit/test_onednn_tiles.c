@@ -1,5 +1,5 @@
 /* Weights into oneDNN's tiles and back: where every element goes, against the definition of the layout. */
-#include "model/onednn_tiles.h"
+#include "model/onednn/tiles.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

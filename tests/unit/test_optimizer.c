@@ -1,7 +1,7 @@
 #include "tests/unit/expect.h"
 
 #include "base/rng.h"
-#include "model/optimizer.h"
+#include "model/optimizers/optimizer.h"
 #include "tests/golden/optimizers.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Another user at a run's ipc sockets. Needs root, to be another user: exits with 77 otherwise. */
-#include "net_fixture.h"
+#include "network_fixture.h"
 
 #include "net/socket_directory.h"
 

@@ -1,6 +1,6 @@
 #include "tests/unit/expect.h"
 
-#include "model/net.h"
+#include "model/networks/network.h"
 #include "ps/parts.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 /* The parts of a run of model on images of one channel and 28 pixels. bucket_bytes 0: auto. */
 typedef struct sharing {
     psr_config config;
-    psr_net *net;
+    psr_network *net;
     psr_parts parts;
 } sharing;
 
@@ -20,7 +20,7 @@ static sharing share(const char *model, uint32_t shards, uint64_t bucket_bytes, 
     s.config.shards = shards;
     s.config.optimizer = optimizer;
     snprintf(s.config.model, sizeof s.config.model, "%s", model);
-    expect_ok(psr_net_new(model, 10, 1, 28, 28, PSR_SHORTCUT_A, &s.net));
+    expect_ok(psr_network_new(model, 10, 1, 28, 28, PSR_SHORTCUT_A, &s.net));
     s.config.bucket_bytes = psr_bucket_bytes(&s.net->params, bucket_bytes);
     expect_ok(psr_parts_init(&s.config, &s.net->params, &s.parts));
     return s;
@@ -29,7 +29,7 @@ static sharing share(const char *model, uint32_t shards, uint64_t bucket_bytes, 
 static void end(sharing *s)
 {
     psr_parts_done(&s->parts);
-    psr_net_free(s->net);
+    psr_network_free(s->net);
 }
 
 static void every_shard_of_a_small_network_holds_something_by_default(void **state)

@@ -57,7 +57,7 @@ static psr_node nodes[] = {
     {.op = PSR_OP_RELU, .weight = PSR_NONE, .bias = PSR_NONE},
     {.op = PSR_OP_LINEAR, .weight = 3, .bias = PSR_NONE},
 };
-static const psr_net net = {.nodes = nodes,
+static const psr_network net = {.nodes = nodes,
                             .node_count = 5,
                             .params = {.tensors = tensors, .tensor_count = 4, .length = 96, .count = 88}};
 

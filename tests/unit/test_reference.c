@@ -2,7 +2,7 @@
  * are compiled with psr_real = double for this program, so that a difference quotient is good to nine digits
  * and a wrong factor or index cannot hide in its error. */
 #include "model/loss.h"
-#include "model/reference_ops.h"
+#include "model/reference/ops.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* A whole ring in one process: every rank with its own arena, over a network that delays by a seed. What must
  * come out is summed here by lines of their own. */
-#include "net_fixture.h"
+#include "network_fixture.h"
 
 #include "base/rng.h"
 #include "net/ring.h"

@@ -3,10 +3,10 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "model/checkpoint.h"
-#include "ps/checkpoints.h"
-#include "ps/resume.h"
-#include "ps/rundir.h"
+#include "model/checkpoint/checkpoint.h"
+#include "ps/scheduler/checkpoints.h"
+#include "ps/scheduler/resume.h"
+#include "ps/scheduler/rundir.h"
 
 #include <cjson/cJSON.h>
 #include <ftw.h>
@@ -78,10 +78,10 @@ static void set_up(void)
     snprintf(config.model, sizeof config.model, "resnet20");
     snprintf(config.out, sizeof config.out, "%s/deep/run", folder);
     facts = (psr_facts){.classes = 10, .channels = 3, .height = 32, .width = 32, .total_steps = 9};
-    psr_net *net;
-    expect_ok(psr_net_new(config.model, 10, 3, 32, 32, config.shortcut, &net));
+    psr_network *net;
+    expect_ok(psr_network_new(config.model, 10, 3, 32, 32, config.shortcut, &net));
     facts.parameter_count = net->params.count;
-    psr_net_free(net);
+    psr_network_free(net);
 }
 
 static const char roster[] =
@@ -234,7 +234,7 @@ static void a_line_of_metrics_that_is_no_object_is_refused_and_not_written(void 
 
 /* ---- checkpoints ---- */
 
-/* The disk, which takes nothing while it is shut. What model/checkpoint.h calls instead of the C library's. */
+/* The disk, which takes nothing while it is shut. What model/checkpoint/checkpoint.h calls instead of the C library's. */
 static pthread_mutex_t disk_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t disk_condition = PTHREAD_COND_INITIALIZER;
 static bool disk_is_shut, disk_is_waited_for;

@@ -1,8 +1,8 @@
-/* What other programs may write, and what nobody should: headers that model/safetensors.c reads from memory.
+/* What other programs may write, and what nobody should: headers that model/checkpoint/safetensors.c reads from memory.
  */
 #include "tests/unit/expect.h"
 
-#include "model/checkpoint.h"
+#include "model/checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>

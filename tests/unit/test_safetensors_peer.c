@@ -2,8 +2,8 @@
  * PSR_PYTHON or python3, does not have the package. */
 #include "tests/unit/expect.h"
 
-#include "model/checkpoint.h"
-#include "model/net.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/networks/network.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 static char folder[] = "/tmp/psr-peer-XXXXXX";
 static char ours[64], theirs[64];
-static psr_net *net;
+static psr_network *net;
 
 static float value_of(const psr_tensor *tensor, size_t i)
 {
@@ -113,7 +113,7 @@ static int set_up(void **state)
         return -1;
     snprintf(ours, sizeof ours, "%s/ours.safetensors", folder);
     snprintf(theirs, sizeof theirs, "%s/theirs.safetensors", folder);
-    if (psr_net_new("resnet18", 10, 3, 32, 32, PSR_SHORTCUT_A, &net) != PSR_OK)
+    if (psr_network_new("resnet18", 10, 3, 32, 32, PSR_SHORTCUT_A, &net) != PSR_OK)
         return -1;
     write_ours();
     peer_status = run_peer();
@@ -123,7 +123,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    psr_net_free(net);
+    psr_network_free(net);
     unlink(ours);
     unlink(theirs);
     return rmdir(folder);

@@ -1,6 +1,6 @@
 #include "tests/unit/expect.h"
 
-#include "model/optimizer.h"
+#include "model/optimizers/optimizer.h"
 
 #include <math.h>
 

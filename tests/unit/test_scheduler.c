@@ -1,7 +1,7 @@
 /* The scheduler in virtual time: every message, every order and the clock are the test's. */
 #include "expect.h"
 
-#include "ps/scheduler.h"
+#include "ps/scheduler/scheduler.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "expect.h"
 
-#include "ps/shard.h"
+#include "ps/shard/shard.h"
 
 #include <math.h>
 #include <stdio.h>

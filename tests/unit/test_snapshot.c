@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "model/checkpoint.h"
+#include "model/checkpoint/checkpoint.h"
 #include "worker/exchange_private.h"
 #include "worker/snapshot.h"
 
@@ -16,7 +16,7 @@
 #define DATA "synthetic:count=40,test=10,channels=1,size=8,classes=4"
 
 static psr_config config;
-static psr_net *net;
+static psr_network *net;
 static psr_buckets buckets;
 static psr_sim *sim;
 static psr_transport *transport;
@@ -27,7 +27,7 @@ static void open_at(uint64_t first_step)
 {
     const psr_sim_faults none = {.seed = 1};
     const psr_peer self = {PSR_ROLE_WORKER, 0};
-    expect_ok(psr_net_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
+    expect_ok(psr_network_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
     expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
     expect_ok(psr_sim_new(&none, &sim));
     expect_ok(psr_transport_sim_new(sim, self, &transport));
@@ -71,7 +71,7 @@ static int tear_down(void **state)
     psr_exchange_free(exchange);
     psr_sim_free(sim);
     psr_buckets_done(&buckets);
-    psr_net_free(net);
+    psr_network_free(net);
     return 0;
 }
 
@@ -138,7 +138,7 @@ static void a_fresh_start_has_the_networks_initial_weights_and_statistics(void *
     float *weights = NULL, *statistics = NULL;
     expect_ok(psr_arena_new(net->params.length, &weights));
     expect_ok(psr_arena_new(net->buffers.length, &statistics));
-    psr_net_init(net, 4, weights, statistics);
+    psr_network_init(net, 4, weights, statistics);
     assert_memory_equal(weights, psr_exchange_weights(exchange), net->params.length * sizeof *weights);
     for (uint32_t r = 0; r < 3; r++)
         assert_memory_equal(statistics, trainer.replicas[r].buffers,

@@ -1,5 +1,5 @@
 /* The ipc sockets of a run and the directory that they are in. */
-#include "net_fixture.h"
+#include "network_fixture.h"
 
 #include "net/socket_directory.h"
 

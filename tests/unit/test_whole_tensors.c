@@ -1,6 +1,6 @@
 #include "expect.h"
 
-#include "model/whole_tensors.h"
+#include "model/optimizers/whole_tensors.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Our own Winograd against the sums of the convolution's definition, in double. */
-#include "model/winograd.h"
+#include "model/onednn/winograd.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,40 @@
+/* Where the files of a data set are, and which they are: a --data spec, resolved. Internal to data/.
+ * Any thread. */
+#ifndef PSR_DATA_LOCATION_H
+#define PSR_DATA_LOCATION_H
+
+#include "base/config.h"
+#include "data/cifar.h"
+#include "data/source.h"
+#include "data/synthetic.h"
+
+enum { PSR_LOCATION_MAX_FILES = 5 };
+
+/* Files of one split, in the order of their samples; of IDX: images, labels. */
+typedef struct psr_split_files {
+    const char *name[PSR_LOCATION_MAX_FILES]; /* without .gz or .xz */
+    uint32_t file_count;
+    uint32_t records; /* of CIFAR: in each file */
+} psr_split_files;
+
+/* A set of files that is found by their names. */
+typedef struct psr_file_set {
+    const char *name;            /* NULL: the directory's own */
+    const psr_cifar_kind *cifar; /* NULL: IDX */
+    psr_split_files split[2];    /* train, test */
+} psr_file_set;
+
+typedef struct psr_location {
+    char name[64];
+    const psr_file_set *files;    /* NULL: generated */
+    char directory[PSR_PATH_MAX]; /* of files */
+    psr_synthetic synthetic;      /* of generated data */
+} psr_location;
+
+/* Errors as psr_dataset_info_read's: NOT_FOUND, USAGE, IO. */
+PSR_MUST_CHECK psr_err psr_location_resolve(const char *spec, psr_location *ret_place);
+
+/* Opens one of its files: as it is, else .gz, else .xz. ret owns. NOT_FOUND, IO, NOMEM. */
+PSR_MUST_CHECK psr_err psr_location_open(const psr_location *place, const char *name, psr_source **ret_source);
+
+#endif

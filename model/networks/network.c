@@ -1,0 +1,393 @@
+#include "model/networks/network_build.h"
+
+#include "base/rng.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- nodes ---- */
+
+/* A node that reads `input` and, until the caller says otherwise, has its shape. */
+static psr_node node_from(const psr_network_builder *builder, psr_op op, uint32_t input, const char *name)
+{
+    psr_node node = {.op = op,
+                     .input = {input, PSR_NONE},
+                     .weight = PSR_NONE,
+                     .bias = PSR_NONE,
+                     .mean = PSR_NONE,
+                     .variance = PSR_NONE};
+    snprintf(node.name, sizeof node.name, "%s", name);
+    if (builder->err == PSR_OK && input != PSR_NONE) {
+        const psr_node *from = &builder->net->nodes[input];
+        node.channels = from->channels;
+        node.height = from->height;
+        node.width = from->width;
+    }
+    return node;
+}
+
+static uint32_t append(psr_network_builder *builder, const psr_node *node)
+{
+    psr_network *net = builder->net;
+    if (builder->err != PSR_OK)
+        return 0;
+    if (net->node_count == builder->node_capacity) {
+        uint32_t capacity = builder->node_capacity ? 2 * builder->node_capacity : 64;
+        psr_node *grown = realloc(net->nodes, capacity * sizeof *grown);
+        if (!grown) {
+            builder->err = psr_fail(PSR_ERR_NOMEM, "no memory for a network of %u nodes", capacity);
+            return 0;
+        }
+        net->nodes = grown;
+        builder->node_capacity = capacity;
+    }
+    net->nodes[net->node_count] = *node;
+    return net->node_count++;
+}
+
+/* Adds the tensor LAYER.SUFFIX and returns its index in layout. */
+static uint32_t add_tensor(psr_network_builder *builder, psr_layout *layout, const char *layer,
+                           const char *suffix, uint32_t rank, const uint32_t *shape)
+{
+    if (builder->err != PSR_OK)
+        return PSR_NONE;
+    char name[2 * PSR_TENSOR_NAME_MAX];
+    snprintf(name, sizeof name, "%s.%s", layer, suffix);
+    builder->err = psr_layout_add(layout, name, rank, shape);
+    return builder->err == PSR_OK ? (uint32_t)layout->tensor_count - 1 : PSR_NONE;
+}
+
+static uint32_t add_param(psr_network_builder *builder, const char *layer, const char *suffix, uint32_t rank,
+                          const uint32_t *shape, psr_init init)
+{
+    psr_network *net = builder->net;
+    uint32_t index = add_tensor(builder, &net->params, layer, suffix, rank, shape);
+    if (builder->err != PSR_OK)
+        return PSR_NONE;
+    if (index == builder->init_capacity) {
+        uint32_t capacity = builder->init_capacity ? 2 * builder->init_capacity : 64;
+        psr_init *grown = realloc(net->inits, capacity * sizeof *grown);
+        if (!grown) {
+            builder->err = psr_fail(PSR_ERR_NOMEM, "no memory for a network of %u tensors", capacity);
+            return PSR_NONE;
+        }
+        net->inits = grown;
+        builder->init_capacity = capacity;
+    }
+    net->inits[index] = init;
+    return index;
+}
+
+/* Size after a window of `kernel` that moves by `stride` over `size` padded by `pad` on both sides. */
+static uint32_t window_out(uint32_t size, uint32_t kernel, uint32_t stride, uint32_t pad)
+{
+    assert(size + 2 * pad >= kernel); /* psr_network_new refused smaller images */
+    return (size + 2 * pad - kernel) / stride + 1;
+}
+
+static void slide_window(psr_node *node, uint32_t kernel, uint32_t stride, uint32_t pad)
+{
+    node->height = window_out(node->height, kernel, stride, pad);
+    node->width = window_out(node->width, kernel, stride, pad);
+    node->kernel = kernel;
+    node->stride = stride;
+    node->pad = pad;
+}
+
+static uint32_t build_conv(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
+                           uint32_t kernel, uint32_t stride, uint32_t pad, psr_init_kind init_kind, bool bias)
+{
+    if (builder->err != PSR_OK)
+        return 0;
+    psr_node node = node_from(builder, PSR_OP_CONV, input, name);
+    uint32_t shape[4] = {channels, node.channels, kernel, kernel};
+    psr_init init = {init_kind, node.channels * kernel * kernel, channels * kernel * kernel};
+    slide_window(&node, kernel, stride, pad);
+    node.channels = channels;
+    node.weight = add_param(builder, name, "weight", 4, shape, init);
+    if (bias)
+        node.bias = add_param(builder, name, "bias", 1, &channels, init);
+    return append(builder, &node);
+}
+
+uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
+                        uint32_t kernel, uint32_t stride, uint32_t pad, psr_init_kind init)
+{
+    return build_conv(builder, input, name, channels, kernel, stride, pad, init, false);
+}
+
+uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
+                             uint32_t kernel)
+{
+    return build_conv(builder, input, name, channels, kernel, 1, 0, PSR_INIT_UNIFORM_FAN_IN, true);
+}
+
+uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const char *name)
+{
+    psr_network *net = builder->net;
+    psr_node node = node_from(builder, PSR_OP_BATCHNORM, input, name);
+    node.weight = add_param(builder, name, "weight", 1, &node.channels, (psr_init){.kind = PSR_INIT_ONE});
+    node.bias = add_param(builder, name, "bias", 1, &node.channels, (psr_init){.kind = PSR_INIT_ZERO});
+    node.mean = add_tensor(builder, &net->buffers, name, "running_mean", 1, &node.channels);
+    node.variance = add_tensor(builder, &net->buffers, name, "running_var", 1, &node.channels);
+    node.epsilon = 1e-5;
+    node.momentum = 0.1;
+    return append(builder, &node);
+}
+
+uint32_t psr_build_relu(psr_network_builder *builder, uint32_t input, const char *name)
+{
+    psr_node node = node_from(builder, PSR_OP_RELU, input, name);
+    return append(builder, &node);
+}
+
+uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const char *name, uint32_t kernel,
+                           uint32_t stride, uint32_t pad)
+{
+    if (builder->err != PSR_OK)
+        return 0;
+    psr_node node = node_from(builder, PSR_OP_MAXPOOL, input, name);
+    slide_window(&node, kernel, stride, pad);
+    return append(builder, &node);
+}
+
+uint32_t psr_build_avgpool(psr_network_builder *builder, uint32_t input, const char *name)
+{
+    psr_node node = node_from(builder, PSR_OP_AVGPOOL, input, name);
+    node.height = node.width = 1;
+    return append(builder, &node);
+}
+
+uint32_t psr_build_add(psr_network_builder *builder, uint32_t path, uint32_t identity, const char *name)
+{
+    psr_node node = node_from(builder, PSR_OP_ADD, path, name);
+    node.input[1] = identity;
+    return append(builder, &node);
+}
+
+uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
+                              uint32_t stride)
+{
+    if (builder->err != PSR_OK)
+        return 0;
+    psr_node node = node_from(builder, PSR_OP_SHORTCUT_A, input, name);
+    slide_window(&node, 1, stride, 0);
+    node.channels = channels;
+    return append(builder, &node);
+}
+
+uint32_t psr_build_flatten(psr_network_builder *builder, uint32_t input)
+{
+    psr_node node = node_from(builder, PSR_OP_FLATTEN, input, "flatten");
+    node.channels *= node.height * node.width;
+    node.height = node.width = 1;
+    return append(builder, &node);
+}
+
+uint32_t psr_build_linear(psr_network_builder *builder, uint32_t input, const char *name, uint32_t features,
+                          psr_init_kind weight_init, psr_init_kind bias_init)
+{
+    psr_node node = node_from(builder, PSR_OP_LINEAR, input, name);
+    uint32_t shape[2] = {features, node.channels};
+    node.weight =
+        add_param(builder, name, "weight", 2, shape, (psr_init){weight_init, node.channels, features});
+    node.bias =
+        add_param(builder, name, "bias", 1, &features, (psr_init){bias_init, node.channels, features});
+    node.channels = features;
+    return append(builder, &node);
+}
+
+uint32_t psr_build_dropout(psr_network_builder *builder, uint32_t input, const char *name, psr_op op, double drop)
+{
+    psr_node node = node_from(builder, op, input, name);
+    node.drop = drop;
+    return append(builder, &node);
+}
+
+psr_err psr_build_begin(psr_network_builder *builder, const char *name, uint32_t classes, uint32_t channels,
+                        uint32_t height, uint32_t width)
+{
+    psr_network *net = calloc(1, sizeof *net);
+    if (net == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a network");
+    snprintf(net->name, sizeof net->name, "%s", name);
+    net->classes = classes;
+    net->channels = channels;
+    net->height = height;
+    net->width = width;
+    *builder = (psr_network_builder){.net = net};
+    psr_node input = node_from(builder, PSR_OP_INPUT, PSR_NONE, "input");
+    input.channels = channels;
+    input.height = height;
+    input.width = width;
+    append(builder, &input);
+    return PSR_OK;
+}
+
+/* ---- models ---- */
+
+typedef enum model_family { FAMILY_MLP, FAMILY_CONVNET, FAMILY_CIFAR, FAMILY_IMAGENET } model_family;
+
+/* In the order of --model's help; the name at the same place of model_names. */
+static const struct {
+    model_family family;
+    uint32_t depth;
+    uint32_t least_size; /* of the image, pixels: the least for which every window fits */
+} models[] = {
+    {FAMILY_MLP, 0, 1},       {FAMILY_CONVNET, 0, 16},  {FAMILY_CIFAR, 20, 1},     {FAMILY_CIFAR, 32, 1},
+    {FAMILY_CIFAR, 44, 1},    {FAMILY_CIFAR, 56, 1},    {FAMILY_CIFAR, 110, 1},    {FAMILY_IMAGENET, 18, 1},
+    {FAMILY_IMAGENET, 34, 1}, {FAMILY_IMAGENET, 50, 1}, {FAMILY_IMAGENET, 101, 1}, {FAMILY_IMAGENET, 152, 1},
+};
+static const char *const model_names[] = {"mlp",       "convnet",   "resnet20", "resnet32", "resnet44",
+                                          "resnet56",  "resnet110", "resnet18", "resnet34", "resnet50",
+                                          "resnet101", "resnet152", NULL};
+#define MODEL_COUNT (sizeof models / sizeof models[0])
+_Static_assert(sizeof model_names / sizeof model_names[0] == MODEL_COUNT + 1, "one name per model");
+
+/* Bounds within which every product of the descriptions fits 32 bits. */
+#define CLASSES_MAX 1000000
+#define CHANNELS_MAX 1024
+#define SIZE_MAX_PX 8192
+#define INPUT_MAX (1u << 28) /* channels * height * width */
+
+const char *const *psr_network_names(void)
+{
+    return model_names;
+}
+
+static psr_err check_input(const char *model, uint32_t least_size, uint32_t classes, uint32_t channels,
+                           uint32_t height, uint32_t width)
+{
+    if (classes < 1 || classes > CLASSES_MAX)
+        return psr_fail(PSR_ERR_USAGE, "model %s: %u classes: from 1 to %d are possible", model, classes,
+                        CLASSES_MAX);
+    if (channels < 1 || channels > CHANNELS_MAX)
+        return psr_fail(PSR_ERR_USAGE, "model %s: images of %u channels: from 1 to %d are possible", model,
+                        channels, CHANNELS_MAX);
+    if (height < least_size || width < least_size)
+        return psr_fail(PSR_ERR_USAGE,
+                        "model %s: images of %u x %u pixels are too small: at least %u x %u are needed",
+                        model, height, width, least_size, least_size);
+    if (height > SIZE_MAX_PX || width > SIZE_MAX_PX || (uint64_t)channels * height * width > INPUT_MAX)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "model %s: images of %u x %u x %u are too large: at most %d pixels a side and %u values", model,
+            channels, height, width, SIZE_MAX_PX, INPUT_MAX);
+    return PSR_OK;
+}
+
+psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels, uint32_t height, uint32_t width,
+                    psr_shortcut shortcut, psr_network **ret_net)
+{
+    size_t m = 0;
+    while (m < MODEL_COUNT && strcmp(model, model_names[m]) != 0)
+        m++;
+    if (m == MODEL_COUNT) {
+        char known[256] = "";
+        for (size_t i = 0; i < MODEL_COUNT; i++)
+            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                     model_names[i]);
+        return psr_fail(PSR_ERR_USAGE, "model \"%.64s\" is unknown: one of %s", model, known);
+    }
+    PSR_TRY(check_input(model, models[m].least_size, classes, channels, height, width));
+
+    psr_network_builder builder;
+    PSR_TRY(psr_build_begin(&builder, model, classes, channels, height, width));
+    switch (models[m].family) {
+    case FAMILY_MLP:
+        psr_build_mlp(&builder);
+        break;
+    case FAMILY_CONVNET:
+        psr_build_convnet(&builder);
+        break;
+    case FAMILY_CIFAR:
+        psr_build_resnet_cifar(&builder, models[m].depth, shortcut);
+        break;
+    case FAMILY_IMAGENET:
+        psr_build_resnet_imagenet(&builder, models[m].depth);
+        break;
+    }
+    if (builder.err != PSR_OK) {
+        psr_network_free(builder.net);
+        return builder.err;
+    }
+    *ret_net = builder.net;
+    return PSR_OK;
+}
+
+void psr_network_free(psr_network *net)
+{
+    if (!net)
+        return;
+    psr_layout_done(&net->params);
+    psr_layout_done(&net->buffers);
+    free(net->inits);
+    free(net->nodes);
+    free(net);
+}
+
+/* ---- initial values ---- */
+
+static void fill_normal(psr_rng_at at, double std, float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i += 2) {
+        double normal[2];
+        psr_rng_normal_pair(at, (uint32_t)(i / 2), normal);
+        values[i] = (float)(std * normal[0]);
+        if (i + 1 < count)
+            values[i + 1] = (float)(std * normal[1]);
+    }
+}
+
+static void fill_uniform(psr_rng_at at, double bound, float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i += 4) {
+        uint32_t words[4];
+        psr_rng_block(at, (uint32_t)(i / 4), words);
+        for (size_t j = 0; j < 4 && i + j < count; j++)
+            values[i + j] = (float)(bound * (2.0 * (double)psr_rng_unit(words[j]) - 1.0));
+    }
+}
+
+static void fill_constant(float value, float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = value;
+}
+
+void psr_network_init(const psr_network *net, uint64_t seed, float *arena, float *buffers)
+{
+    memset(arena, 0, net->params.length * sizeof *arena);
+    for (size_t t = 0; t < net->params.tensor_count; t++) {
+        const psr_tensor *tensor = &net->params.tensors[t];
+        psr_init init = net->inits[t];
+        psr_rng_at at = {.seed = seed, .purpose = PSR_RNG_INIT, .layer = (uint32_t)t};
+        float *values = arena + tensor->offset;
+        switch (init.kind) {
+        case PSR_INIT_ZERO:
+            break;
+        case PSR_INIT_ONE:
+            fill_constant(1.0f, values, tensor->count);
+            break;
+        case PSR_INIT_KAIMING_NORMAL_FAN_OUT:
+            fill_normal(at, sqrt(2.0 / init.fan_out), values, tensor->count);
+            break;
+        case PSR_INIT_KAIMING_NORMAL_FAN_IN:
+            fill_normal(at, sqrt(2.0 / init.fan_in), values, tensor->count);
+            break;
+        case PSR_INIT_UNIFORM_FAN_IN:
+            fill_uniform(at, 1.0 / sqrt(init.fan_in), values, tensor->count);
+            break;
+        }
+    }
+    memset(buffers, 0, net->buffers.length * sizeof *buffers);
+    for (uint32_t i = 0; i < net->node_count; i++) {
+        if (net->nodes[i].variance == PSR_NONE)
+            continue;
+        const psr_tensor *variance = &net->buffers.tensors[net->nodes[i].variance];
+        fill_constant(1.0f, buffers + variance->offset, variance->count);
+    }
+}

@@ -1,0 +1,202 @@
+#include "model/onednn/exec.h"
+
+#include "model/loss.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const psr_onednn_step_class *class_of(psr_op op)
+{
+    switch (op) {
+    case PSR_OP_INPUT:
+        return &psr_onednn_input;
+    case PSR_OP_CONV:
+        return &psr_onednn_conv;
+    case PSR_OP_BATCHNORM:
+        return &psr_onednn_norm;
+    case PSR_OP_RELU:
+        return &psr_onednn_relu;
+    case PSR_OP_MAXPOOL:
+        return &psr_onednn_pool;
+    case PSR_OP_AVGPOOL:
+        return &psr_onednn_mean;
+    case PSR_OP_ADD:
+        return &psr_onednn_add;
+    case PSR_OP_SHORTCUT_A:
+        return &psr_onednn_shortcut;
+    case PSR_OP_FLATTEN:
+        return &psr_onednn_flatten;
+    case PSR_OP_LINEAR:
+        return &psr_onednn_linear;
+    case PSR_OP_DROPOUT:
+    case PSR_OP_DROPOUT2D:
+        return &psr_onednn_dropout;
+    }
+    assert(!"an operator that psr_op does not name");
+    return NULL;
+}
+
+static psr_err plan_shared(psr_onednn_exec *exec)
+{
+    uint32_t *shared[] = {&exec->scratch, &exec->packed, &exec->diff_weights};
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        PSR_TRY(psr_onednn_buffer_add(&exec->buffers, 0, shared[i]));
+        psr_onednn_buffer_keep(&exec->buffers, *shared[i]);
+    }
+    return PSR_OK;
+}
+
+static psr_err plan(psr_onednn_exec *exec)
+{
+    const psr_onednn_graph *graph = exec->graph;
+    uint32_t logits = exec->net->node_count - 1;
+    PSR_TRY(plan_shared(exec));
+    for (uint32_t i = 0; i < graph->count; i++, exec->buffers.now++)
+        PSR_TRY(exec->steps[i].class->plan_forward(exec, &exec->steps[i]));
+    const psr_onednn_tensor *value = psr_onednn_use(exec, logits);
+    if (value->layout != PSR_ONEDNN_PLAIN || value->type != dnnl_f32)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "onednn: %s does not end in a linear layer", exec->net->name);
+    if (exec->training) {
+        PSR_TRY(psr_onednn_buffer_add(&exec->buffers, value->bytes, &exec->logits_gradient));
+        PSR_TRY(psr_onednn_gradient_put(exec, logits, exec->logits_gradient));
+        for (uint32_t i = graph->count; i-- > 0;) {
+            psr_onednn_step *step = &exec->steps[i];
+            exec->buffers.now++;
+            step->has_gradient = exec->gradients[step->group->output].count > 0;
+            if (step->has_gradient)
+                PSR_TRY(step->class->plan_backward(exec, step));
+        }
+    }
+    return psr_onednn_buffers_place(&exec->buffers);
+}
+
+psr_err psr_onednn_exec_new(const psr_onednn_context *context, const psr_network *net,
+                            const psr_onednn_graph *graph, const char *choices, uint32_t count, bool training,
+                            psr_onednn_exec **ret_exec)
+{
+    psr_onednn_exec *exec = calloc(1, sizeof *exec);
+    if (exec == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for an executable");
+    exec->context = context;
+    exec->net = net;
+    exec->graph = graph;
+    exec->choices = choices;
+    exec->count = count;
+    exec->training = training;
+    exec->steps = calloc(graph->count, sizeof *exec->steps);
+    exec->values = calloc(net->node_count, sizeof *exec->values);
+    exec->gradients = calloc(net->node_count, sizeof *exec->gradients);
+    psr_err err = PSR_OK;
+    if (exec->steps == NULL || exec->values == NULL || exec->gradients == NULL)
+        err = psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for an executable");
+    for (uint32_t i = 0; err == PSR_OK && i < graph->count; i++)
+        exec->steps[i] =
+            (psr_onednn_step){.class = class_of(graph->groups[i].op), .group = &graph->groups[i]};
+    if (err == PSR_OK)
+        err = plan(exec);
+    if (err != PSR_OK) {
+        psr_onednn_exec_free(exec);
+        return err;
+    }
+    *ret_exec = exec;
+    return PSR_OK;
+}
+
+void psr_onednn_exec_free(psr_onednn_exec *exec)
+{
+    if (exec == NULL)
+        return;
+    for (uint32_t i = 0; exec->steps != NULL && i < exec->graph->count; i++) {
+        psr_onednn_step *step = &exec->steps[i];
+        if (step->self != NULL && step->class->done != NULL)
+            step->class->done(step);
+        free(step->self);
+    }
+    for (uint32_t i = 0; i < exec->binding_count; i++)
+        dnnl_memory_destroy(exec->bindings[i].memory);
+    for (uint32_t i = 0; i < exec->desc_count; i++)
+        dnnl_memory_desc_destroy(exec->descs[i]);
+    free(exec->bindings);
+    free(exec->descs);
+    psr_onednn_buffers_done(&exec->buffers);
+    free(exec->steps);
+    free(exec->values);
+    free(exec->gradients);
+    free(exec);
+}
+
+static psr_err begin(psr_onednn_exec *exec, const psr_onednn_pass *pass)
+{
+    assert(pass->batch->count == exec->count);
+    exec->base = pass->workspace;
+    exec->batch = pass->batch;
+    exec->state = pass->state;
+    return psr_onednn_bind(exec);
+}
+
+static psr_err forward(psr_onednn_exec *exec, psr_readiness *readiness)
+{
+    for (uint32_t i = 0; i < exec->graph->count; i++) {
+        psr_onednn_step *step = &exec->steps[i];
+        for (uint32_t node = 0; node < step->group->node_count; node++)
+            PSR_TRY(psr_readiness_forward(readiness, step->group->nodes[node]));
+        PSR_TRY(step->class->forward(exec, step));
+    }
+    return PSR_OK;
+}
+
+static psr_err backward(psr_onednn_exec *exec, psr_readiness *readiness)
+{
+    for (uint32_t i = exec->graph->count; i-- > 0;) {
+        psr_onednn_step *step = &exec->steps[i];
+        for (uint32_t sum = 0; sum < step->sum_count; sum++)
+            psr_onednn_accumulate(exec->context->threads, exec->values[step->group->output].type,
+                                  psr_onednn_at(exec, step->sums[sum].into),
+                                  psr_onednn_at(exec, step->sums[sum].from), step->sums[sum].count);
+        if (step->has_gradient)
+            PSR_TRY(step->class->backward(exec, step));
+        for (uint32_t node = step->group->node_count; node-- > 0;)
+            PSR_TRY(psr_readiness_backward(readiness, step->group->nodes[node]));
+    }
+    return PSR_OK;
+}
+
+static const float *logits_of(const psr_onednn_exec *exec)
+{
+    return psr_onednn_data(exec, &exec->values[exec->net->node_count - 1]);
+}
+
+psr_err psr_onednn_exec_train(psr_onednn_exec *exec, const psr_onednn_pass *pass, float loss_scale,
+                              psr_pass_result *ret_result)
+{
+    psr_pass_result result;
+    PSR_TRY(begin(exec, pass));
+    PSR_TRY(forward(exec, pass->readiness));
+    psr_loss_cross_entropy(logits_of(exec), pass->batch->labels, exec->count, exec->net->classes,
+                           pass->label_smoothing, loss_scale, psr_onednn_at(exec, exec->logits_gradient),
+                           &result);
+    PSR_TRY(backward(exec, pass->readiness));
+    *ret_result = result;
+    return PSR_OK;
+}
+
+psr_err psr_onednn_exec_infer(psr_onednn_exec *exec, const psr_onednn_pass *pass, float *logits,
+                              psr_pass_result *ret_result)
+{
+    PSR_TRY(begin(exec, pass));
+    PSR_TRY(forward(exec, pass->readiness));
+    psr_loss_cross_entropy(logits_of(exec), pass->batch->labels, exec->count, exec->net->classes,
+                           pass->label_smoothing, 1.0f, NULL, ret_result);
+    if (logits != NULL)
+        memcpy(logits, logits_of(exec), (size_t)exec->count * exec->net->classes * sizeof(float));
+    return PSR_OK;
+}
+
+size_t psr_onednn_exec_bytes(const psr_onednn_exec *exec)
+{
+    return sizeof *exec + exec->graph->count * sizeof *exec->steps +
+           exec->net->node_count * (sizeof *exec->values + sizeof *exec->gradients) +
+           exec->buffers.capacity * sizeof *exec->buffers.items +
+           exec->binding_capacity * sizeof *exec->bindings + exec->desc_capacity * sizeof *exec->descs;
+}

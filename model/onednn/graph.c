@@ -1,0 +1,142 @@
+#include "model/onednn/graph.h"
+
+#include <stdlib.h>
+
+/* Which node each node is computed with: itself, or the last node of its group. */
+typedef struct grouping {
+    const psr_network *net;
+    const uint32_t *readers;
+    uint32_t *leader;
+} grouping;
+
+static bool is_private_norm(const grouping *g, uint32_t node)
+{
+    return g->net->nodes[node].op == PSR_OP_BATCHNORM && g->readers[node] == 1;
+}
+
+/* The batch norm whose kernel computes `node`, an addition or a ReLU; PSR_NONE when none can. */
+static uint32_t norm_behind(const grouping *g, uint32_t node)
+{
+    const psr_node *n = &g->net->nodes[node];
+    if (n->op == PSR_OP_RELU) {
+        uint32_t from = n->input[0];
+        if (is_private_norm(g, from))
+            return from;
+        return g->net->nodes[from].op == PSR_OP_ADD && g->readers[from] == 1 ? norm_behind(g, from)
+                                                                             : PSR_NONE;
+    }
+    if (n->op != PSR_OP_ADD || n->input[0] == n->input[1])
+        return PSR_NONE;
+    for (int i = 0; i < 2; i++)
+        if (is_private_norm(g, n->input[i]))
+            return n->input[i];
+    return PSR_NONE;
+}
+
+/* Everything between `node` and the norms behind it follows `leader`. */
+static void lead(const grouping *g, uint32_t node, uint32_t leader)
+{
+    const psr_node *n = &g->net->nodes[node];
+    g->leader[node] = leader;
+    if (n->op == PSR_OP_RELU) {
+        lead(g, n->input[0], leader);
+    } else if (n->op == PSR_OP_ADD) {
+        for (int i = 0; i < 2; i++)
+            if (is_private_norm(g, n->input[i]))
+                lead(g, n->input[i], leader);
+    }
+}
+
+static psr_onednn_group make_group(const grouping *g, uint32_t last)
+{
+    psr_onednn_group group = {
+        .output = last, .match = PSR_NONE, .norm = PSR_NONE, .second_norm = PSR_NONE, .residual = PSR_NONE};
+    for (uint32_t node = 0; node <= last; node++)
+        if (g->leader[node] == last)
+            group.nodes[group.node_count++] = node;
+    group.op = g->net->nodes[group.nodes[0]].op;
+    if (group.op != PSR_OP_BATCHNORM)
+        return group;
+    for (uint32_t i = 0; i < group.node_count; i++) {
+        const psr_node *node = &g->net->nodes[group.nodes[i]];
+        if (node->op == PSR_OP_BATCHNORM && group.norm == PSR_NONE)
+            group.norm = group.nodes[i];
+        else if (node->op == PSR_OP_BATCHNORM)
+            group.second_norm = group.nodes[i];
+        else if (node->op == PSR_OP_RELU)
+            group.relu = true;
+        else if (g->leader[node->input[0]] != last)
+            group.residual = node->input[0];
+        else if (g->leader[node->input[1]] != last)
+            group.residual = node->input[1];
+    }
+    return group;
+}
+
+/* The group that gives `value`. */
+static psr_onednn_group *maker(psr_onednn_graph *graph, uint32_t value)
+{
+    for (uint32_t i = 0; i < graph->count; i++)
+        if (graph->groups[i].output == value)
+            return &graph->groups[i];
+    return NULL;
+}
+
+/* What is added has to lie in memory alike: the later of the two convolutions, or the only one, follows. */
+static void match_layouts(const psr_network *net, psr_onednn_graph *graph, const psr_onednn_group *sum)
+{
+    uint32_t x = net->nodes[sum->nodes[0]].input[0], r = net->nodes[sum->nodes[0]].input[1];
+    if (sum->op == PSR_OP_BATCHNORM)
+        r = sum->second_norm != PSR_NONE ? net->nodes[sum->second_norm].input[0] : sum->residual;
+    if (r == PSR_NONE)
+        return;
+    uint32_t later = x > r ? x : r, earlier = x > r ? r : x;
+    /* Option A's shortcut has the layout of what it reads. */
+    if (net->nodes[later].op == PSR_OP_SHORTCUT_A) {
+        later = x;
+        earlier = net->nodes[r].input[0];
+    }
+    psr_onednn_group *group = maker(graph, later);
+    if (group != NULL && group->op == PSR_OP_CONV)
+        group->match = earlier;
+}
+
+psr_err psr_onednn_graph_init(const psr_network *net, psr_onednn_graph *ret_graph)
+{
+    uint32_t n = net->node_count;
+    psr_onednn_graph graph = {.groups = calloc(n, sizeof *graph.groups),
+                              .readers = calloc(n, sizeof(uint32_t))};
+    uint32_t *leader = malloc(n * sizeof *leader);
+    if (graph.groups == NULL || graph.readers == NULL || leader == NULL) {
+        free(leader);
+        psr_onednn_graph_done(&graph);
+        return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the graph of %s", net->name);
+    }
+    for (uint32_t node = 0; node < n; node++) {
+        leader[node] = node;
+        for (int i = 0; i < 2; i++)
+            if (net->nodes[node].input[i] != PSR_NONE)
+                graph.readers[net->nodes[node].input[i]]++;
+    }
+    /* In order, so that a ReLU takes over what the addition before it has led. */
+    grouping g = {net, graph.readers, leader};
+    for (uint32_t node = 0; node < n; node++)
+        if (norm_behind(&g, node) != PSR_NONE)
+            lead(&g, node, node);
+    for (uint32_t node = 0; node < n; node++)
+        if (leader[node] == node)
+            graph.groups[graph.count++] = make_group(&g, node);
+    for (uint32_t i = 0; i < graph.count; i++)
+        if (graph.groups[i].op == PSR_OP_BATCHNORM || graph.groups[i].op == PSR_OP_ADD)
+            match_layouts(net, &graph, &graph.groups[i]);
+    free(leader);
+    *ret_graph = graph;
+    return PSR_OK;
+}
+
+void psr_onednn_graph_done(psr_onednn_graph *graph)
+{
+    free(graph->groups);
+    free(graph->readers);
+    *graph = (psr_onednn_graph){0};
+}

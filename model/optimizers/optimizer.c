@@ -1,0 +1,120 @@
+#include "model/optimizers/optimizer.h"
+
+#include "base/arena.h"
+#include "model/optimizers/optimizer_rule.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct psr_optimizer {
+    const psr_optimizer_rule *rule;
+    psr_config config;
+    const psr_layout *layout;
+    uint32_t slot_count;
+    float *slots[PSR_OPTIMIZER_SLOTS_MAX]; /* arenas of layout->length floats */
+};
+
+static const psr_optimizer_rule *rule_of(psr_optimizer_kind kind)
+{
+    switch (kind) {
+    case PSR_OPTIMIZER_SGD:
+        return &psr_rule_sgd;
+    case PSR_OPTIMIZER_ADAM:
+        return &psr_rule_adam;
+    case PSR_OPTIMIZER_LARS:
+        return &psr_rule_lars;
+    }
+    return NULL;
+}
+
+psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout, psr_optimizer **ret_optimizer)
+{
+    const psr_optimizer_rule *rule = rule_of(config->optimizer);
+    if (!rule)
+        return psr_fail(PSR_ERR_USAGE, "optimizer %d is unknown", (int)config->optimizer);
+    if (!(config->weight_decay >= 0))
+        return psr_fail(PSR_ERR_USAGE, "--weight-decay: %g is below 0", config->weight_decay);
+    PSR_TRY(rule->check(config));
+
+    psr_optimizer *optimizer = calloc(1, sizeof *optimizer);
+    if (!optimizer)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an optimizer");
+    *optimizer = (psr_optimizer){
+        .rule = rule, .config = *config, .layout = layout, .slot_count = rule->slot_count(config)};
+    for (uint32_t i = 0; i < optimizer->slot_count; i++) {
+        psr_err err = psr_arena_new(layout->length, &optimizer->slots[i]);
+        if (err != PSR_OK) {
+            psr_optimizer_free(optimizer);
+            return err;
+        }
+    }
+    *ret_optimizer = optimizer;
+    return PSR_OK;
+}
+
+void psr_optimizer_free(psr_optimizer *optimizer)
+{
+    if (!optimizer)
+        return;
+    for (uint32_t i = 0; i < optimizer->slot_count; i++)
+        psr_arena_free(optimizer->slots[i], optimizer->layout->length);
+    free(optimizer);
+}
+
+bool psr_optimizer_whole_tensors(const psr_optimizer *optimizer)
+{
+    return optimizer->rule->whole_tensors;
+}
+
+static void apply(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset,
+                  size_t count, uint32_t rank, float lr, uint64_t number)
+{
+    psr_update update = {.weights = weights + offset,
+                         .gradients = gradient,
+                         .count = count,
+                         .rank = rank,
+                         .lr = lr,
+                         .number = number};
+    for (uint32_t i = 0; i < optimizer->slot_count; i++)
+        update.slots[i] = optimizer->slots[i] + offset;
+    optimizer->rule->apply(&optimizer->config, &update);
+}
+
+void psr_optimizer_update(psr_optimizer *optimizer, float *weights, const float *gradients, size_t offset,
+                          size_t length, float lr, uint64_t update)
+{
+    psr_optimizer_update_run(optimizer, weights, gradients + offset, offset, length, lr, update);
+}
+
+void psr_optimizer_update_run(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset,
+                              size_t length, float lr, uint64_t update)
+{
+    assert(!optimizer->rule->whole_tensors);
+    assert(offset <= optimizer->layout->length && length <= optimizer->layout->length - offset);
+    apply(optimizer, weights, gradient, offset, length, 0, lr, update);
+}
+
+void psr_optimizer_update_tensor(psr_optimizer *optimizer, float *weights, const float *gradients,
+                                 size_t tensor, float lr, uint64_t update)
+{
+    assert(tensor < optimizer->layout->tensor_count);
+    const psr_tensor *t = &optimizer->layout->tensors[tensor];
+    apply(optimizer, weights, gradients + t->offset, t->offset, t->count, t->rank, lr, update);
+}
+
+uint32_t psr_optimizer_slot_count(const psr_optimizer *optimizer)
+{
+    return optimizer->slot_count;
+}
+
+const char *psr_optimizer_slot_name(const psr_optimizer *optimizer, uint32_t slot)
+{
+    assert(slot < optimizer->slot_count);
+    return optimizer->rule->slot_names[slot];
+}
+
+float *psr_optimizer_slot(psr_optimizer *optimizer, uint32_t slot)
+{
+    assert(slot < optimizer->slot_count);
+    return optimizer->slots[slot];
+}

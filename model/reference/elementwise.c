@@ -1,0 +1,59 @@
+#include "model/dropout.h"
+#include "model/reference/ops.h"
+
+void psr_ref_relu_forward(size_t count, const psr_real *x, psr_real *y)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = x[i] < 0 ? 0 : x[i];
+}
+
+void psr_ref_relu_backward(size_t count, const psr_real *y, const psr_real *dy, psr_real *dx)
+{
+    for (size_t i = 0; i < count; i++)
+        if (y[i] > 0)
+            dx[i] += dy[i];
+}
+
+void psr_ref_add_forward(size_t count, const psr_real *a, const psr_real *b, psr_real *y)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = a[i] + b[i];
+}
+
+void psr_ref_accumulate(size_t count, const psr_real *dy, psr_real *dx)
+{
+    for (size_t i = 0; i < count; i++)
+        dx[i] += dy[i];
+}
+
+/* The mask of sample n: one byte per element, or per channel. */
+static void sample_mask(const psr_dropout *dropout, const psr_batch *batch, uint32_t n, uint8_t *keep)
+{
+    const size_t count = dropout->whole_channels ? dropout->C : (size_t)dropout->C * dropout->S;
+    psr_dropout_keep(batch, n, dropout->node, dropout->drop, keep, count);
+}
+
+void psr_ref_dropout_forward(const psr_dropout *dropout, const psr_batch *batch, uint8_t *keep,
+                             const psr_real *x, psr_real *y)
+{
+    const size_t count = (size_t)dropout->C * dropout->S;
+    const float scale = psr_dropout_scale(dropout->drop);
+    for (uint32_t n = 0; n < batch->count; n++, x += count, y += count) {
+        sample_mask(dropout, batch, n, keep);
+        for (size_t i = 0; i < count; i++)
+            y[i] = keep[dropout->whole_channels ? i / dropout->S : i] ? x[i] * scale : 0;
+    }
+}
+
+void psr_ref_dropout_backward(const psr_dropout *dropout, const psr_batch *batch, uint8_t *keep,
+                              const psr_real *dy, psr_real *dx)
+{
+    const size_t count = (size_t)dropout->C * dropout->S;
+    const float scale = psr_dropout_scale(dropout->drop);
+    for (uint32_t n = 0; n < batch->count; n++, dy += count, dx += count) {
+        sample_mask(dropout, batch, n, keep);
+        for (size_t i = 0; i < count; i++)
+            if (keep[dropout->whole_channels ? i / dropout->S : i])
+                dx[i] += dy[i] * scale;
+    }
+}

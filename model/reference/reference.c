@@ -1,0 +1,343 @@
+#include "model/reference/reference.h"
+
+#include "model/loss.h"
+#include "model/reference/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct psr_reference {
+    const psr_network *net;
+    uint32_t max_batch;
+    double label_smoothing;
+    psr_real **values;    /* [node]: value of max_batch samples */
+    psr_real **gradients; /* [node]: gradient of the loss by that value */
+    double **statistics;  /* [node]: batch norm's mean[C], then scale[C]; NULL elsewhere */
+    uint8_t *keep;        /* dropout's mask of one sample of the largest value */
+    size_t bytes;
+};
+
+/* One pass over the network. */
+typedef struct pass {
+    psr_reference *reference;
+    const psr_network *net;
+    const psr_batch *batch;
+    const psr_reference_state *state;
+    bool training;
+} pass;
+
+static size_t sample_size(const psr_node *node)
+{
+    return (size_t)node->channels * node->height * node->width;
+}
+
+static void *allot(psr_reference *reference, size_t count, size_t size)
+{
+    reference->bytes += count * size;
+    return calloc(count, size);
+}
+
+static psr_err allot_node(psr_reference *reference, uint32_t i)
+{
+    const psr_node *node = &reference->net->nodes[i];
+    const size_t count = sample_size(node) * reference->max_batch;
+    reference->values[i] = allot(reference, count, sizeof(psr_real));
+    reference->gradients[i] = allot(reference, count, sizeof(psr_real));
+    if (node->op == PSR_OP_BATCHNORM)
+        reference->statistics[i] = allot(reference, 2 * (size_t)node->channels, sizeof(double));
+    if (reference->values[i] == NULL || reference->gradients[i] == NULL ||
+        (node->op == PSR_OP_BATCHNORM && reference->statistics[i] == NULL))
+        return psr_fail(PSR_ERR_NOMEM, "reference back end: no memory for %s with a batch of %u", node->name,
+                        reference->max_batch);
+    return PSR_OK;
+}
+
+psr_err psr_reference_new(const psr_network *net, uint32_t max_batch, double label_smoothing,
+                          psr_reference **ret_reference)
+{
+    psr_err err = PSR_OK;
+    psr_reference *reference = calloc(1, sizeof(*reference));
+    if (reference == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "reference back end: out of memory");
+    reference->net = net;
+    reference->max_batch = max_batch;
+    reference->label_smoothing = label_smoothing;
+    reference->values = calloc(net->node_count, sizeof(*reference->values));
+    reference->gradients = calloc(net->node_count, sizeof(*reference->gradients));
+    reference->statistics = calloc(net->node_count, sizeof(*reference->statistics));
+    size_t largest = 0;
+    for (uint32_t i = 0; i < net->node_count; i++)
+        largest = sample_size(&net->nodes[i]) > largest ? sample_size(&net->nodes[i]) : largest;
+    reference->keep = allot(reference, largest, 1);
+    if (reference->values == NULL || reference->gradients == NULL || reference->statistics == NULL ||
+        reference->keep == NULL)
+        err = psr_fail(PSR_ERR_NOMEM, "reference back end: out of memory");
+    for (uint32_t i = 0; i < net->node_count && err == PSR_OK; i++)
+        err = allot_node(reference, i);
+    if (err != PSR_OK) {
+        psr_reference_free(reference);
+        return err;
+    }
+    *ret_reference = reference;
+    return PSR_OK;
+}
+
+void psr_reference_free(psr_reference *reference)
+{
+    if (reference == NULL)
+        return;
+    for (uint32_t i = 0; i < reference->net->node_count; i++) {
+        if (reference->values != NULL)
+            free(reference->values[i]);
+        if (reference->gradients != NULL)
+            free(reference->gradients[i]);
+        if (reference->statistics != NULL)
+            free(reference->statistics[i]);
+    }
+    free(reference->values);
+    free(reference->gradients);
+    free(reference->statistics);
+    free(reference->keep);
+    free(reference);
+}
+
+const psr_real *psr_reference_value(const psr_reference *reference, uint32_t node)
+{
+    return reference->values[node];
+}
+
+size_t psr_reference_bytes(const psr_reference *reference)
+{
+    return reference->bytes + sizeof(*reference) + 3 * reference->net->node_count * sizeof(void *);
+}
+
+/* ---- what the operators need to know of a node ---- */
+
+static psr_window window_of(const pass *p, const psr_node *node)
+{
+    const psr_node *in = &p->net->nodes[node->input[0]];
+    return (psr_window){.N = p->batch->count,
+                        .C = in->channels,
+                        .H = in->height,
+                        .W = in->width,
+                        .O = node->channels,
+                        .OH = node->height,
+                        .OW = node->width,
+                        .K = node->kernel,
+                        .stride = node->stride,
+                        .pad = node->pad};
+}
+
+static psr_batchnorm norm_of(const pass *p, const psr_node *node)
+{
+    return (psr_batchnorm){.N = p->batch->count,
+                           .C = node->channels,
+                           .S = node->height * node->width,
+                           .epsilon = node->epsilon,
+                           .momentum = node->momentum};
+}
+
+static psr_dropout dropout_of(const psr_node *node, uint32_t index)
+{
+    return (psr_dropout){.C = node->channels,
+                         .S = node->height * node->width,
+                         .drop = node->drop,
+                         .node = index,
+                         .whole_channels = node->op == PSR_OP_DROPOUT2D};
+}
+
+static const psr_real *weights_of(const pass *p, uint32_t tensor)
+{
+    return tensor == PSR_NONE ? NULL : p->state->weights + p->net->params.tensors[tensor].offset;
+}
+
+static psr_real *gradient_of(const pass *p, uint32_t tensor)
+{
+    return tensor == PSR_NONE ? NULL : p->state->gradients + p->net->params.tensors[tensor].offset;
+}
+
+static psr_real *buffer_of(const pass *p, uint32_t tensor)
+{
+    return p->state->buffers + p->net->buffers.tensors[tensor].offset;
+}
+
+/* ---- one node ---- */
+
+static void forward_batchnorm(const pass *p, uint32_t i, const psr_real *x, psr_real *y)
+{
+    const psr_node *node = &p->net->nodes[i];
+    const psr_batchnorm norm = norm_of(p, node);
+    const psr_real *weight = weights_of(p, node->weight), *bias = weights_of(p, node->bias);
+    psr_real *mean = buffer_of(p, node->mean), *variance = buffer_of(p, node->variance);
+    double *statistics = p->reference->statistics[i];
+    if (p->training)
+        psr_ref_batchnorm_forward(&norm, x, weight, bias, mean, variance, y, statistics,
+                                  statistics + node->channels);
+    else
+        psr_ref_batchnorm_infer(&norm, x, weight, bias, mean, variance, y);
+}
+
+static void forward_node(const pass *p, uint32_t i)
+{
+    const psr_node *node = &p->net->nodes[i];
+    const uint32_t N = p->batch->count;
+    const size_t count = sample_size(node) * N;
+    psr_real *y = p->reference->values[i];
+    if (node->op == PSR_OP_INPUT) {
+        for (size_t e = 0; e < count; e++)
+            y[e] = p->batch->images[e];
+        return;
+    }
+    const psr_node *in = &p->net->nodes[node->input[0]];
+    const psr_real *x = p->reference->values[node->input[0]];
+    const psr_real *w = weights_of(p, node->weight), *b = weights_of(p, node->bias);
+    const psr_window window = window_of(p, node);
+    const psr_dropout dropout = dropout_of(node, i);
+    switch (node->op) {
+    case PSR_OP_INPUT:
+        break;
+    case PSR_OP_CONV:
+        psr_ref_conv_forward(&window, x, w, b, y);
+        break;
+    case PSR_OP_BATCHNORM:
+        forward_batchnorm(p, i, x, y);
+        break;
+    case PSR_OP_RELU:
+        psr_ref_relu_forward(count, x, y);
+        break;
+    case PSR_OP_MAXPOOL:
+        psr_ref_maxpool_forward(&window, x, y);
+        break;
+    case PSR_OP_AVGPOOL:
+        psr_ref_avgpool_forward(N, in->channels, in->height, in->width, x, y);
+        break;
+    case PSR_OP_ADD:
+        psr_ref_add_forward(count, x, p->reference->values[node->input[1]], y);
+        break;
+    case PSR_OP_SHORTCUT_A:
+        psr_ref_shortcut_forward(&window, x, y);
+        break;
+    case PSR_OP_FLATTEN: /* [N,C,H,W] in C order already is [N, C*H*W] */
+        memcpy(y, x, count * sizeof(*y));
+        break;
+    case PSR_OP_LINEAR:
+        psr_ref_linear_forward(N, in->channels, node->channels, x, w, b, y);
+        break;
+    case PSR_OP_DROPOUT:
+    case PSR_OP_DROPOUT2D:
+        if (p->training)
+            psr_ref_dropout_forward(&dropout, p->batch, p->reference->keep, x, y);
+        else
+            memcpy(y, x, count * sizeof(*y));
+        break;
+    }
+}
+
+static void backward_node(const pass *p, uint32_t i)
+{
+    const psr_node *node = &p->net->nodes[i];
+    if (node->op == PSR_OP_INPUT)
+        return;
+    const uint32_t N = p->batch->count;
+    const size_t count = sample_size(node) * N;
+    const uint32_t from = node->input[0];
+    const psr_node *in = &p->net->nodes[from];
+    const psr_real *x = p->reference->values[from], *y = p->reference->values[i];
+    const psr_real *dy = p->reference->gradients[i];
+    psr_real *dx = p->reference->gradients[from];
+    const psr_real *w = weights_of(p, node->weight);
+    psr_real *dw = gradient_of(p, node->weight), *db = gradient_of(p, node->bias);
+    const double *statistics = p->reference->statistics[i];
+    const psr_window window = window_of(p, node);
+    const psr_batchnorm norm = norm_of(p, node);
+    const psr_dropout dropout = dropout_of(node, i);
+    switch (node->op) {
+    case PSR_OP_INPUT:
+        break;
+    case PSR_OP_CONV: /* nobody asks for the images' gradient */
+        psr_ref_conv_backward(&window, x, w, dy, in->op == PSR_OP_INPUT ? NULL : dx, dw, db);
+        break;
+    case PSR_OP_BATCHNORM:
+        psr_ref_batchnorm_backward(&norm, x, w, statistics, statistics + node->channels, dy, dx, dw, db);
+        break;
+    case PSR_OP_RELU:
+        psr_ref_relu_backward(count, y, dy, dx);
+        break;
+    case PSR_OP_MAXPOOL:
+        psr_ref_maxpool_backward(&window, x, dy, dx);
+        break;
+    case PSR_OP_AVGPOOL:
+        psr_ref_avgpool_backward(N, in->channels, in->height, in->width, dy, dx);
+        break;
+    case PSR_OP_ADD:
+        psr_ref_accumulate(count, dy, dx);
+        psr_ref_accumulate(count, dy, p->reference->gradients[node->input[1]]);
+        break;
+    case PSR_OP_SHORTCUT_A:
+        psr_ref_shortcut_backward(&window, dy, dx);
+        break;
+    case PSR_OP_FLATTEN:
+        psr_ref_accumulate(count, dy, dx);
+        break;
+    case PSR_OP_LINEAR:
+        psr_ref_linear_backward(N, in->channels, node->channels, x, w, dy, in->op == PSR_OP_INPUT ? NULL : dx,
+                                dw, db);
+        break;
+    case PSR_OP_DROPOUT:
+    case PSR_OP_DROPOUT2D:
+        psr_ref_dropout_backward(&dropout, p->batch, p->reference->keep, dy, dx);
+        break;
+    }
+}
+
+/* ---- whole passes ---- */
+
+static psr_err forward(const pass *p, psr_readiness *readiness)
+{
+    for (uint32_t i = 0; i < p->net->node_count; i++) {
+        PSR_TRY(psr_readiness_forward(readiness, i));
+        forward_node(p, i);
+    }
+    return PSR_OK;
+}
+
+/* The last value's gradient is already there; every other one is a sum over its readers that begins at zero.
+ */
+static psr_err backward(const pass *p, psr_readiness *readiness)
+{
+    for (uint32_t i = 0; i + 1 < p->net->node_count; i++)
+        memset(p->reference->gradients[i], 0,
+               sample_size(&p->net->nodes[i]) * p->batch->count * sizeof(psr_real));
+    for (uint32_t i = p->net->node_count; i-- > 0;) {
+        backward_node(p, i);
+        PSR_TRY(psr_readiness_backward(readiness, i));
+    }
+    return PSR_OK;
+}
+
+psr_err psr_reference_train(psr_reference *reference, const psr_batch *batch,
+                            const psr_reference_state *state, float loss_scale, psr_readiness *readiness,
+                            psr_pass_result *ret_result)
+{
+    const pass p = {reference, reference->net, batch, state, .training = true};
+    const uint32_t last = reference->net->node_count - 1;
+    psr_pass_result result;
+    PSR_TRY(forward(&p, readiness));
+    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->count, reference->net->classes,
+                           reference->label_smoothing, loss_scale, reference->gradients[last], &result);
+    PSR_TRY(backward(&p, readiness));
+    *ret_result = result;
+    return PSR_OK;
+}
+
+psr_err psr_reference_infer(psr_reference *reference, const psr_batch *batch,
+                            const psr_reference_state *state, psr_readiness *readiness,
+                            psr_pass_result *ret_result)
+{
+    const pass p = {reference, reference->net, batch, state, .training = false};
+    const uint32_t last = reference->net->node_count - 1;
+    PSR_TRY(forward(&p, readiness));
+    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->count, reference->net->classes,
+                           reference->label_smoothing, 0, NULL, ret_result);
+    return PSR_OK;
+}

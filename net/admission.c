@@ -1,0 +1,422 @@
+#include "net/admission.h"
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "net/half_open.h"
+#include "net/sockets.h"
+
+#include <czmq.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* libzmq has it in every build since 4.3.0 and declares it for its own drafts alone. */
+#ifndef ZMQ_ZAP_ENFORCE_DOMAIN
+#define ZMQ_ZAP_ENFORCE_DOMAIN 93
+#endif
+
+#define ZAP_ENDPOINT "inproc://zeromq.zap.01"
+#define REFUSALS_ENDPOINT "inproc://psring.refusals"
+#define MONITOR_ENDPOINT "inproc://psring.inbox"
+#define STOP_ENDPOINT "inproc://psring.stop"
+#define DESCRIPTORS_MAX (1u << 24)
+
+struct psr_admission {
+    const psr_keys *keys;
+    void *router;
+    pthread_t thread;
+    _Atomic uint64_t refused;
+    void *refusals; /* PAIR: the owner's end of the lines */
+    void *stop;     /* PAIR: the owner's end */
+    /* The thread's: */
+    void *zap, *lines, *monitor, *stopped;
+    int64_t in_handshake;  /* connections accepted, neither let in nor refused */
+    uint64_t refused_open; /* refused, and their DISCONNECTED is still to come */
+    int64_t *accepted_ms;  /* [descriptor] */
+    size_t accepted_count;
+    psr_half_open half_open;
+    uint64_t in_between; /* connections that were told to come in and have not ended their handshake */
+    int64_t told_ms;     /* when the last of them was told so */
+};
+
+/* ---- names ---- */
+
+void psr_admission_name(psr_peer peer, char name[PSR_ADMISSION_NAME_BYTES])
+{
+    if (peer.rank == PSR_RANK_ANY)
+        snprintf(name, PSR_ADMISSION_NAME_BYTES, "%s any", psr_role_name(peer.role));
+    else
+        snprintf(name, PSR_ADMISSION_NAME_BYTES, "%s %" PRIu32, psr_role_name(peer.role), peer.rank);
+}
+
+bool psr_admission_name_read(const char *name, psr_peer *ret_peer)
+{
+    const char *space = strchr(name, ' ');
+    if (space == NULL)
+        return false;
+    psr_peer peer = {.rank = PSR_RANK_ANY};
+    for (peer.role = PSR_ROLE_SCHEDULER; peer.role <= PSR_ROLE_WORKER; peer.role++) {
+        const char *role = psr_role_name(peer.role);
+        if (strlen(role) == (size_t)(space - name) && memcmp(role, name, strlen(role)) == 0)
+            break;
+    }
+    if (peer.role > PSR_ROLE_WORKER)
+        return false;
+    const char *digits = space + 1;
+    if (strcmp(digits, "any") != 0) {
+        if (*digits == '\0' || strlen(digits) > 9 || digits[strspn(digits, "0123456789")] != '\0')
+            return false;
+        peer.rank = (uint32_t)strtoul(digits, NULL, 10);
+    }
+    *ret_peer = peer;
+    return true;
+}
+
+/* ---- the decision ---- */
+
+/* Compares all of both whatever they are, so that the time says nothing of where they differ. */
+static bool same_token(const char *token, const uint8_t *claimed, size_t claimed_bytes)
+{
+    size_t bytes = strlen(token);
+    if (bytes == 0 || claimed_bytes != bytes)
+        return false;
+    unsigned difference = 0;
+    for (size_t i = 0; i < bytes; i++)
+        difference |= (unsigned)((uint8_t)token[i] ^ claimed[i]);
+    return difference == 0;
+}
+
+static const char *admit_token(const psr_admission *door, zmsg_t *credentials, psr_peer *ret_peer)
+{
+    zframe_t *name = zmsg_first(credentials), *token = zmsg_next(credentials);
+    if (name == NULL || token == NULL)
+        return "no name and token";
+    if (!same_token(door->keys->token, zframe_data(token), zframe_size(token)))
+        return "the token is not this run's";
+    char text[PSR_ADMISSION_NAME_BYTES] = "";
+    if (zframe_size(name) < sizeof text)
+        memcpy(text, zframe_data(name), zframe_size(name));
+    return psr_admission_name_read(text, ret_peer) ? NULL : "its name is not one of a member";
+}
+
+static const char *admit_key(const psr_admission *door, zmsg_t *credentials, psr_peer *ret_peer)
+{
+    zframe_t *key = zmsg_first(credentials);
+    char text[PSR_KEY_Z85];
+    if (key == NULL || zframe_size(key) != 32 || zmq_z85_encode(text, zframe_data(key), 32) == NULL)
+        return "no key";
+    for (size_t i = 0; i < door->keys->member_count; i++)
+        if (strcmp(door->keys->members[i].public_key, text) == 0) {
+            *ret_peer = door->keys->members[i].peer;
+            return NULL;
+        }
+    return "its key is not on the roster";
+}
+
+static void refuse(psr_admission *door, const char *address, const char *reason)
+{
+    atomic_fetch_add_explicit(&door->refused, 1, memory_order_relaxed);
+    door->in_handshake--;
+    door->refused_open++;
+    char line[256], from[128] = "";
+    unsigned uid, gid, pid;
+    if (sscanf(address, "localhost:%u:%u:%u", &uid, &gid, &pid) ==
+        3) /* how libzmq calls the other end of an ipc socket */
+        snprintf(from, sizeof from, " (process %u of user %u)", pid, uid);
+    else if (*address != '\0')
+        snprintf(from, sizeof from, " from %.64s", address);
+    int bytes = snprintf(line, sizeof line, "turned away a stranger%s: %s", from, reason);
+    /* A line too many is dropped: the queue is as long as a high-water mark, the count goes on. */
+    (void)zmq_send(door->lines, line, (size_t)(bytes < (int)sizeof line ? bytes : (int)sizeof line - 1),
+                   ZMQ_DONTWAIT);
+}
+
+/* RFC 27: version, request id, domain, address, routing id, mechanism, credentials. */
+static void answer_request(psr_admission *door, zmsg_t *request)
+{
+    char *version = zmsg_popstr(request);
+    zframe_t *id = zmsg_pop(request);
+    char *domain = zmsg_popstr(request), *address = zmsg_popstr(request);
+    zframe_t *routing_id = zmsg_pop(request);
+    char *mechanism = zmsg_popstr(request);
+
+    psr_peer peer;
+    const char *refusal = "no security mechanism";
+    if (mechanism == NULL || version == NULL || !streq(version, "1.0"))
+        refusal = "a request that libzmq does not make";
+    else if (door->keys->curve && streq(mechanism, "CURVE"))
+        refusal = admit_key(door, request, &peer);
+    else if (!door->keys->curve && streq(mechanism, "PLAIN"))
+        refusal = admit_token(door, request, &peer);
+
+    char name[PSR_ADMISSION_NAME_BYTES] = "";
+    if (refusal == NULL) {
+        psr_admission_name(peer, name);
+        door->in_between++;
+        door->told_ms = psr_clock_ms();
+    } else
+        refuse(door, address != NULL ? address : "", refusal);
+
+    zmsg_t *reply = zmsg_new();
+    zmsg_addstr(reply, "1.0");
+    zmsg_append(reply, &id);
+    zmsg_addstr(reply, refusal == NULL ? "200" : "400");
+    zmsg_addstr(reply, refusal == NULL ? "OK" : refusal);
+    zmsg_addstr(reply, name);
+    zmsg_addmem(reply, NULL, 0); /* metadata: none */
+    (void)zmsg_send(&reply, door->zap);
+    zmsg_destroy(&reply); /* where it was not sent */
+
+    zstr_free(&version);
+    zstr_free(&domain);
+    zstr_free(&address);
+    zstr_free(&mechanism);
+    zframe_destroy(&routing_id);
+}
+
+/* ---- connections that never reach ZAP, from libzmq's monitor ----
+ *
+ * An event is a frame of u16 event and u32 value, in the machine's order, and a frame of the endpoint.
+ *
+ * Not every failure has an event of its own: what is no greeting at all just ends in DISCONNECTED, as a
+ * member's connection does. The two are told apart by whether any connection is still in its handshake and
+ * whether this one is young enough to be. */
+
+static bool read_event(void *monitor, uint16_t *ret_event, uint32_t *ret_value)
+{
+    zmsg_t *event = zmsg_recv_nowait(monitor);
+    if (event == NULL)
+        return false;
+    zframe_t *first = zmsg_first(event);
+    bool whole = first != NULL && zframe_size(first) == 6;
+    if (whole) {
+        memcpy(ret_event, zframe_data(first), 2);
+        memcpy(ret_value, zframe_data(first) + 2, 4);
+    }
+    zmsg_destroy(&event);
+    return whole;
+}
+
+/* When descriptor fd was accepted; NULL: no memory, or not one. */
+static int64_t *accepted_at(psr_admission *door, uint32_t fd)
+{
+    if (fd >= door->accepted_count) {
+        size_t count = (size_t)fd + 64;
+        int64_t *grown = fd < DESCRIPTORS_MAX ? realloc(door->accepted_ms, count * sizeof *grown) : NULL;
+        if (grown == NULL)
+            return NULL;
+        memset(grown + door->accepted_count, 0, (count - door->accepted_count) * sizeof *grown);
+        door->accepted_ms = grown;
+        door->accepted_count = count;
+    }
+    return &door->accepted_ms[fd];
+}
+
+static bool may_be_in_handshake(psr_admission *door, uint32_t fd)
+{
+    const int64_t *at = accepted_at(door, fd);
+    return door->in_handshake > 0 && at != NULL && psr_clock_ms() - *at < 2 * PSR_HANDSHAKE_MS;
+}
+
+static void take_event(psr_admission *door, uint16_t event, uint32_t value)
+{
+    int64_t *at;
+    switch (event) {
+    case ZMQ_EVENT_ACCEPTED:
+        door->in_handshake++;
+        if ((at = accepted_at(door, value)) != NULL)
+            *at = psr_clock_ms();
+        psr_half_open_add(&door->half_open, (int)value);
+        break;
+    case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+        door->in_handshake--;
+        if (door->in_between > 0)
+            door->in_between--;
+        break;
+    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+        refuse(door, "", "what it sends is not our protocol");
+        break;
+    case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        refuse(door, "", "it went away or fell silent in the handshake");
+        break;
+    case ZMQ_EVENT_DISCONNECTED:
+        if (door->refused_open > 0)
+            door->refused_open--;
+        else if (may_be_in_handshake(door, value)) {
+            refuse(door, "", "what it sends is not our protocol");
+            door->refused_open--;
+        }
+        break;
+    }
+}
+
+/* Nobody is let in but by this thread, so while nobody is in between, what was not let in before will not be. One that
+ * dies in between is forgotten when its handshake would have timed out. */
+static void end_the_oldest(psr_admission *door)
+{
+    if (door->in_between > 0 && psr_clock_ms() - door->told_ms > 2 * PSR_HANDSHAKE_MS)
+        door->in_between = 0;
+    if (door->in_between == 0)
+        psr_half_open_trim(&door->half_open);
+}
+
+static void *door_main(void *context)
+{
+    psr_admission *door = context;
+    zmq_pollitem_t items[] = {
+        {.socket = door->zap, .events = ZMQ_POLLIN},
+        {.socket = door->stopped, .events = ZMQ_POLLIN},
+        {.socket = door->monitor, .events = ZMQ_POLLIN},
+    };
+    while (zmq_poll(items, 3, -1) >= 0 || errno == EINTR) {
+        if (items[1].revents)
+            break;
+        if (items[0].revents) {
+            zmsg_t *request = zmsg_recv(door->zap);
+            if (request != NULL)
+                answer_request(door, request);
+            zmsg_destroy(&request);
+        }
+        uint16_t event;
+        uint32_t value;
+        while (items[2].revents && read_event(door->monitor, &event, &value))
+            take_event(door, event, value);
+        end_the_oldest(door);
+    }
+    return NULL;
+}
+
+/* ---- setting up ---- */
+
+static psr_err set_key(void *socket, int option, const char *z85, const char *what)
+{
+    return zmq_setsockopt(socket, option, z85, PSR_KEY_Z85) == 0 ? PSR_OK : psr_zmq_failed(what);
+}
+
+/* An inproc socket. bound: the end that must exist first. hwm: messages that may wait; 0: any number. */
+static psr_err open_end(void *zmq_ctx, int type, const char *endpoint, bool bound, int hwm, void **ret_socket)
+{
+    void *socket = zmq_socket(zmq_ctx, type);
+    if (socket == NULL)
+        return psr_zmq_failed("making a socket");
+    *ret_socket = socket;
+    PSR_TRY(psr_zmq_set(socket, ZMQ_LINGER, 0, "ZMQ_LINGER"));
+    PSR_TRY(psr_zmq_set(socket, ZMQ_RCVHWM, hwm, "ZMQ_RCVHWM"));
+    if ((bound ? zmq_bind(socket, endpoint) : zmq_connect(socket, endpoint)) != 0)
+        return psr_zmq_failed(endpoint);
+    return PSR_OK;
+}
+
+static psr_err guard(const psr_keys *keys, void *router)
+{
+    PSR_TRY(psr_zmq_set_text(router, ZMQ_ZAP_DOMAIN, "psring", "ZMQ_ZAP_DOMAIN"));
+    /* Without it CURVE lets everybody in while there is no handler, as when the door has ended before the router. */
+    PSR_TRY(psr_zmq_set(router, ZMQ_ZAP_ENFORCE_DOMAIN, 1, "ZMQ_ZAP_ENFORCE_DOMAIN"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
+    if (!keys->curve)
+        PSR_TRY(psr_zmq_set(router, ZMQ_PLAIN_SERVER, 1, "ZMQ_PLAIN_SERVER"));
+    else {
+        PSR_TRY(psr_zmq_set(router, ZMQ_CURVE_SERVER, 1, "ZMQ_CURVE_SERVER"));
+        PSR_TRY(set_key(router, ZMQ_CURVE_SECRETKEY, keys->secret_key, "ZMQ_CURVE_SECRETKEY"));
+    }
+    if (zmq_socket_monitor(router, MONITOR_ENDPOINT,
+                           ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) !=
+        0)
+        return psr_zmq_failed("zmq_socket_monitor");
+    return PSR_OK;
+}
+
+/* The monitor's end must take any number: libzmq's I/O thread would wait for room. */
+static psr_err open_ends(psr_admission *door, void *zmq_ctx)
+{
+    PSR_TRY(open_end(zmq_ctx, ZMQ_REP, ZAP_ENDPOINT, true, 0, &door->zap));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, true, 100, &door->refusals));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, false, 100, &door->lines));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, true, 0, &door->stopped));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, false, 0, &door->stop));
+    return open_end(zmq_ctx, ZMQ_PAIR, MONITOR_ENDPOINT, false, 0, &door->monitor);
+}
+
+/* A monitor that nobody reads any more would stop libzmq's I/O thread: it is ended first. */
+static void close_ends(psr_admission *door)
+{
+    (void)zmq_socket_monitor(door->router, NULL, 0);
+    void *ends[] = {door->zap, door->refusals, door->lines, door->stopped, door->stop, door->monitor};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (ends[i] != NULL)
+            zmq_close(ends[i]);
+}
+
+psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_admission **ret_door)
+{
+    if (keys->curve && !zmq_has("curve"))
+        return psr_fail(PSR_ERR_UNSUPPORTED, "this libzmq was built without CURVE");
+    if (!keys->curve && keys->token[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE, "no keys: neither a CURVE key pair nor the token of the run");
+    psr_admission *door = calloc(1, sizeof *door);
+    if (door == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an inbox");
+    door->keys = keys;
+    door->router = zmq_router;
+    psr_half_open_init(&door->half_open, keys->curve);
+    psr_err err = guard(keys, zmq_router);
+    if (err == PSR_OK)
+        err = open_ends(door, zmq_ctx);
+    if (err == PSR_OK)
+        err = psr_thread_start("psr-door", door_main, door, &door->thread);
+    if (err != PSR_OK) {
+        close_ends(door);
+        psr_half_open_done(&door->half_open);
+        free(door);
+        return err;
+    }
+    *ret_door = door;
+    return PSR_OK;
+}
+
+void psr_admission_free(psr_admission *door)
+{
+    if (door == NULL)
+        return;
+    (void)zmq_send(door->stop, "", 0, 0);
+    pthread_join(door->thread, NULL);
+    close_ends(door);
+    free(door->accepted_ms);
+    psr_half_open_done(&door->half_open);
+    free(door);
+}
+
+psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer, const char *server_key)
+{
+    if (keys->curve) {
+        if (server_key == NULL || strlen(server_key) != PSR_KEY_Z85 - 1)
+            return psr_fail(PSR_ERR_USAGE, "no CURVE key is known for the peer");
+        PSR_TRY(set_key(zmq_dealer, ZMQ_CURVE_SERVERKEY, server_key, "ZMQ_CURVE_SERVERKEY"));
+        PSR_TRY(set_key(zmq_dealer, ZMQ_CURVE_PUBLICKEY, keys->public_key, "ZMQ_CURVE_PUBLICKEY"));
+        return set_key(zmq_dealer, ZMQ_CURVE_SECRETKEY, keys->secret_key, "ZMQ_CURVE_SECRETKEY");
+    }
+    char name[PSR_ADMISSION_NAME_BYTES];
+    psr_admission_name(self, name);
+    PSR_TRY(psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_USERNAME, name, "ZMQ_PLAIN_USERNAME"));
+    return psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_PASSWORD, keys->token, "ZMQ_PLAIN_PASSWORD");
+}
+
+void *psr_admission_refusals(psr_admission *door)
+{
+    return door->refusals;
+}
+
+bool psr_admission_refusal(psr_admission *door, char *line, size_t line_size)
+{
+    int bytes = zmq_recv(door->refusals, line, line_size - 1, ZMQ_DONTWAIT);
+    if (bytes < 0)
+        return false;
+    line[(size_t)bytes < line_size - 1 ? (size_t)bytes : line_size - 1] = '\0';
+    return true;
+}
+
+uint64_t psr_admission_refused(const psr_admission *door)
+{
+    return atomic_load_explicit(&door->refused, memory_order_relaxed);
+}

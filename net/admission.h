@@ -1,0 +1,45 @@
+/* The door of an inbox: decides in ZeroMQ's handshake who may come in, before a byte of a message is read.
+ * The ZAP handler (https://rfc.zeromq.org/spec/27/) of one zmq context, on a thread of its own so that a busy
+ * or computing owner keeps nobody waiting.
+ *
+ * With CURVE the roster's keys are let in, each as the member that it belongs to. Without CURVE (ipc sockets) ZeroMQ's
+ * PLAIN mechanism carries a name ("worker 1", or "worker any" before it has a rank) and the token of
+ * the run, which is compared in constant time. A connection that was let in bears its name in the User-Id
+ * property of every message. All others are turned away: wrong key or token, garbage, half a greeting, a
+ * handshake that takes longer than PSR_HANDSHAKE_MS. */
+#ifndef PSR_NET_ADMISSION_H
+#define PSR_NET_ADMISSION_H
+
+#include "net/keys.h"
+
+#define PSR_HANDSHAKE_MS 5000
+#define PSR_ADMISSION_NAME_BYTES 32
+
+typedef struct psr_admission psr_admission;
+
+/* Puts a ROUTER that is not bound yet behind a door and starts the handler in its context. All are borrowed
+ * for life. */
+PSR_MUST_CHECK psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
+                                    psr_admission **ret_door);
+
+/* Ends the handler, before the router is closed: nobody else comes in. NULL allowed. */
+void psr_admission_free(psr_admission *door);
+
+/* Makes a DEALER knock under a name. server_key: Z85, or NULL without CURVE. */
+PSR_MUST_CHECK psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer,
+                                      const char *server_key);
+
+/* The socket to poll for lines about those turned away; psr_admission_refusal reads one without waiting, false:
+ * none. Owner's thread. */
+void *psr_admission_refusals(psr_admission *door);
+bool psr_admission_refusal(psr_admission *door, char *line, size_t line_size);
+
+/* Connections turned away so far. */
+uint64_t psr_admission_refused(const psr_admission *door);
+
+/* A name as it stands in User-Id. */
+void psr_admission_name(psr_peer peer, char name[PSR_ADMISSION_NAME_BYTES]);
+/* false: not one. */
+bool psr_admission_name_read(const char *name, psr_peer *ret_peer);
+
+#endif

@@ -1,0 +1,302 @@
+#include "ps/scheduler/figures.h"
+
+#include "net/join.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WARMUP_MAX 10 /* base/figures.c's */
+#define RECENT_S 5.0
+#define HASH_DIGITS 16
+
+/* One step of the warm-up, of one rank. */
+typedef struct first_step {
+    double train_s; /* when it was over; NaN: it was not told */
+    double images;
+} first_step;
+
+typedef struct rank_figures {
+    uint64_t step; /* the newest that was told */
+    double images;
+    first_step first[WARMUP_MAX];
+} rank_figures;
+
+/* What a worker's lines have of its own in each step, and its DONE of all steps. */
+enum { SUMS = 3 };
+static const psr_figure sum_figures[SUMS] = {PSR_FIGURE_WAIT_S, PSR_FIGURE_COMPUTE_S, PSR_FIGURE_LOAD_WAIT_S};
+
+typedef struct worker_figures {
+    double train_s, sums[SUMS];
+} worker_figures;
+
+/* A moment: the run's training time, and the images until then. */
+typedef struct mark {
+    double train_s, images;
+} mark;
+
+typedef struct shard_figures {
+    bool done;
+    psr_traffic traffic;
+} shard_figures;
+
+struct psr_figures {
+    psr_figures_options options;
+    uint32_t worker_count; /* of processes: fewer than options.workers, ranks, when one plays all */
+    rank_figures *ranks;
+    worker_figures *workers;
+    shard_figures *shards;
+    uint64_t warmup_steps;
+    mark now, newer, older; /* newer and older: RECENT_S of training apart */
+    double loss, test_loss, test_accuracy, test_count;
+    char hash[HASH_DIGITS + 1];
+};
+
+/* ---- life ---- */
+
+psr_err psr_figures_new(const psr_figures_options *o, psr_figures **ret_figures)
+{
+    psr_figures *f = calloc(1, sizeof *f);
+    if (f)
+        *f = (psr_figures){.options = *o,
+                           .worker_count = o->in_turn ? 1 : o->workers,
+                           .ranks = calloc(o->workers, sizeof *f->ranks),
+                           .workers = calloc(o->workers, sizeof *f->workers),
+                           .shards = calloc(o->shards + 1, sizeof *f->shards), /* of none too */
+                           .warmup_steps = psr_warmup_steps(
+                               o->total_steps > o->first_step ? o->total_steps - o->first_step : 0),
+                           .loss = NAN,
+                           .test_loss = NAN,
+                           .test_accuracy = NAN,
+                           .test_count = NAN};
+    if (!f || !f->ranks || !f->workers || !f->shards) {
+        psr_figures_free(f);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the figures of %u workers", o->workers);
+    }
+    for (uint32_t r = 0; r < o->workers; r++) {
+        f->ranks[r].step = o->first_step;
+        for (size_t i = 0; i < WARMUP_MAX; i++)
+            f->ranks[r].first[i].train_s = NAN;
+    }
+    *ret_figures = f;
+    return PSR_OK;
+}
+
+void psr_figures_free(psr_figures *figures)
+{
+    if (!figures)
+        return;
+    free(figures->ranks);
+    free(figures->workers);
+    free(figures->shards);
+    free(figures);
+}
+
+/* ---- what workers tell ---- */
+
+static double real(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    return cJSON_IsNumber(item) && isfinite(item->valuedouble) ? item->valuedouble : NAN;
+}
+
+/* Seconds and counts: from 0 to what a double counts exactly; anything else is nothing. */
+static double amount(const cJSON *object, const char *name)
+{
+    double value = real(object, name);
+    return value >= 0 && value < 0x1p53 ? value : 0;
+}
+
+static void move_marks(psr_figures *f, double train_s)
+{
+    f->now.train_s = fmax(f->now.train_s, train_s);
+    if (f->now.train_s - f->newer.train_s >= RECENT_S) {
+        f->older = f->newer;
+        f->newer = f->now;
+    }
+}
+
+static psr_err take_line(psr_figures *f, uint32_t from, const cJSON *line)
+{
+    double rank = real(line, "rank"), step = real(line, "step");
+    bool own = f->options.in_turn ? rank >= 0 && rank < f->options.workers && from == 0 : rank == from;
+    if (!own || from >= f->worker_count || rank != floor(rank))
+        return psr_fail(PSR_ERR_PROTOCOL, "worker %u sent a line of metrics of another rank than its own",
+                        from);
+    rank_figures *r = &f->ranks[(uint32_t)rank];
+    if (step != (double)(r->step + 1) || r->step == f->options.total_steps)
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "worker %u sent a line of metrics out of turn, after that of step %llu", from,
+                        (unsigned long long)r->step);
+    worker_figures *w = &f->workers[from];
+    double images = amount(line, "images"), train_s = amount(line, "train_s");
+    r->step++;
+    r->images += images;
+    uint64_t number = r->step - f->options.first_step - 1;
+    if (number < f->warmup_steps)
+        r->first[number] = (first_step){train_s, images};
+    w->train_s = fmax(w->train_s, train_s);
+    for (size_t i = 0; i < SUMS; i++)
+        w->sums[i] += amount(line, psr_figure_definitions[sum_figures[i]].name);
+    f->now.images += images;
+    move_marks(f, train_s);
+    return PSR_OK;
+}
+
+psr_err psr_figures_take_metrics(psr_figures *f, uint32_t from, const char *json, size_t size)
+{
+    cJSON *line = cJSON_ParseWithLength(json, size);
+    psr_err err = take_line(f, from, line);
+    cJSON_Delete(line);
+    return err;
+}
+
+static bool is_hash(const char *text)
+{
+    return text && strlen(text) == HASH_DIGITS && strspn(text, "0123456789abcdef") == HASH_DIGITS;
+}
+
+static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
+{
+    /* Its own sums: they have what it waited for the very last weights of a run that was stopped. */
+    worker_figures *w = &f->workers[from];
+    w->train_s = fmax(w->train_s, amount(outcome, "train_s"));
+    for (size_t i = 0; i < SUMS; i++)
+        w->sums[i] = fmax(w->sums[i], amount(outcome, psr_figure_definitions[sum_figures[i]].name));
+    f->now.train_s = fmax(f->now.train_s, w->train_s);
+    if (from != 0)
+        return;
+    f->loss = real(outcome, "loss");
+    f->test_loss = real(outcome, "test_loss");
+    f->test_accuracy = real(outcome, "test_accuracy");
+    f->test_count = real(outcome, "test_count");
+    const char *hash = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(outcome, "hash"));
+    if (is_hash(hash))
+        memcpy(f->hash, hash, sizeof f->hash);
+}
+
+void psr_figures_take_done(psr_figures *f, uint32_t from, const char *json, size_t size)
+{
+    cJSON *outcome = cJSON_ParseWithLength(json, size);
+    if (from < f->worker_count && cJSON_IsObject(outcome))
+        take_outcome(f, from, outcome);
+    cJSON_Delete(outcome);
+}
+
+void psr_figures_take_shard(psr_figures *f, uint32_t shard, const psr_traffic *traffic)
+{
+    if (shard >= f->options.shards)
+        return;
+    f->shards[shard].done = true;
+    f->shards[shard].traffic = *traffic;
+}
+
+/* ---- the figures ---- */
+
+double psr_figures_recent_rate(const psr_figures *f)
+{
+    double seconds = f->now.train_s - f->older.train_s;
+    return seconds > 0 ? (f->now.images - f->older.images) / seconds : NAN;
+}
+
+static uint64_t completed_by_all(const psr_figures *f)
+{
+    uint64_t steps = UINT64_MAX;
+    for (uint32_t r = 0; r < f->options.workers; r++)
+        steps = f->ranks[r].step < steps ? f->ranks[r].step : steps;
+    return steps;
+}
+
+/* When the first rank had completed its warm-up, and what all had completed by then: of no rank more than its warm-up. */
+static bool end_of_warmup(const psr_figures *f, mark *ret_end)
+{
+    mark end = {.train_s = INFINITY};
+    for (uint32_t r = 0; f->warmup_steps > 0 && r < f->options.workers; r++)
+        end.train_s =
+            fmin(end.train_s, f->ranks[r].first[f->warmup_steps - 1].train_s); /* fmin leaves out a NaN */
+    for (uint32_t r = 0; r < f->options.workers; r++)
+        for (uint64_t i = 0; i < f->warmup_steps; i++)
+            if (f->ranks[r].first[i].train_s <= end.train_s)
+                end.images += f->ranks[r].first[i].images;
+    *ret_end = end;
+    return isfinite(end.train_s);
+}
+
+/* Mean, least and most over workers: at[0..2]. */
+static void over_workers(const psr_figures *f, size_t i, double *at)
+{
+    double sum = 0, least = INFINITY, most = 0;
+    for (uint32_t w = 0; w < f->worker_count; w++) {
+        sum += f->workers[w].sums[i];
+        least = fmin(least, f->workers[w].sums[i]);
+        most = fmax(most, f->workers[w].sums[i]);
+    }
+    at[0] = sum / f->worker_count;
+    at[1] = least;
+    at[2] = most;
+}
+
+void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
+{
+    mark warm;
+    uint64_t steps = completed_by_all(f);
+    double images = f->now.images, train_s = f->now.train_s;
+    v[PSR_FIGURE_STEPS] = (double)steps;
+    v[PSR_FIGURE_OWN_STEPS] = (double)(steps - f->options.first_step);
+    v[PSR_FIGURE_IMAGES] = images;
+    v[PSR_FIGURE_TRAIN_S] = train_s;
+    v[PSR_FIGURE_IMAGES_PER_S] = train_s > 0 ? images / train_s : NAN;
+    v[PSR_FIGURE_WARMUP_STEPS] = (double)f->warmup_steps;
+    bool is_warm = end_of_warmup(f, &warm);
+    v[PSR_FIGURE_WARMUP_S] = is_warm ? warm.train_s : NAN;
+    v[PSR_FIGURE_STEADY_IMAGES_PER_S] = is_warm && images > warm.images && train_s > warm.train_s
+                                            ? (images - warm.images) / (train_s - warm.train_s)
+                                            : NAN;
+    for (size_t i = 0; i < SUMS; i++)
+        over_workers(f, i, &v[sum_figures[i]]);
+    v[PSR_FIGURE_LOSS] = f->loss;
+    v[PSR_FIGURE_TEST_LOSS] = f->test_loss;
+    v[PSR_FIGURE_TEST_ACCURACY] = f->test_accuracy;
+    v[PSR_FIGURE_TEST_COUNT] = f->test_count;
+}
+
+/* What each shard carried; nothing before all are done. */
+static bool add_shards(const psr_figures *f, cJSON *object)
+{
+    for (uint32_t s = 0; s < f->options.shards; s++)
+        if (!f->shards[s].done)
+            return true;
+    cJSON *shards = f->options.shards > 0 ? cJSON_AddArrayToObject(object, "shards") : NULL;
+    for (uint32_t s = 0; shards && s < f->options.shards; s++) {
+        const psr_traffic *traffic = &f->shards[s].traffic;
+        cJSON *shard = cJSON_CreateObject();
+        if (!cJSON_AddItemToArray(shards, shard) || !cJSON_AddNumberToObject(shard, "rank", s) ||
+            !cJSON_AddNumberToObject(shard, "gradient_bytes", (double)traffic->gradient_bytes) ||
+            !cJSON_AddNumberToObject(shard, "weight_bytes", (double)traffic->weight_bytes))
+            return false;
+    }
+    return shards != NULL || f->options.shards == 0;
+}
+
+psr_err psr_figures_to_json(const psr_figures *f, char **ret_json)
+{
+    double values[PSR_FIGURE_COUNT];
+    psr_figures_values(f, values);
+    cJSON *object = cJSON_CreateObject();
+    bool whole = object != NULL;
+    for (size_t i = 0; i < PSR_FIGURE_COUNT && whole; i++) {
+        const char *name = psr_figure_definitions[i].name;
+        whole = isfinite(values[i]) ? cJSON_AddNumberToObject(object, name, values[i]) != NULL
+                                    : cJSON_AddNullToObject(object, name) != NULL;
+    }
+    if (whole && f->hash[0])
+        whole = cJSON_AddStringToObject(object, "hash", f->hash) != NULL;
+    whole = whole && add_shards(f, object);
+    char *text = whole ? cJSON_PrintUnformatted(object) : NULL;
+    cJSON_Delete(object);
+    if (!text)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a run's figures");
+    *ret_json = text;
+    return PSR_OK;
+}

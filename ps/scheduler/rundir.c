@@ -1,0 +1,388 @@
+#include "ps/scheduler/rundir.h"
+
+#include "base/file.h"
+#include "base/printable.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATH_BYTES (PSR_PATH_MAX + 64)
+#define EARLY_BYTES_MAX (1u << 20) /* of log lines that wait for the directory */
+
+typedef struct log_file {
+    psr_peer peer;
+    FILE *file;
+    struct log_file *next;
+} log_file;
+
+typedef struct early_line {
+    psr_peer peer;
+    struct early_line *next;
+    char text[];
+} early_line;
+
+struct psr_rundir {
+    psr_config config;
+    bool there;
+    psr_facts facts;
+    char algorithms[PSR_OPTION_TEXT_MAX]; /* in full, as worker 0 chose them */
+    char *roster_json, *resumed_from;     /* owned */
+    char started[40], ended[40];
+    cJSON *outcome; /* owned */
+    FILE *metrics;
+    log_file *logs;
+    early_line *early, **early_end;
+    size_t early_bytes;
+    uint64_t lines_lost;
+};
+
+/* ---- may it be made? ---- */
+
+/* The nearest directory above path that exists must be ours to write in. */
+static psr_err check_can_be_made(const char *path)
+{
+    struct stat status;
+    if (lstat(path, &status) == 0)
+        return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make", path);
+    char above[PATH_BYTES];
+    snprintf(above, sizeof above, "%s", path);
+    for (;;) {
+        char *slash = strrchr(above, '/');
+        if (!slash)
+            strcpy(above, ".");
+        else if (slash == above)
+            strcpy(above, "/");
+        else
+            *slash = '\0';
+        if (stat(above, &status) == 0)
+            break;
+        if (errno != ENOENT || strcmp(above, ".") == 0 || strcmp(above, "/") == 0)
+            return psr_fail(PSR_ERR_IO, "--out %s cannot be made: %s: %s", path, above, strerror(errno));
+    }
+    if (!S_ISDIR(status.st_mode))
+        return psr_fail(PSR_ERR_IO, "--out %s cannot be made: %s is no directory", path, above);
+    if (access(above, W_OK | X_OK) != 0)
+        return psr_fail(PSR_ERR_IO, "--out %s cannot be made: %s: %s", path, above, strerror(errno));
+    return PSR_OK;
+}
+
+psr_err psr_rundir_new(const psr_config *config, psr_rundir **ret_rundir)
+{
+    if (config->out[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE, "--out is empty; name a directory that a run can make");
+    PSR_TRY(check_can_be_made(config->out));
+    psr_rundir *rundir = calloc(1, sizeof *rundir);
+    if (!rundir)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a run directory");
+    rundir->config = *config;
+    rundir->early_end = &rundir->early;
+    *ret_rundir = rundir;
+    return PSR_OK;
+}
+
+void psr_rundir_free(psr_rundir *rundir)
+{
+    if (!rundir)
+        return;
+    while (rundir->logs) {
+        log_file *next = rundir->logs->next;
+        if (rundir->logs->file)
+            fclose(rundir->logs->file);
+        free(rundir->logs);
+        rundir->logs = next;
+    }
+    while (rundir->early) {
+        early_line *next = rundir->early->next;
+        free(rundir->early);
+        rundir->early = next;
+    }
+    if (rundir->metrics)
+        fclose(rundir->metrics);
+    cJSON_Delete(rundir->outcome);
+    free(rundir->roster_json);
+    free(rundir->resumed_from);
+    free(rundir);
+}
+
+/* ---- run.json ---- */
+
+static void print_time(char text[static 40])
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(text, 40, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+static bool add(cJSON *object, const char *name, cJSON *item)
+{
+    if (item && cJSON_AddItemToObject(object, name, item))
+        return true;
+    cJSON_Delete(item);
+    return false;
+}
+
+/* The hosts of the roster, each once. */
+static cJSON *hosts_of(const cJSON *roster)
+{
+    cJSON *hosts = cJSON_CreateArray();
+    const cJSON *entry, *known;
+    cJSON_ArrayForEach(entry, roster)
+    {
+        const char *host = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(entry, "host"));
+        bool listed = host == NULL;
+        cJSON_ArrayForEach(known, hosts) listed = listed || strcmp(known->valuestring, host) == 0;
+        if (!listed)
+            cJSON_AddItemToArray(hosts, cJSON_CreateString(host));
+    }
+    return hosts;
+}
+
+static bool fill_run(const psr_rundir *rundir, cJSON *run)
+{
+    char *config = NULL, *facts = NULL;
+    bool whole = psr_config_to_json(&rundir->config, &config) == PSR_OK &&
+                 psr_facts_to_json(&rundir->facts, &facts) == PSR_OK;
+    cJSON *roster = cJSON_Parse(rundir->roster_json);
+    whole = whole && cJSON_AddStringToObject(run, "version", PSR_VERSION) &&
+            add(run, "config", cJSON_Parse(config)) && add(run, "facts", cJSON_Parse(facts)) &&
+            add(run, "hosts", hosts_of(roster)) && cJSON_AddStringToObject(run, "started", rundir->started);
+    if (!add(run, "roster", roster))
+        whole = false;
+    if (rundir->algorithms[0] != '\0')
+        whole = whole && cJSON_AddStringToObject(run, "algorithms", rundir->algorithms);
+    if (rundir->resumed_from)
+        whole = whole && cJSON_AddStringToObject(run, "resumed_from", rundir->resumed_from);
+    if (rundir->ended[0])
+        whole = whole && cJSON_AddStringToObject(run, "ended", rundir->ended);
+    if (rundir->outcome)
+        whole = whole && add(run, "outcome", cJSON_Duplicate(rundir->outcome, true));
+    free(config);
+    free(facts);
+    return whole;
+}
+
+static psr_err write_run(const psr_rundir *rundir)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/run.json", rundir->config.out);
+    cJSON *run = cJSON_CreateObject();
+    char *text = run && fill_run(rundir, run) ? cJSON_Print(run) : NULL;
+    cJSON_Delete(run);
+    if (!text)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %s", path);
+    size_t size = strlen(text);
+    text[size] = '\n'; /* in place of the zero: the size is known */
+    psr_err err = psr_file_write_atomic(path, text, size + 1);
+    free(text);
+    return err;
+}
+
+/* ---- logs ---- */
+
+static void log_path(const psr_rundir *rundir, psr_peer peer, char path[static PATH_BYTES])
+{
+    /* DESIGN.md's names: a worker's file is its rank's. */
+    const char *name = peer.role == PSR_ROLE_WORKER ? "rank" : psr_role_name(peer.role);
+    if (peer.role == PSR_ROLE_SCHEDULER)
+        snprintf(path, PATH_BYTES, "%s/log/%s.log", rundir->config.out, name);
+    else
+        snprintf(path, PATH_BYTES, "%s/log/%s-%" PRIu32 ".log", rundir->config.out, name, peer.rank);
+}
+
+static void write_log(psr_rundir *rundir, psr_peer peer, const char *line)
+{
+    log_file *log = rundir->logs;
+    while (log && !psr_peer_equal(log->peer, peer))
+        log = log->next;
+    if (!log) {
+        log = calloc(1, sizeof *log);
+        if (!log) {
+            rundir->lines_lost++;
+            return;
+        }
+        char path[PATH_BYTES];
+        log_path(rundir, peer, path);
+        *log = (log_file){.peer = peer, .file = fopen(path, "ae"), .next = rundir->logs};
+        rundir->logs = log;
+    }
+    if (!log->file || fprintf(log->file, "%s\n", line) < 0)
+        rundir->lines_lost++;
+}
+
+static void keep_early(psr_rundir *rundir, psr_peer peer, const char *line)
+{
+    size_t size = strlen(line) + 1;
+    early_line *early = rundir->early_bytes + size <= EARLY_BYTES_MAX ? malloc(sizeof *early + size) : NULL;
+    if (!early) {
+        rundir->lines_lost++;
+        return;
+    }
+    early->peer = peer;
+    early->next = NULL;
+    memcpy(early->text, line, size);
+    *rundir->early_end = early;
+    rundir->early_end = &early->next;
+    rundir->early_bytes += size;
+}
+
+void psr_rundir_log(psr_rundir *rundir, psr_peer peer, const char *line)
+{
+    /* It came from another host, and somebody will look at the log with a terminal. */
+    char *printable = strdup(line);
+    if (!printable) {
+        rundir->lines_lost++;
+        return;
+    }
+    psr_printable_line(printable, strlen(printable));
+    if (rundir->there)
+        write_log(rundir, peer, printable);
+    else
+        keep_early(rundir, peer, printable);
+    free(printable);
+}
+
+/* ---- begin, metrics, end ---- */
+
+static psr_err make_directory(const char *path)
+{
+    if (mkdir(path, 0777) != 0)
+        return psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    return PSR_OK;
+}
+
+static psr_err make_directories(const char *out)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s", out);
+    char *slash = strrchr(path, '/');
+    if (slash && slash != path) {
+        *slash = '\0';
+        PSR_TRY(psr_mkdirs(path));
+    }
+    PSR_TRY(make_directory(out));
+    snprintf(path, sizeof path, "%s/log", out);
+    PSR_TRY(make_directory(path));
+    snprintf(path, sizeof path, "%s/checkpoints", out);
+    return make_directory(path);
+}
+
+psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_facts *facts,
+                         const char *roster_json, const char *resumed_from)
+{
+    rundir->config.bucket_bytes = bucket_bytes;
+    rundir->facts = *facts;
+    rundir->roster_json = strdup(roster_json);
+    rundir->resumed_from = resumed_from ? strdup(resumed_from) : NULL;
+    if (!rundir->roster_json || (resumed_from && !rundir->resumed_from))
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a run directory");
+    print_time(rundir->started);
+    PSR_TRY(make_directories(rundir->config.out));
+    rundir->there = true;
+    PSR_TRY(write_run(rundir));
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", rundir->config.out);
+    rundir->metrics = fopen(path, "ae");
+    if (!rundir->metrics)
+        return psr_fail(PSR_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    for (const early_line *early = rundir->early; early; early = early->next)
+        write_log(rundir, early->peer, early->text);
+    return PSR_OK;
+}
+
+bool psr_rundir_is_there(const psr_rundir *rundir)
+{
+    return rundir->there;
+}
+
+psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms)
+{
+    snprintf(rundir->algorithms, sizeof rundir->algorithms, "%s", algorithms);
+    if (strcmp(rundir->config.algorithms, "timed") == 0) /* another timing would choose otherwise */
+        strcpy(rundir->config.algorithms, rundir->algorithms);
+    return write_run(rundir);
+}
+
+psr_err psr_rundir_metrics(psr_rundir *rundir, const char *json, size_t size)
+{
+    cJSON *object = cJSON_ParseWithLength(json, size);
+    bool good = cJSON_IsObject(object) && psr_is_printable(json, size);
+    cJSON_Delete(object);
+    if (!good)
+        return psr_fail(PSR_ERR_FORMAT,
+                        "a line of metrics that is no JSON object, or holds control characters");
+    if (fwrite(json, 1, size, rundir->metrics) != size || fputc('\n', rundir->metrics) == EOF)
+        return psr_fail(PSR_ERR_IO, "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
+    return PSR_OK;
+}
+
+psr_err psr_rundir_flush(psr_rundir *rundir)
+{
+    for (const log_file *log = rundir->logs; log; log = log->next)
+        if (log->file && fflush(log->file) != 0)
+            rundir->lines_lost++;
+    if (rundir->metrics && fflush(rundir->metrics) != 0)
+        return psr_fail(PSR_ERR_IO, "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
+    return PSR_OK;
+}
+
+psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line, const char *outcome_json)
+{
+    if (!rundir->there)
+        return PSR_OK;
+    print_time(rundir->ended);
+    cJSON *outcome = outcome_json ? cJSON_Parse(outcome_json) : NULL;
+    if (!cJSON_IsObject(outcome)) {
+        cJSON_Delete(outcome);
+        outcome = cJSON_CreateObject();
+    }
+    cJSON_Delete(rundir->outcome);
+    rundir->outcome = outcome;
+    if (!outcome || !cJSON_AddStringToObject(outcome, "status", psr_err_name(status)) ||
+        !cJSON_AddNumberToObject(outcome, "exit_status", psr_err_exit_status(status)) ||
+        !cJSON_AddStringToObject(outcome, "line", line) ||
+        (rundir->lines_lost > 0 &&
+         !cJSON_AddNumberToObject(outcome, "log_lines_lost", (double)rundir->lines_lost)))
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a run's outcome");
+    psr_err flushed = psr_rundir_flush(rundir);
+    psr_err written = write_run(rundir);
+    return flushed != PSR_OK ? flushed : written;
+}
+
+void psr_rundir_discard(psr_rundir *rundir)
+{
+    if (!rundir->there)
+        return;
+    const char *out = rundir->config.out;
+    char path[PATH_BYTES];
+    rundir->there = false;
+    while (rundir->logs) {
+        log_file *next = rundir->logs->next;
+        if (rundir->logs->file)
+            fclose(rundir->logs->file);
+        log_path(rundir, rundir->logs->peer, path);
+        (void)unlink(path);
+        free(rundir->logs);
+        rundir->logs = next;
+    }
+    if (rundir->metrics)
+        fclose(rundir->metrics);
+    rundir->metrics = NULL;
+    static const char *const files[] = {"run.json", "metrics.jsonl"}, *const directories[] = {
+                                                                          "/log", "/checkpoints", ""};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", out, files[i]);
+        (void)unlink(path);
+    }
+    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
+        snprintf(path, sizeof path, "%s%s", out, directories[i]);
+        (void)rmdir(path); /* refuses one with anything in it that is not ours */
+    }
+}

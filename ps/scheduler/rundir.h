@@ -1,0 +1,47 @@
+/* The run directory: run.json (whole configuration, versions, hosts, outcome), metrics.jsonl (one object per
+ * step and rank), log/ (what each process printed), checkpoints/ (ps/scheduler/checkpoints.h). Made when all have
+ * joined; what is logged before waits in memory. The scheduler alone writes it. One thread. */
+#ifndef PSR_PS_RUNDIR_H
+#define PSR_PS_RUNDIR_H
+
+#include "net/join.h"
+
+typedef struct psr_rundir psr_rundir;
+
+/* Nothing is written yet. Checks that the directory can be made: USAGE when it is there already, IO when it
+ * may not be made. ret owns. */
+PSR_MUST_CHECK psr_err psr_rundir_new(const psr_config *config, psr_rundir **ret_rundir);
+/* Flushes and closes. NULL allowed. */
+void psr_rundir_free(psr_rundir *rundir);
+
+/* Makes the directory, run.json, log/ and checkpoints/. bucket_bytes: --bucket-size, resolved, so that --config repeats
+ * it. roster_json: an array. resumed_from: a path or NULL. */
+PSR_MUST_CHECK psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_facts *facts,
+                                        const char *roster_json, const char *resumed_from);
+/* True from then on. */
+bool psr_rundir_is_there(const psr_rundir *rundir);
+
+/* What worker 0's back end chose, in full, into run.json; of a choice by timing into its configuration too, so that --config
+ * repeats it. */
+PSR_MUST_CHECK psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms);
+
+/* One line of metrics.jsonl, without its newline. FORMAT: not one JSON object. IO. */
+PSR_MUST_CHECK psr_err psr_rundir_metrics(psr_rundir *rundir, const char *json, size_t size);
+
+/* One line of what a process printed. What cannot be written is counted and told at the end: a log is not
+ * worth a run. */
+void psr_rundir_log(psr_rundir *rundir, psr_peer peer, const char *line);
+
+/* Puts what is buffered where others can read it. IO. */
+PSR_MUST_CHECK psr_err psr_rundir_flush(psr_rundir *rundir);
+
+/* run.json's outcome: status ("ok", "cancelled", ...), exit status, line, and the run's figures (JSON object
+ * or NULL). Does nothing when the directory was never made. */
+PSR_MUST_CHECK psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line,
+                                      const char *outcome_json);
+
+/* The run ends before its first step because what it was given is bad: removes what was made. Nothing when
+ * the directory was never made. */
+void psr_rundir_discard(psr_rundir *rundir);
+
+#endif

@@ -1,0 +1,96 @@
+/* The scheduler: the process that all join. Gives ranks, hands out the roster, watches liveness, decides how
+ * a run ends, and alone writes the run directory. Free of I/O: messages, ticks and orders of the launcher in;
+ * messages and run events out. ps/scheduler/rundir.h turns run events into files; ps/scheduler/scheduler_main.c drives both.
+ *
+ * States: JOINING -> WELCOMED -> RUNNING -> (HOLDING -> RUNNING) -> ENDED. Joining is net/member.h's, seen
+ * from the other side. Split over scheduler_join.c (until START), scheduler.c and scheduler_run.c
+ * (while it runs) and scheduler_end.c (how it ends). */
+#ifndef PSR_PS_SCHEDULER_H
+#define PSR_PS_SCHEDULER_H
+
+#include "base/config.h"
+#include "net/join.h"
+#include "net/liveness.h"
+#include "net/ring.h"
+
+typedef struct psr_scheduler psr_scheduler;
+
+/* What is known of a run once all have joined, beyond their facts. */
+typedef struct psr_beginning {
+    uint64_t first_step;   /* steps completed before: 0, or the resumed checkpoint's */
+    uint64_t bucket_bytes; /* --bucket-size, resolved */
+} psr_beginning;
+
+/* What the driver does for it. A failure of one ends the run. */
+typedef struct psr_scheduler_events {
+    void *context;
+    psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
+    /* A process joined: open a channel to it. */
+    psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
+    /* It has its rank now. count of total are here. */
+    void (*joined)(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total);
+    /* All have joined and agree: make the run directory. */
+    psr_err (*begin)(void *context, const psr_config *config, const psr_facts *facts, const char *roster_json,
+                     psr_beginning *ret_beginning);
+    /* After WELCOME of a resumed run: send the checkpoint's pieces to worker 0 (RESTORE). */
+    psr_err (*restore)(void *context);
+    /* Everybody has been told START; algorithms: rank 0's choices, in full. */
+    psr_err (*started)(void *context, const char *algorithms);
+    psr_err (*metrics)(void *context, psr_peer from, const char *json, size_t size);
+    /* A worker has counted so many samples of the test set, in its evaluation after `step` steps. */
+    void (*evaluating)(void *context, uint32_t rank, uint64_t step, uint64_t counted);
+    /* A worker is done: its own figures, as JSON (not yet checked). Not called where it sent nothing. */
+    void (*done)(void *context, uint32_t rank, const char *json, size_t size);
+    /* A shard is done: what it carried. */
+    void (*carried)(void *context, uint32_t shard, const psr_traffic *traffic);
+    psr_err (*checkpoint)(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
+                          size_t count);
+    /* All have sent all they have of the checkpoint after `step` steps: fails when pieces are missing.
+     * psr_scheduler_checkpointed follows. */
+    psr_err (*last_checkpoint)(void *context, uint64_t step);
+    /* Something a person should see: who is slow, who was turned away, stopping. */
+    void (*say)(void *context, const char *line);
+    /* The run is over; status is PSR_OK or why; line is for the person. */
+    void (*ended)(void *context, psr_err status, const char *line);
+} psr_scheduler_events;
+
+/* ret owns. host: what this process's host is called in messages. */
+PSR_MUST_CHECK psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *events,
+                                         const char *host, int64_t now_ms, psr_scheduler **ret_scheduler);
+void psr_scheduler_free(psr_scheduler *scheduler);
+
+/* These never fail: what goes wrong, a driver's failure included, ends the run, and the event `ended` says
+ * how. */
+
+/* Any message of a member. Borrows it. A breach of protocol ends the run (status PROTOCOL or VERSION). */
+void psr_scheduler_message(psr_scheduler *scheduler, const psr_message *message, int64_t now_ms);
+/* Time passes: liveness, who never came up, who is slow. Call it when the inbox is empty, so that nobody is
+ * called silent whose words lie there unread. */
+void psr_scheduler_tick(psr_scheduler *scheduler, int64_t now_ms);
+int64_t psr_scheduler_next_tick(const psr_scheduler *scheduler);
+/* Ctrl-C at the launcher: stop in order, with a checkpoint. */
+void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms);
+/* The launcher or an agent says that a member's process ended, how ("killed by signal 9", "exit status 1:
+ * ..."). host: where it was started, for one that had not joined yet; NULL: not known. */
+void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how,
+                        int64_t now_ms);
+/* The disk is at work on a checkpoint: who waits for the scheduler waits for that. */
+void psr_scheduler_writing(psr_scheduler *scheduler, int64_t now_ms);
+/* A checkpoint directory was renamed into place (the driver tells): the workers may send the next one, and the run
+ * may end when it was the last. */
+void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step, int64_t now_ms);
+/* The launcher, on this host, is gone or silent: how. */
+void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how, int64_t now_ms);
+/* The agent on host is silent (the launcher tells): how. */
+void psr_scheduler_agent_lost(psr_scheduler *scheduler, const char *host, const char *how, int64_t now_ms);
+/* Something outside went wrong: a member's bytes that the transport refused (PROTOCOL, VERSION), a full disk.
+ */
+void psr_scheduler_fail(psr_scheduler *scheduler, psr_err status, const char *line);
+
+/* Whether peer is one of the run's workers or shards, joined or not. */
+bool psr_scheduler_has(psr_scheduler *scheduler, psr_peer peer);
+
+/* True once `ended` was called. */
+bool psr_scheduler_ended(const psr_scheduler *scheduler);
+
+#endif

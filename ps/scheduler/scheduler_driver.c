@@ -1,0 +1,542 @@
+#include "ps/scheduler/scheduler_driver.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/finite.h"
+#include "base/log.h"
+#include "ps/scheduler/checkpoints.h"
+#include "ps/scheduler/figures.h"
+#include "ps/scheduler/launcher.h"
+#include "ps/parts.h"
+#include "ps/scheduler/progress.h"
+#include "ps/scheduler/resume.h"
+#include "ps/scheduler/rundir.h"
+#include "ps/scheduler/scheduler.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BURST 256 /* messages, and orders, between two looks at everything else */
+#define FLUSH_EVERY_MS 500
+#define LINGER_MS 2000 /* for BYE to leave */
+/* For ABORT: a member that is gone takes none, and nobody should wait for that. */
+#define ABORT_LINGER_MS 300
+
+static const psr_peer self = {PSR_ROLE_SCHEDULER, 0};
+
+typedef struct driver {
+    const psr_config *config;
+    const psr_provision *provision;
+    bool by_hand;
+    char host[PSR_HOST_MAX];
+    psr_transport *transport;
+    psr_launcher *launcher;
+    psr_scheduler *scheduler;
+    psr_rundir *rundir;
+    psr_resume *resume;    /* NULL: from the start */
+    psr_sections sections; /* once all have joined */
+    psr_checkpoints *checkpoints;
+    psr_progress *progress; /* what the launcher's bar shows */
+    psr_figures *figures;   /* what the run comes to; both from the beginning of the run */
+
+    int64_t deadline_ms, say_alive_ms, flush_ms, ticked_ms;
+    int64_t launcher_heard_ms, seen_ms;
+    int64_t back_ms;      /* when this process last ran again after it had been stopped */
+    int64_t slow_said_ms; /* when it was last said that the disk is slow */
+    uint32_t stops;       /* orders to stop */
+    bool started;         /* all were ready */
+    psr_err status;
+    char line[1024];
+} driver;
+
+/* ---- the scheduler's events ---- */
+
+static psr_err on_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    driver *d = context;
+    return psr_transport_send(d->transport, to, head, payload);
+}
+
+static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
+{
+    driver *d = context;
+    return psr_transport_connect(d->transport, peer, endpoint, psr_keys_of(&d->provision->keys, peer));
+}
+
+static void on_say(void *context, const char *line)
+{
+    driver *d = context;
+    psr_rundir_log(d->rundir, self, line);
+    psr_launcher_say(d->launcher, line);
+}
+
+static void on_joined(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total)
+{
+    driver *d = context;
+    char line[PSR_HOST_MAX + PSR_ENDPOINT_MAX + 64];
+    snprintf(line, sizeof line, "%s %" PRIu32 " on %s has joined, %" PRIu32 " of %" PRIu32 " endpoint=%s",
+             psr_role_name(entry->peer.role), entry->peer.rank, entry->host, count, total, entry->endpoint);
+    psr_rundir_log(d->rundir, self, line);
+    psr_launcher_joined(d->launcher, entry, count, total);
+}
+
+static void wake(void *context)
+{
+    driver *d = context;
+    psr_transport_wake(d->transport);
+}
+
+/* Resolves --bucket-size, and says which part of the parameters each shard holds. */
+static psr_err share_out(driver *d, const psr_config *config, uint64_t *ret_bucket_bytes)
+{
+    const psr_layout *layout = &d->sections.net->params;
+    psr_config resolved = *config;
+    resolved.bucket_bytes = psr_bucket_bytes(layout, config->bucket_bytes);
+    psr_parts parts;
+    PSR_TRY(psr_parts_init(&resolved, layout, &parts));
+    psr_err err = psr_parts_check(&parts, &resolved, layout);
+    char text[512], line[560];
+    psr_parts_describe(&parts, resolved.bucket_bytes, text, sizeof text);
+    psr_parts_done(&parts);
+    if (err != PSR_OK)
+        return err;
+    snprintf(line, sizeof line, "  buckets    %s", text);
+    on_say(d, line);
+    *ret_bucket_bytes = resolved.bucket_bytes;
+    return PSR_OK;
+}
+
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
+                        const char *roster_json, psr_beginning *ret_beginning)
+{
+    driver *d = context;
+    PSR_TRY(psr_sections_init(config, facts, &d->sections));
+    if (d->resume)
+        PSR_TRY(psr_resume_check(d->resume, &d->sections));
+    PSR_TRY(share_out(d, config, &ret_beginning->bucket_bytes));
+    const psr_progress_options progress = {.ranks = config->workers,
+                                           .total = facts->total_steps,
+                                           .round_every = config->log_every,
+                                           .samples = facts->test_count};
+    PSR_TRY(psr_progress_new(&progress, &d->progress));
+    uint64_t first_step = d->resume ? psr_resume_step(d->resume) : 0;
+    const psr_figures_options figures = {.workers = config->workers,
+                                         .shards = config->mode == PSR_MODE_PS ? config->shards : 0,
+                                         .in_turn = config->mode == PSR_MODE_LOCAL,
+                                         .first_step = first_step,
+                                         .total_steps = facts->total_steps};
+    PSR_TRY(psr_figures_new(&figures, &d->figures));
+    PSR_TRY(psr_rundir_begin(d->rundir, ret_beginning->bucket_bytes, facts, roster_json,
+                             d->resume ? psr_resume_path(d->resume) : NULL));
+    char directory[PSR_PATH_MAX + 16];
+    snprintf(directory, sizeof directory, "%s/checkpoints", config->out);
+    psr_checkpoints_options options = {directory, config, &d->sections, wake, d};
+    PSR_TRY(psr_checkpoints_new(&options, &d->checkpoints));
+    ret_beginning->first_step = d->resume ? psr_resume_step(d->resume) : 0;
+    return PSR_OK;
+}
+
+static psr_err on_restore(void *context)
+{
+    driver *d = context;
+    return psr_resume_send(d->resume, &d->sections, d->transport);
+}
+
+static psr_err on_started(void *context, const char *algorithms)
+{
+    driver *d = context;
+    d->started = true;
+    psr_rundir_log(d->rundir, self, "all are ready: start");
+    psr_launcher_running(d->launcher);
+    return algorithms[0] ? psr_rundir_algorithms(d->rundir, algorithms) : PSR_OK;
+}
+
+static void on_done(void *context, uint32_t rank, const char *json, size_t size)
+{
+    driver *d = context;
+    psr_figures_take_done(d->figures, rank, json, size);
+}
+
+static void on_carried(void *context, uint32_t shard, const psr_traffic *traffic)
+{
+    driver *d = context;
+    char line[128];
+    psr_figures_take_shard(d->figures, shard, traffic);
+    snprintf(line, sizeof line, PSR_TRAFFIC_LINE, traffic->gradient_bytes, traffic->weight_bytes);
+    psr_rundir_log(d->rundir, (psr_peer){PSR_ROLE_SHARD, shard}, line);
+}
+
+static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t size)
+{
+    driver *d = context;
+    psr_err err = psr_rundir_metrics(d->rundir, json, size);
+    if (err == PSR_ERR_FORMAT)
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "worker %" PRIu32
+                        " sent a line of metrics that is no JSON object, or holds control characters",
+                        from.rank);
+    if (err != PSR_OK)
+        return err;
+    PSR_TRY(psr_figures_take_metrics(d->figures, from.rank, json, size));
+    uint64_t step = psr_progress_take(d->progress, json, size);
+    psr_fault_point("barrier", step);
+    psr_progress_evaluation e;
+    if (psr_progress_evaluated(d->progress, &e)) {
+        char line[128];
+        snprintf(line, sizeof line, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", e.step,
+                 100 * e.accuracy, psr_shown(e.loss));
+        psr_launcher_evaluated(d->launcher, line);
+    }
+    psr_progress_now now;
+    if (psr_progress_look(d->progress, psr_clock_ms(), &now))
+        psr_launcher_progress(d->launcher, now.step, now.total, now.loss,
+                              psr_figures_recent_rate(d->figures));
+    return PSR_OK;
+}
+
+static void on_evaluating(void *context, uint32_t rank, uint64_t step, uint64_t counted)
+{
+    driver *d = context;
+    psr_progress_counted(d->progress, rank, step, counted);
+    psr_progress_evaluating now;
+    if (psr_progress_look_evaluating(d->progress, psr_clock_ms(), &now))
+        psr_launcher_evaluating(d->launcher, now.step, now.total, now.counted, now.samples);
+}
+
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
+                             size_t count)
+{
+    driver *d = context;
+    psr_fault_point("checkpoint", step);
+    return psr_checkpoints_put(d->checkpoints, step, section, data, offset, count);
+}
+
+static psr_err on_last_checkpoint(void *context, uint64_t step)
+{
+    driver *d = context;
+    return psr_checkpoints_whole(d->checkpoints, step);
+}
+
+static void on_ended(void *context, psr_err status, const char *line)
+{
+    driver *d = context;
+    char *outcome = NULL; /* without memory for it the run ends all the same */
+    if (d->started && psr_figures_to_json(d->figures, &outcome) != PSR_OK)
+        outcome = NULL;
+    d->status = status;
+    snprintf(d->line, sizeof d->line, "%s", line);
+    psr_rundir_log(d->rundir, self, line);
+    psr_err written = PSR_OK;
+    if (!d->started && psr_err_exit_status(status) == 2) /* bad input: nothing is to be left of it */
+        psr_rundir_discard(d->rundir);
+    else
+        written = psr_rundir_end(d->rundir, status, line, outcome);
+    if (written != PSR_OK && status == PSR_OK) {
+        d->status = written;
+        snprintf(d->line, sizeof d->line, "%s", psr_err_detail());
+    }
+    psr_launcher_ended(d->launcher, d->status, d->line, outcome);
+    free(outcome);
+}
+
+static void on_stranger(void *context, const char *line)
+{
+    driver *d = context;
+    psr_rundir_log(d->rundir, self, line);
+    psr_log(PSR_LOG_WARN, "%s", line);
+}
+
+static void on_skipped(void *context, const char *line)
+{
+    on_say(context, line);
+}
+
+/* ---- orders ---- */
+
+static void take_order(driver *d, const psr_order *order, int64_t now_ms)
+{
+    switch (order->kind) {
+    case PSR_ORDER_LOST:
+        psr_scheduler_lost(d->scheduler, order->peer, order->host[0] ? order->host : NULL, order->text,
+                           now_ms);
+        return;
+    case PSR_ORDER_AGENT:
+        psr_scheduler_agent_lost(d->scheduler, order->host, order->text, now_ms);
+        return;
+    case PSR_ORDER_LOG:
+        if (psr_scheduler_has(d->scheduler, order->peer)) /* each has a file */
+            psr_rundir_log(d->rundir, order->peer, order->text);
+        return;
+    case PSR_ORDER_STOP:
+        if (d->stops++ == 0)
+            psr_scheduler_stop(d->scheduler, now_ms);
+        else
+            psr_scheduler_fail(d->scheduler, PSR_ERR_CANCELLED, "told to stop twice: ended at once");
+        return;
+    case PSR_ORDER_PAUSE:
+        psr_clock_stop();
+        psr_launcher_paused(d->launcher);
+        return;
+    case PSR_ORDER_GO_ON:
+        psr_clock_go_on();
+        return;
+    case PSR_ORDER_GONE:
+        psr_clock_go_on(); /* it may have died while all were stopped */
+        psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_PEER, "gone without a word", now_ms);
+        return;
+    case PSR_ORDER_BAD:
+        psr_log(PSR_LOG_WARN, "the launcher sent no order that is known: %s", order->text);
+        return;
+    case PSR_ORDER_ALIVE:
+    case PSR_ORDER_NOTHING:
+        return;
+    }
+}
+
+/* true: there may be more. */
+static bool take_orders(driver *d, int64_t now_ms)
+{
+    for (int i = 0; i < BURST; i++) {
+        psr_order order;
+        psr_launcher_take(d->launcher, &order);
+        if (order.kind == PSR_ORDER_NOTHING)
+            return false;
+        d->launcher_heard_ms = now_ms;
+        take_order(d, &order, now_ms);
+    }
+    return true;
+}
+
+/* As net/member.c does with the scheduler: time in which this process was stopped is no silence of the
+ * launcher's, nor of the disk's. */
+static void look(driver *d, int64_t now_ms)
+{
+    int64_t away_ms = now_ms - d->seen_ms;
+    if (away_ms > d->deadline_ms / 2) {
+        d->launcher_heard_ms += away_ms;
+        d->back_ms = now_ms;
+    }
+    d->seen_ms = now_ms;
+}
+
+static void check_launcher(driver *d, int64_t now_ms)
+{
+    int64_t silent_ms = now_ms - d->launcher_heard_ms;
+    if (d->by_hand || silent_ms <= d->deadline_ms)
+        return;
+    char how[64];
+    snprintf(how, sizeof how, "no sign of life for %.1f s", (double)silent_ms / 1000);
+    psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_TIMEOUT, how, now_ms);
+}
+
+/* The disk may be slow, and then the workers wait for it; but it has the deadline too. */
+static void check_disk(driver *d, int64_t now_ms)
+{
+    psr_checkpoints_pace pace;
+    if (!d->checkpoints || !psr_checkpoints_writing(d->checkpoints, &pace))
+        return;
+    char line[PSR_HOST_MAX + PSR_PATH_MAX + 160];
+    int64_t idle_ms = now_ms - (pace.moved_ms > d->back_ms ? pace.moved_ms : d->back_ms);
+    if (idle_ms > d->deadline_ms) {
+        snprintf(line, sizeof line,
+                 "scheduler 0 on %s: the disk has taken nothing for %.1f s of the checkpoint of step %" PRIu64
+                 " in %s/checkpoints; %.0f%% of it is written",
+                 d->host, (double)idle_ms / 1000, pace.step, d->config->out, 100 * pace.written);
+        psr_scheduler_fail(d->scheduler, PSR_ERR_TIMEOUT, line);
+        return;
+    }
+    psr_scheduler_writing(d->scheduler, now_ms);
+    int64_t taken_ms = now_ms - pace.begun_ms;
+    if (taken_ms < d->deadline_ms / 4 || now_ms - d->slow_said_ms < d->deadline_ms) /* say so once a while */
+        return;
+    d->slow_said_ms = now_ms;
+    snprintf(line, sizeof line,
+             "the disk is slow: %.0f%% of the checkpoint of step %" PRIu64 " is written after %.1f s",
+             100 * pace.written, pace.step, (double)taken_ms / 1000);
+    on_say(d, line);
+}
+
+/* ---- the loop ---- */
+
+static void take_checkpoints(driver *d, int64_t now_ms)
+{
+    while (d->checkpoints && !psr_scheduler_ended(d->scheduler)) {
+        uint64_t step = 0;
+        psr_err err = psr_checkpoints_take(d->checkpoints, &step);
+        if (err == PSR_ERR_NOT_FOUND)
+            return;
+        if (err != PSR_OK) {
+            psr_scheduler_fail(d->scheduler, err, psr_err_detail());
+            return;
+        }
+        char line[64];
+        snprintf(line, sizeof line, "checkpoint step=%" PRIu64, step);
+        psr_rundir_log(d->rundir, self, line);
+        psr_scheduler_checkpointed(d->scheduler, step, now_ms);
+    }
+}
+
+static void take_message(driver *d, psr_message *message)
+{
+    if (message->head.type == PSR_MSG_JOIN)
+        psr_fault_point("start", 0);
+    if (message->head.type == PSR_MSG_DONE)
+        psr_fault_point("shutdown", message->head.step);
+    psr_scheduler_message(d->scheduler, message, psr_clock_ms());
+    psr_message_free(&message);
+}
+
+/* Messages, waiting for the first at most timeout_ms. Returns true when the inbox is empty. */
+static bool take_messages(driver *d, int timeout_ms)
+{
+    for (int i = 0; i < BURST && !psr_scheduler_ended(d->scheduler); i++) {
+        psr_message *message = NULL;
+        psr_err err = psr_transport_recv(d->transport, i == 0 ? timeout_ms : 0, &message);
+        if (err == PSR_ERR_TIMEOUT)
+            return true;
+        if (err == PSR_ERR_CANCELLED)
+            return true;
+        if (err != PSR_OK) {
+            psr_scheduler_fail(d->scheduler, err, psr_err_detail());
+            return true;
+        }
+        take_message(d, message);
+    }
+    return false;
+}
+
+static void do_housekeeping(driver *d, int64_t now_ms)
+{
+    if (now_ms >= d->say_alive_ms) {
+        d->say_alive_ms = now_ms + (d->deadline_ms / 4 < 1000 ? d->deadline_ms / 4 : 1000);
+        psr_launcher_alive(d->launcher);
+        psr_launcher_flush(d->launcher);
+    }
+    if (now_ms >= d->flush_ms) {
+        d->flush_ms = now_ms + FLUSH_EVERY_MS;
+        psr_err err = psr_rundir_flush(d->rundir);
+        if (err != PSR_OK)
+            psr_scheduler_fail(d->scheduler, err, psr_err_detail());
+    }
+}
+
+static int next_timeout_ms(const driver *d, int64_t now_ms)
+{
+    int64_t next_ms = psr_scheduler_next_tick(d->scheduler);
+    if (d->say_alive_ms < next_ms)
+        next_ms = d->say_alive_ms;
+    if (d->flush_ms < next_ms)
+        next_ms = d->flush_ms;
+    return next_ms <= now_ms ? 0 : (int)(next_ms - now_ms);
+}
+
+static void run_loop(driver *d)
+{
+    bool more_orders = false;
+    while (!psr_scheduler_ended(d->scheduler)) {
+        bool empty = take_messages(d, more_orders ? 0 : next_timeout_ms(d, psr_clock_ms()));
+        int64_t now_ms = psr_clock_ms();
+        more_orders = take_orders(d, now_ms);
+        take_checkpoints(d, now_ms);
+        do_housekeeping(d, now_ms);
+        /* Nobody is called silent whose words lie unread, unless there is no end of them. */
+        if (!empty && now_ms - d->ticked_ms < 2 * d->deadline_ms)
+            continue;
+        d->ticked_ms = now_ms;
+        look(d, now_ms);
+        check_launcher(d, now_ms);
+        check_disk(d, now_ms);
+        psr_scheduler_tick(d->scheduler, now_ms);
+    }
+}
+
+/* ---- life ---- */
+
+static psr_err open_transport(driver *d)
+{
+    psr_zmq_options zmq = {
+        .self = self,
+        .directory = d->provision->directory,
+        .interface = d->provision->interface[0] ? d->provision->interface : "127.0.0.1",
+        .port = d->provision->port,
+        .keys = &d->provision->keys,
+        .log_stranger = on_stranger,
+        .log_context = d,
+    };
+    return psr_transport_zmq_new(&zmq, &d->transport);
+}
+
+static psr_err set_up(driver *d)
+{
+    psr_scheduler_events events = {
+        .context = d,
+        .send = on_send,
+        .connect = on_connect,
+        .joined = on_joined,
+        .begin = on_begin,
+        .restore = on_restore,
+        .started = on_started,
+        .metrics = on_metrics,
+        .evaluating = on_evaluating,
+        .done = on_done,
+        .carried = on_carried,
+        .checkpoint = on_checkpoint,
+        .last_checkpoint = on_last_checkpoint,
+        .say = on_say,
+        .ended = on_ended,
+    };
+    PSR_TRY(psr_fault_point_set(d->config->fault_point, "scheduler", 0));
+    PSR_TRY(psr_rundir_new(d->config, &d->rundir));
+    if (d->config->resume[0])
+        PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
+    int64_t now_ms = psr_clock_ms();
+    d->say_alive_ms = d->flush_ms = d->ticked_ms = d->launcher_heard_ms = d->seen_ms = now_ms;
+    PSR_TRY(psr_scheduler_new(d->config, &events, d->host, now_ms, &d->scheduler));
+    psr_launcher_listening(d->launcher, psr_transport_endpoint(d->transport));
+    return PSR_OK;
+}
+
+static void clean_up(driver *d)
+{
+    /* The threads of the first two wake the transport. */
+    psr_launcher_free(d->launcher);
+    psr_checkpoints_free(d->checkpoints);
+    bool in_order = d->status == PSR_OK || d->status == PSR_ERR_CANCELLED;
+    psr_transport_free(&d->transport, in_order ? LINGER_MS : ABORT_LINGER_MS);
+    psr_resume_free(d->resume);
+    psr_sections_done(&d->sections);
+    psr_scheduler_free(d->scheduler);
+    psr_progress_free(d->progress);
+    psr_figures_free(d->figures);
+    psr_rundir_free(d->rundir);
+}
+
+psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision, bool by_hand)
+{
+    driver d = {.config = config, .provision = provision, .by_hand = by_hand};
+    d.deadline_ms = (int64_t)(config->deadline_s * 1000);
+    snprintf(d.host, sizeof d.host, "%s", provision->host);
+    if (d.host[0] == '\0' && gethostname(d.host, sizeof d.host - 1) != 0)
+        snprintf(d.host, sizeof d.host, "localhost");
+
+    psr_err err = open_transport(&d);
+    if (err == PSR_OK)
+        err = psr_launcher_new(by_hand, wake, &d, &d.launcher);
+    if (err == PSR_OK)
+        err = set_up(&d);
+    if (err == PSR_OK) {
+        run_loop(&d);
+        err = d.status;
+    } else {
+        snprintf(d.line, sizeof d.line, "%s", psr_err_detail());
+        if (d.launcher)
+            psr_launcher_ended(d.launcher, err, d.line, NULL);
+        else
+            psr_log(PSR_LOG_ERROR, "%s", d.line);
+    }
+    clean_up(&d);
+    return err == PSR_OK ? PSR_OK : psr_fail(err, "%s", d.line);
+}

@@ -1,0 +1,217 @@
+/* The scheduler until START: ranks, facts that must agree, the roster, and who never came. */
+#include "ps/scheduler/scheduler_private.h"
+
+#include "base/printable.h"
+#include "net/violation.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- JOIN ---- */
+
+/* The rank that the joiner asks for, or the lowest free one of its role. NULL: there is none. */
+static psr_scheduler_member *seat_for(psr_scheduler *scheduler, psr_peer wanted)
+{
+    if (wanted.rank != PSR_RANK_ANY)
+        return psr_scheduler_find(scheduler, wanted);
+    for (uint32_t i = 0; i < scheduler->member_count; i++)
+        if (scheduler->members[i].entry.peer.role == wanted.role && !scheduler->members[i].joined)
+            return &scheduler->members[i];
+    return NULL;
+}
+
+static psr_err check_version(const psr_scheduler *scheduler, const psr_peer peer, const psr_join *join)
+{
+    if (strcmp(join->version, PSR_VERSION) == 0)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_VERSION,
+                    "%s %" PRIu32
+                    " on %s is psring %s, the scheduler on %s is psring %s: install one version on all hosts",
+                    psr_role_name(peer.role), peer.rank, join->host, join->version, scheduler->host,
+                    PSR_VERSION);
+}
+
+static psr_err send_config(psr_scheduler *scheduler, const psr_scheduler_member *member)
+{
+    char *json = NULL;
+    PSR_TRY(psr_welcome_config_to_json(member->entry.peer.rank, &scheduler->config, &json));
+    psr_err err = psr_scheduler_send(scheduler, member->entry.peer, PSR_MSG_CONFIG, 0, json);
+    free(json);
+    return err;
+}
+
+psr_err psr_scheduler_take_join(psr_scheduler *scheduler, const psr_message *message, int64_t now_ms)
+{
+    psr_join join;
+    psr_err err = psr_join_from_json(message->payload, message->payload_bytes, &join);
+    if (err != PSR_OK) {
+        char detail[PSR_SCHEDULER_LINE_MAX];
+        snprintf(detail, sizeof detail, "%s", psr_err_detail());
+        return psr_violation(message, "%s", detail);
+    }
+    psr_scheduler_member *member = seat_for(scheduler, message->from);
+    if (!member || member->joined || scheduler->state != PSR_SCHEDULER_JOINING) {
+        psr_scheduler_say(scheduler,
+                          "a %s on %s (process %" PRId64
+                          ") wants to join and has no place: the run has %" PRIu32 " workers and %" PRIu32
+                          " shards, each once",
+                          psr_role_name(message->from.role), join.host, join.pid, scheduler->worker_count,
+                          scheduler->shard_count);
+        return PSR_OK;
+    }
+    PSR_TRY(check_version(scheduler, member->entry.peer, &join));
+    memcpy(member->entry.host, join.host, sizeof member->entry.host);
+    memcpy(member->entry.endpoint, join.endpoint, sizeof member->entry.endpoint);
+    PSR_TRY(scheduler->events.connect(scheduler->events.context, member->entry.peer, member->entry.endpoint));
+    member->joined = true;
+    scheduler->joined_count++;
+    PSR_TRY(psr_liveness_add(scheduler->liveness, member->entry.peer, member->entry.host, now_ms));
+    int64_t patience_ms = scheduler->deadline_ms > PSR_COME_UP_MS ? scheduler->deadline_ms : PSR_COME_UP_MS;
+    scheduler->come_up_by_ms = now_ms + patience_ms;
+    scheduler->events.joined(scheduler->events.context, &member->entry, scheduler->joined_count,
+                             scheduler->member_count);
+    return send_config(scheduler, member);
+}
+
+/* ---- FACTS and WELCOME ---- */
+
+static bool has_told_facts(const psr_scheduler_member *member)
+{
+    return member->joined && member->told_facts;
+}
+
+static psr_err check_agreement(psr_scheduler *scheduler)
+{
+    const psr_scheduler_member *workers = scheduler->members + scheduler->shard_count;
+    for (uint32_t r = 1; r < scheduler->worker_count; r++) {
+        char who[PSR_HOST_MAX + 32], first[PSR_HOST_MAX + 32];
+        psr_scheduler_name(&workers[r], who, sizeof who);
+        psr_scheduler_name(&workers[0], first, sizeof first);
+        PSR_TRY(psr_facts_agree(&workers[r].facts, who, &workers[0].facts, first));
+    }
+    return PSR_OK;
+}
+
+static psr_err welcome_all(psr_scheduler *scheduler)
+{
+    psr_welcome welcome = {.facts = scheduler->members[scheduler->shard_count].facts,
+                           .roster_count = scheduler->member_count};
+    psr_beginning beginning = {.bucket_bytes = scheduler->config.bucket_bytes};
+    char *roster_json = NULL, *json = NULL;
+    psr_err err = PSR_OK;
+    welcome.roster = calloc(scheduler->member_count, sizeof *welcome.roster);
+    if (!welcome.roster)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a roster");
+    for (uint32_t i = 0; i < scheduler->member_count; i++)
+        welcome.roster[i] = scheduler->members[i].entry;
+    err = psr_roster_to_json(welcome.roster, welcome.roster_count, &roster_json);
+    if (err == PSR_OK)
+        err = scheduler->events.begin(scheduler->events.context, &scheduler->config, &welcome.facts,
+                                      roster_json, &beginning);
+    scheduler->first_step = welcome.first_step = beginning.first_step;
+    for (uint32_t i = 0; i < scheduler->member_count; i++)
+        scheduler->members[i].saving = scheduler->members[i].saving_before = scheduler->first_step;
+    for (uint32_t r = 0; r < scheduler->config.workers; r++)
+        scheduler->metrics_told[r] = scheduler->first_step;
+    scheduler->config.bucket_bytes = welcome.bucket_bytes = beginning.bucket_bytes;
+    if (err == PSR_OK)
+        err = psr_welcome_to_json(&welcome, &json);
+    if (err == PSR_OK)
+        err = psr_scheduler_send_all(scheduler, PSR_MSG_WELCOME, 0, json);
+    if (err == PSR_OK && scheduler->first_step > 0)
+        err = scheduler->events.restore(scheduler->events.context);
+    free(welcome.roster);
+    free(roster_json);
+    free(json);
+    return err;
+}
+
+psr_err psr_scheduler_take_facts(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message)
+{
+    if (scheduler->state != PSR_SCHEDULER_JOINING || member->told_facts)
+        return psr_violation(message, "it has told its facts before");
+    if (member->entry.peer.role == PSR_ROLE_WORKER &&
+        psr_facts_from_json(message->payload, message->payload_bytes, &member->facts) != PSR_OK) {
+        char detail[PSR_SCHEDULER_LINE_MAX];
+        snprintf(detail, sizeof detail, "%s", psr_err_detail());
+        return psr_violation(message, "%s", detail);
+    }
+    member->told_facts = true;
+    if (!psr_scheduler_all(scheduler, has_told_facts))
+        return PSR_OK;
+    PSR_TRY(check_agreement(scheduler));
+    scheduler->state = PSR_SCHEDULER_WELCOMED;
+    return welcome_all(scheduler);
+}
+
+/* ---- READY and START ---- */
+
+static bool is_ready(const psr_scheduler_member *member)
+{
+    return member->ready;
+}
+
+/* Rank 0's READY: {"algorithms": "..."}. */
+static psr_err read_algorithms(psr_scheduler *scheduler, const psr_message *message)
+{
+    if (message->payload_bytes == 0)
+        return PSR_OK;
+    psr_err err = PSR_OK;
+    cJSON *object = cJSON_ParseWithLength(message->payload, message->payload_bytes);
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "algorithms"));
+    psr_config config;
+    psr_config_defaults(&config);
+    if (!text || psr_config_set(&config, "algorithms", text) != PSR_OK)
+        err = psr_violation(message, "what it calls its algorithms are none");
+    else
+        strcpy(scheduler->algorithms, text);
+    cJSON_Delete(object);
+    return err;
+}
+
+psr_err psr_scheduler_take_ready(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message)
+{
+    if (scheduler->state != PSR_SCHEDULER_WELCOMED || member->ready)
+        return psr_violation(message, "that is due once, after WELCOME");
+    if (member->entry.peer.role == PSR_ROLE_WORKER && member->entry.peer.rank == 0)
+        PSR_TRY(read_algorithms(scheduler, message));
+    member->ready = true;
+    if (!psr_scheduler_all(scheduler, is_ready))
+        return PSR_OK;
+    scheduler->state = PSR_SCHEDULER_RUNNING;
+    PSR_TRY(psr_scheduler_send_all(scheduler, PSR_MSG_START, 0, NULL));
+    return scheduler->events.started(scheduler->events.context, scheduler->algorithms);
+}
+
+/* ---- who never came ---- */
+
+/* Appends "worker 1, worker 2 on b" of those that did or did not come. */
+static void list(const psr_scheduler *scheduler, bool joined, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < scheduler->member_count && used < size; i++) {
+        if (scheduler->members[i].joined != joined)
+            continue;
+        char name[PSR_HOST_MAX + 32];
+        psr_scheduler_name(&scheduler->members[i], name, sizeof name);
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", name);
+    }
+}
+
+void psr_scheduler_check_joining(psr_scheduler *scheduler, int64_t now_ms)
+{
+    if (now_ms < scheduler->come_up_by_ms || scheduler->joined_count == scheduler->member_count)
+        return; /* who is here and tells no facts is liveness' to find */
+    char missing[400], here[400], line[PSR_SCHEDULER_LINE_MAX];
+    list(scheduler, false, missing, sizeof missing);
+    list(scheduler, true, here, sizeof here);
+    snprintf(line, sizeof line, "%s never came up; %s%s", missing,
+             here[0] ? "those that did: " : "nobody did", here);
+    psr_scheduler_fail(scheduler, PSR_ERR_TIMEOUT, line);
+}

@@ -1,0 +1,166 @@
+/* psring-scheduler: the process that all others join. Started by psring train (--provision -), or by hand
+ * (--key-file). */
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/options_argp.h"
+#include "net/transport.h"
+#include "ps/scheduler/scheduler_driver.h"
+#include "ps/input_thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct arguments {
+    psr_config config;
+    bool provisioned;
+    const char *key_file, *interface;
+    uint16_t port;
+} arguments;
+
+enum { OPTION_PROVISION = 0x100, OPTION_KEY_FILE, OPTION_INTERFACE, OPTION_PORT };
+
+static const struct argp_option options[] = {
+    {"provision", OPTION_PROVISION, "-", 0,
+     "read keys and interface as one line of JSON from standard input, then orders", 0},
+    {"key-file", OPTION_KEY_FILE, "FILE", 0, "the scheduler's keys, as psring keygen writes them", 0},
+    {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
+    {"port", OPTION_PORT, "N", 0, "port to listen on; default: one that is free", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->config;
+        return 0;
+    case OPTION_PROVISION:
+        if (strcmp(text, "-") != 0)
+            psr_options_refuse(state, "--provision: only '-', standard input, can be read");
+        a->provisioned = true;
+        return 0;
+    case OPTION_KEY_FILE:
+        a->key_file = text;
+        return 0;
+    case OPTION_INTERFACE:
+        a->interface = text;
+        return 0;
+    case OPTION_PORT: {
+        char *end;
+        unsigned long port = strtoul(text, &end, 10);
+        if (end == text || *end != '\0' || text[0] == '-' || port > UINT16_MAX)
+            psr_options_refuse(state, "--port: give a number from 0 to 65535");
+        a->port = (uint16_t)port;
+        return 0;
+    }
+    case ARGP_KEY_ARG:
+        psr_options_refuse(state, "takes options alone; see --help");
+        return 0;
+    case ARGP_KEY_END:
+        if (a->provisioned && (a->key_file || a->interface || a->port))
+            psr_options_refuse(
+                state, "--provision already tells keys, interface and port; leave the other options out");
+        if (!a->provisioned && !a->key_file)
+            psr_options_refuse(state, "give --key-file FILE (psring train starts the scheduler by itself)");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Threads are resolved by the launcher, which knows all hosts; by hand by this one's cores. */
+static psr_err check_config(psr_config *config)
+{
+    if (config->threads == 0) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        config->threads = cores > (long)config->workers ? (uint32_t)(cores / config->workers) : 1;
+    }
+    if (config->out[0] == '\0')
+        snprintf(config->out, sizeof config->out, "psring-run");
+    return psr_config_check(config);
+}
+
+/* A start by hand: CURVE keys are for TCP unless --transport says ipc; a token is for ipc, in a directory that is made
+ * here. */
+static psr_err choose_transport(const arguments *a, psr_provision *provision, psr_socket_directory *sockets)
+{
+    bool ipc = a->config.transport == PSR_TRANSPORT_IPC ||
+               (a->config.transport == PSR_TRANSPORT_AUTO && !provision->keys.curve);
+    provision->port = a->port;
+    if (!ipc)
+        return PSR_OK; /* the transport says what keys that takes */
+    if (a->interface || a->port)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--%s is for TCP, and %s; leave it out, or make CURVE keys (psring keygen without --loopback)",
+            a->interface ? "interface" : "port",
+            provision->keys.curve ? "--transport is ipc" : "the token in --key-file is for ipc sockets");
+    PSR_TRY(psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), sockets));
+    memcpy(provision->directory, sockets->path, sizeof provision->directory);
+    return PSR_OK;
+}
+
+/* ret_sockets: to be removed at the end; the launcher and its agent do so too. */
+static psr_err read_provision(const arguments *a, psr_provision *ret_provision,
+                              psr_socket_directory *ret_sockets)
+{
+    if (!a->provisioned) {
+        PSR_TRY(psr_provision_by_hand((psr_peer){PSR_ROLE_SCHEDULER, 0}, NULL, a->key_file, a->interface,
+                                      ret_provision));
+        return choose_transport(a, ret_provision, ret_sockets);
+    }
+    PSR_TRY(psr_provision_from_fd(STDIN_FILENO, ret_provision));
+    return ret_provision->directory[0] ? psr_socket_directory_hold(ret_provision->directory, ret_sockets)
+                                       : PSR_OK;
+}
+
+/* What argp calls for --version. */
+static void print_version(FILE *to, struct argp_state *state)
+{
+    char library[32];
+    (void)state;
+    psr_transport_library(library, sizeof library);
+    fprintf(to, "psring-scheduler %s (%s)\n", PSR_VERSION, library);
+}
+
+int main(int argc, char **argv)
+{
+    argp_program_version_hook = print_version;
+    psr_input_thread_block_signals();
+    psr_log_init("scheduler", PSR_LOG_INFO);
+    arguments a = {0};
+    psr_config_defaults(&a.config);
+    psr_options_argp *table = psr_options_argp_new();
+    if (!table)
+        return psr_err_exit_status(PSR_ERR_NOMEM);
+    struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 0}, {0}};
+    struct argp parser = {
+        .options = options,
+        .parser = parse_option,
+        .doc = "The scheduler of a run: gives ranks, watches who is alive, writes the run directory. It "
+               "takes the options of the whole "
+               "run and tells them to all others.",
+        .children = children,
+    };
+    psr_options_parse(&parser, argc, argv, 0, NULL, &a);
+
+    psr_provision provision = {0};
+    psr_socket_directory sockets = PSR_SOCKET_DIRECTORY_NONE;
+    psr_err err = check_config(&a.config);
+    char line[512];
+    for (size_t at = 0; !a.provisioned && psr_config_aloud(&a.config, &at, line, sizeof line);)
+        psr_log(PSR_LOG_WARN, "%s", line); /* else psring train has told it */
+    if (err == PSR_OK)
+        err = read_provision(&a, &provision, &sockets);
+    if (err != PSR_OK)
+        psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
+    else
+        err = psr_scheduler_drive(&a.config, &provision, !a.provisioned);
+    psr_socket_directory_remove(&sockets);
+    psr_provision_done(&provision);
+    psr_options_argp_free(table);
+    return psr_err_exit_status(err);
+}

@@ -1,0 +1,134 @@
+/* The scheduler while steps are taken: what members may tell of them. A member is believed about its own steps alone, one after
+ * the other, and each thing once, so that none can fill memory or disk with what nobody asked for. */
+#include "ps/scheduler/scheduler_private.h"
+
+#include "base/printable.h"
+#include "net/violation.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+
+#define METRICS_BYTES_MAX 4096
+
+/* ---- checkpoints ---- */
+
+/* Whose a section is: net/message.h. */
+static bool may_send_section(const psr_scheduler *scheduler, psr_peer peer, uint32_t section)
+{
+    bool first_worker = peer.role == PSR_ROLE_WORKER && peer.rank == 0;
+    if (section >= PSR_SECTION_RANK(0))
+        return peer.role == PSR_ROLE_WORKER && section < PSR_SECTION_RANK(scheduler->config.workers) &&
+               (scheduler->config.mode == PSR_MODE_LOCAL || section == PSR_SECTION_RANK(peer.rank));
+    if (section >= PSR_SECTION_SLOT(0))
+        return scheduler->shard_count > 0 ? peer.role == PSR_ROLE_SHARD : first_worker;
+    return first_worker && section <= PSR_SECTION_BUFFERS;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Steps completed when the first checkpoint after that of `step` is due: every so many, at the end, and where the run stops. */
+static uint64_t next_due(const psr_scheduler *scheduler, uint64_t step)
+{
+    uint64_t every = scheduler->config.checkpoint_every;
+    uint64_t due = scheduler->members[scheduler->shard_count].facts.total_steps;
+    if (every > 0)
+        due = least(due, (step / every + 1) * every);
+    if (scheduler->stop_told && scheduler->stop_step + 1 > step)
+        due = least(due, scheduler->stop_step + 1);
+    return due;
+}
+
+static bool is_in_place(const psr_scheduler *scheduler, uint64_t step)
+{
+    return step <= scheduler->first_step || step <= scheduler->last_checkpointed;
+}
+
+/* A worker begins with the next checkpoint when its last one is in place, which it is told. A shard is not told, but no worker takes
+ * the steps up to the next but one before that: two of its checkpoints may be on their way, and their pieces come as its buckets do. */
+static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *member,
+                          const psr_message *message)
+{
+    uint64_t step = message->head.step, due = next_due(scheduler, member->saving);
+    if (step == member->saving && step > scheduler->first_step)
+        return PSR_OK;
+    bool shard = member->entry.peer.role == PSR_ROLE_SHARD;
+    if (shard && step == member->saving_before && step > scheduler->first_step)
+        return PSR_OK;
+    if (step != due || step <= member->saving)
+        return psr_violation(message, "no checkpoint of %" PRIu64 " steps is due; its next one is of %" PRIu64,
+                          step, due);
+    if (!is_in_place(scheduler, shard ? member->saving_before : member->saving))
+        return psr_violation(message, "its checkpoint of %" PRIu64 " steps is not in place",
+                          shard ? member->saving_before : member->saving);
+    member->saving_before = member->saving;
+    member->saving = step;
+    return PSR_OK;
+}
+
+psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                      const psr_message *message)
+{
+    const psr_head *head = &message->head;
+    if (!may_send_section(scheduler, message->from, head->bucket))
+        return psr_violation(message, "section %" PRIu32 " of a checkpoint is not its to send", head->bucket);
+    if (head->count > PSR_PAYLOAD_BYTES_MAX / sizeof(float) ||
+        message->payload_bytes != head->count * sizeof(float))
+        return psr_violation(message, "its payload has %zu bytes", message->payload_bytes);
+    PSR_TRY(check_turn(scheduler, member, message));
+    psr_err err = scheduler->events.checkpoint(scheduler->events.context, head->step, head->bucket,
+                                               message->payload, head->offset, head->count);
+    if (err == PSR_ERR_PROTOCOL) {
+        char what[PSR_SCHEDULER_LINE_MAX];
+        snprintf(what, sizeof what, "%s", psr_err_detail());
+        return psr_violation(message, "%s", what);
+    }
+    PSR_TRY(err);
+    /* Its PROGRESS may have many pieces before it. */
+    return psr_scheduler_send(scheduler, message->from, PSR_MSG_ALIVE, 0, NULL);
+}
+
+/* ---- metrics ---- */
+
+static bool read_count(const cJSON *object, const char *name, uint64_t *ret_count)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble < 0x1p53))
+        return false;
+    *ret_count = (uint64_t)item->valuedouble;
+    return true;
+}
+
+static psr_err check_metrics(psr_scheduler *scheduler, const psr_message *message, const cJSON *object)
+{
+    uint64_t step = 0, rank = 0;
+    if (!read_count(object, "step", &step) || !read_count(object, "rank", &rank))
+        return psr_violation(message, "its payload is no JSON object with step and rank");
+    bool own = scheduler->config.mode == PSR_MODE_LOCAL ? rank < scheduler->config.workers
+                                                        : rank == message->from.rank;
+    if (message->from.role != PSR_ROLE_WORKER || !own)
+        return psr_violation(message, "the metrics of rank %" PRIu64 " are not its to tell", rank);
+    uint64_t *told = &scheduler->metrics_told[rank];
+    if (step != *told + 1 || step > scheduler->members[scheduler->shard_count].facts.total_steps)
+        return psr_violation(message, "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64, step,
+                          rank, *told);
+    *told = step;
+    return PSR_OK;
+}
+
+psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *message)
+{
+    if (message->payload_bytes > METRICS_BYTES_MAX)
+        return psr_violation(message, "its payload has %zu bytes, more than a line of metrics",
+                          message->payload_bytes);
+    if (!psr_is_printable(message->payload, message->payload_bytes))
+        return psr_violation(message, "its payload holds control characters");
+    cJSON *object = cJSON_ParseWithLength(message->payload, message->payload_bytes);
+    psr_err err = check_metrics(scheduler, message, object);
+    cJSON_Delete(object);
+    PSR_TRY(err);
+    return scheduler->events.metrics(scheduler->events.context, message->from, message->payload,
+                                     message->payload_bytes);
+}

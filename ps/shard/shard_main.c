@@ -1,0 +1,384 @@
+/* psring-ps: one shard of a run. Started by psring's agent (--provision -), or by hand (--scheduler,
+ * --key-file). */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options_argp.h"
+#include "net/member.h"
+#include "ps/parts.h"
+#include "ps/scheduler/sections.h"
+#include "ps/shard/shard.h"
+#include "ps/input_thread.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINGER_MS 300 /* at the end, for the last words to leave: who should hear them may be gone */
+
+/* ---- the command line ---- */
+
+typedef struct arguments {
+    bool provisioned;
+    const char *scheduler, *key_file, *interface;
+    uint32_t rank;
+} arguments;
+
+enum { OPTION_PROVISION = 0x100, OPTION_SCHEDULER, OPTION_KEY_FILE, OPTION_RANK, OPTION_INTERFACE };
+
+static const struct argp_option options[] = {
+    {"provision", OPTION_PROVISION, "-", 0,
+     "read keys, rank and the scheduler's endpoint as one line of JSON from standard input", 0},
+    {"scheduler", OPTION_SCHEDULER, "HOST:PORT|SOCKET", 0, "where the scheduler listens", 0},
+    {"key-file", OPTION_KEY_FILE, "FILE", 0, "this shard's keys, as psring keygen writes them", 0},
+    {"rank", OPTION_RANK, "N", 0, "the shard to be; default: any", 0},
+    {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case OPTION_PROVISION:
+        if (strcmp(text, "-") != 0)
+            psr_options_refuse(state, "--provision: only '-', standard input, can be read");
+        a->provisioned = true;
+        return 0;
+    case OPTION_SCHEDULER:
+        a->scheduler = text;
+        return 0;
+    case OPTION_KEY_FILE:
+        a->key_file = text;
+        return 0;
+    case OPTION_RANK: {
+        char *end;
+        unsigned long rank = strtoul(text, &end, 10);
+        if (end == text || *end != '\0' || text[0] == '-' || rank >= 256)
+            psr_options_refuse(state, "--rank: give a number from 0 to 255");
+        a->rank = (uint32_t)rank;
+        return 0;
+    }
+    case OPTION_INTERFACE:
+        a->interface = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        psr_options_refuse(state, "takes options alone; see --help");
+        return 0;
+    case ARGP_KEY_END:
+        if (a->provisioned && (a->scheduler || a->key_file || a->interface || a->rank != PSR_RANK_ANY))
+            psr_options_refuse(
+                state, "--provision already tells scheduler, keys and rank; leave the other options out");
+        if (!a->provisioned && (!a->scheduler || !a->key_file))
+            psr_options_refuse(state, "give --scheduler HOST:PORT (or its socket) and --key-file FILE "
+                                      "(psring train starts shards by itself)");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {
+    .options = options,
+    .parser = parse_option,
+    .doc = "One shard of a run: holds a part of the parameters, sums what workers push, updates, answers. "
+           "Its configuration comes from "
+           "the scheduler.",
+};
+
+/* ---- the program ---- */
+
+typedef struct program {
+    psr_provision provision;
+    psr_transport *transport;
+    psr_input_thread *watch;
+    psr_member *member;
+    psr_sections sections;
+    psr_parts parts;
+    psr_shard *shard;
+    psr_traffic traffic;
+    bool by_hand; /* standard input is nobody's */
+    bool ready, started, done, bye;
+    bool orphaned; /* its agent has gone */
+} program;
+
+static void log_stranger(void *context, const char *line)
+{
+    (void)context;
+    psr_log(PSR_LOG_WARN, "%s", line);
+}
+
+static void wake(void *context)
+{
+    program *p = context;
+    psr_transport_wake(p->transport);
+}
+
+/* What the watch saw: an agent that died, or a signal to end. */
+static psr_err check_watch(void *context)
+{
+    program *p = context;
+    char *line = NULL;
+    for (;;) {
+        switch (psr_input_thread_next(p->watch, &line)) {
+        case PSR_INPUT_NOTHING:
+            return PSR_OK;
+        case PSR_INPUT_END:
+            p->orphaned = true;
+            return psr_fail(PSR_ERR_PEER, "the agent that started this shard is gone");
+        case PSR_INPUT_INTERRUPT:
+            return psr_fail(PSR_ERR_CANCELLED, "told to end by a signal");
+        case PSR_INPUT_LINE:
+            free(line); /* an agent has nothing to say after the provision */
+            break;
+        }
+    }
+}
+
+static void report(void *context, psr_head *head)
+{
+    const program *p = context;
+    uint32_t rank = 0;
+    head->flags = PSR_PHASE_START;
+    head->offset = UINT64_MAX;
+    if (!p->shard)
+        return;
+    head->step = psr_shard_clock(p->shard);
+    head->aux = psr_shard_progress(p->shard);
+    if (!psr_shard_initialised(p->shard)) {
+        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_WORKER, 0});
+    } else if (p->started && psr_shard_waits(p->shard, &head->step, &head->bucket, &rank)) {
+        head->flags = PSR_PHASE_PUSH;
+        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_WORKER, rank});
+    } else {
+        head->flags = p->started ? PSR_PHASE_SHUTDOWN : PSR_PHASE_BARRIER;
+        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_SCHEDULER, 0});
+    }
+}
+
+/* ---- what the shard sends ---- */
+
+static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    program *p = context;
+    if (head->type == PSR_MSG_WEIGHTS) {
+        psr_fault_point("pull", head->step);
+        p->traffic.weight_bytes += payload ? payload->bytes : 0;
+    }
+    return psr_transport_send(p->transport, to, head, payload);
+}
+
+static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
+                               size_t count)
+{
+    program *p = context;
+    const size_t most = PSR_PAYLOAD_BYTES_MAX / sizeof(float);
+    psr_fault_point("checkpoint", step);
+    for (size_t at = 0; at < count; at += most) {
+        size_t piece = count - at < most ? count - at : most;
+        psr_head head = {.type = PSR_MSG_CHECKPOINT,
+                         .step = step,
+                         .bucket = PSR_SECTION_SLOT(slot),
+                         .offset = offset + at,
+                         .count = piece};
+        PSR_TRY(psr_member_tell(p->member, &head, data + at, piece * sizeof *data));
+    }
+    return PSR_OK;
+}
+
+/* ---- setting up ---- */
+
+static psr_err join(program *p)
+{
+    psr_zmq_options zmq = {
+        .self = p->provision.self,
+        .directory = p->provision.directory,
+        .interface = p->provision.interface[0] ? p->provision.interface : "127.0.0.1",
+        .port = p->provision.port,
+        .keys = &p->provision.keys,
+        .log_stranger = log_stranger,
+    };
+    PSR_TRY(psr_transport_zmq_new(&zmq, &p->transport));
+    PSR_TRY(psr_input_thread_new(p->by_hand ? -1 : STDIN_FILENO, wake, p, &p->watch));
+    psr_member_options member = {.transport = p->transport,
+                                 .provision = &p->provision,
+                                 .context = p,
+                                 .report = report,
+                                 .interrupted = check_watch};
+    return psr_member_join(&member, &p->member);
+}
+
+static psr_err make_shard(program *p)
+{
+    const psr_config *config = psr_member_config(p->member);
+    uint32_t rank = psr_member_self(p->member).rank;
+    PSR_TRY(psr_sections_init(config, psr_member_facts(p->member), &p->sections));
+    const psr_layout *layout = &p->sections.net->params;
+    PSR_TRY(psr_parts_init(config, layout, &p->parts));
+    psr_shard_options shard = {
+        .config = config,
+        .layout = layout,
+        .buckets = &p->parts.buckets,
+        .owner = p->parts.owner,
+        .shard = rank,
+        .total_steps = psr_member_facts(p->member)->total_steps,
+        .first_step = psr_member_first_step(p->member),
+        .outbox = {p, send_to_worker},
+        .context = p,
+        .checkpoint = send_checkpoint,
+    };
+    PSR_TRY(psr_shard_new(&shard, &p->shard));
+    for (uint32_t r = 0; r < config->workers; r++)
+        PSR_TRY(psr_member_connect(p->member, (psr_peer){PSR_ROLE_WORKER, r}));
+    return PSR_OK;
+}
+
+/* ---- the loop ---- */
+
+static psr_err take_scheduler_message(program *p, const psr_message *message)
+{
+    switch (message->head.type) {
+    case PSR_MSG_START:
+        p->started = true;
+        return PSR_OK;
+    case PSR_MSG_STOP_AT:
+        return psr_shard_stop_at(p->shard, message->head.step);
+    case PSR_MSG_BYE:
+        p->bye = true;
+        return PSR_OK;
+    default:
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler sent a message of type %d, which no shard takes",
+                        (int)message->head.type);
+    }
+}
+
+static psr_err take_message(program *p, psr_message **message)
+{
+    if ((*message)->from.role == PSR_ROLE_SCHEDULER) {
+        psr_err err = take_scheduler_message(p, *message);
+        psr_message_free(message);
+        return err;
+    }
+    psr_peer from = (*message)->from;
+    if ((*message)->head.type == PSR_MSG_PUSH) {
+        psr_fault_point("push", (*message)->head.step);
+        p->traffic.gradient_bytes += (*message)->payload_bytes;
+    }
+    psr_err err = psr_shard_message(p->shard, message);
+    return err == PSR_ERR_PROTOCOL
+               ? psr_fail_context(err, "%s broke the protocol", psr_member_name(p->member, from))
+               : err;
+}
+
+static psr_err tell_done(program *p)
+{
+    psr_head head = {.type = PSR_MSG_DONE, .step = psr_shard_clock(p->shard)};
+    char *json = NULL;
+    if (p->by_hand) /* else the scheduler writes it into this shard's log, which the run's end overtakes on the other way */
+        psr_log(PSR_LOG_INFO, PSR_TRAFFIC_LINE, p->traffic.gradient_bytes, p->traffic.weight_bytes);
+    PSR_TRY(psr_traffic_to_json(&p->traffic, &json));
+    psr_err err = psr_member_tell(p->member, &head, json, strlen(json));
+    free(json);
+    return err;
+}
+
+/* What is due after a message. */
+static psr_err move_on(program *p)
+{
+    if (!p->ready && psr_shard_initialised(p->shard)) {
+        p->ready = true;
+        psr_fault_point("start", psr_member_first_step(p->member));
+        PSR_TRY(psr_member_ready(p->member, NULL));
+    }
+    if (p->started && !p->done && psr_shard_finished(p->shard)) {
+        p->done = true;
+        psr_fault_point("shutdown", psr_shard_clock(p->shard));
+        PSR_TRY(tell_done(p));
+    }
+    return PSR_OK;
+}
+
+static psr_err run_loop(program *p)
+{
+    PSR_TRY(move_on(p)); /* a shard that owns nothing has nothing to wait for */
+    while (!p->bye) {
+        psr_message *message = NULL;
+        psr_err err = psr_member_recv(p->member, -1, &message);
+        if (err == PSR_ERR_CANCELLED)
+            err = check_watch(p);
+        else if (err == PSR_OK)
+            err = take_message(p, &message);
+        if (err == PSR_OK)
+            err = move_on(p);
+        if (err != PSR_OK)
+            return err;
+    }
+    return PSR_OK;
+}
+
+static psr_err run(program *p)
+{
+    PSR_TRY(join(p));
+    uint32_t rank = psr_member_self(p->member).rank;
+    char name[32];
+    snprintf(name, sizeof name, "shard %" PRIu32, rank);
+    psr_log_init(name, PSR_LOG_INFO);
+    psr_err err = psr_fault_point_set(psr_member_config(p->member)->fault_point, "shard", rank);
+    if (err == PSR_OK)
+        err = make_shard(p);
+    if (err == PSR_OK) {
+        psr_log(PSR_LOG_INFO, "joined scheduler=%s", p->provision.scheduler);
+        err = run_loop(p);
+    }
+    /* The launcher has seen the agent end too, and names it with its host and how it ended. */
+    if (err != PSR_OK && !p->orphaned)
+        psr_member_failed(p->member, err, psr_err_detail());
+    return err;
+}
+
+/* The transport has borrowed weights of the shard, and the watch wakes the transport. */
+static void clean_up(program *p)
+{
+    psr_input_thread_free(p->watch);
+    psr_member_free(p->member);
+    psr_transport_free(&p->transport, LINGER_MS);
+    psr_shard_free(p->shard);
+    psr_parts_done(&p->parts);
+    psr_sections_done(&p->sections);
+    psr_provision_done(&p->provision);
+}
+
+/* What argp calls for --version. */
+static void print_version(FILE *to, struct argp_state *state)
+{
+    char library[32];
+    (void)state;
+    psr_transport_library(library, sizeof library);
+    fprintf(to, "psring-ps %s (%s)\n", PSR_VERSION, library);
+}
+
+int main(int argc, char **argv)
+{
+    argp_program_version_hook = print_version;
+    psr_clock_stops_with_process();
+    psr_memory_keep_pages();
+    psr_input_thread_block_signals();
+    psr_log_init("shard", PSR_LOG_INFO);
+    arguments a = {.rank = PSR_RANK_ANY};
+    psr_options_parse(&parser, argc, argv, 0, NULL, &a);
+
+    program p = {.by_hand = !a.provisioned};
+    psr_peer self = {PSR_ROLE_SHARD, a.rank};
+    psr_err err = a.provisioned
+                      ? psr_provision_from_fd(STDIN_FILENO, &p.provision)
+                      : psr_provision_by_hand(self, a.scheduler, a.key_file, a.interface, &p.provision);
+    if (err == PSR_OK)
+        err = run(&p);
+    if (err != PSR_OK)
+        psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
+    clean_up(&p);
+    return psr_err_exit_status(err);
+}
