@@ -5,16 +5,13 @@
 #define PSR_BASE_RANGES_H
 
 #include "base/err.h"
+#include "base/span.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct psr_range {
-    size_t begin, end;
-} psr_range;
-
 typedef struct psr_ranges { /* all zero: empty */
-    psr_range *items;
+    psr_span *items;
     size_t count, capacity;
 } psr_ranges;
 

@@ -70,7 +70,7 @@ typedef struct slice {
 
 static size_t chunk_begin(const psr_ring *ring, uint32_t bucket, uint32_t chunk)
 {
-    return psr_fold_chunk_begin(ring->options.buckets[bucket].length, ring->options.ranks, chunk);
+    return psr_fold_chunk_begin(ring->options.buckets[bucket].count, ring->options.ranks, chunk);
 }
 
 static size_t chunk_length(const psr_ring *ring, uint32_t bucket, uint32_t chunk)

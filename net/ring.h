@@ -13,6 +13,7 @@
 #ifndef PSR_NET_RING_H
 #define PSR_NET_RING_H
 
+#include "base/span.h"
 #include "net/message.h"
 #include "net/transport.h"
 
@@ -22,14 +23,9 @@ typedef struct psr_outbox {
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
 } psr_outbox;
 
-/* A range of the arena that is exchanged as a unit (model's psr_bucket without its tensors). */
-typedef struct psr_range {
-    size_t offset, length; /* floats */
-} psr_range;
-
 typedef struct psr_ring_options {
     uint32_t rank, ranks;     /* ranks >= 1; 1 completes at once */
-    const psr_range *buckets; /* borrowed for life; forward order is descending index */
+    const psr_span *buckets; /* of the arena, each exchanged as a unit; borrowed for life; forward order is descending index */
     uint32_t bucket_count;
     size_t slice_floats;
     uint32_t window;

@@ -14,7 +14,7 @@
 struct psr_engine {
     psr_engine_env env;
     psr_ring *ring;
-    psr_range *ranges;        /* the buckets, as the ring knows them */
+    psr_span *ranges;        /* the buckets, as the ring knows them */
     psr_whole_tensors *whole; /* NULL: elements are updated one by one */
     uint64_t step;            /* of the bucket that was reduced last */
 };
@@ -98,12 +98,12 @@ static void engine_close(psr_engine *engine)
 static psr_err follow_whole_tensors(psr_engine *engine)
 {
     uint32_t count = engine->env.buckets->count;
-    psr_part *parts = calloc((size_t)count + 1, sizeof *parts);
+    psr_span *parts = calloc((size_t)count + 1, sizeof *parts);
     if (!parts)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " buckets", count);
     for (uint32_t p = 0; p < count; p++) {
         const psr_bucket *bucket = &engine->env.buckets->items[bucket_of_part(engine, p)];
-        parts[p] = (psr_part){bucket->offset, bucket->length};
+        parts[p] = (psr_span){bucket->offset, bucket->length};
     }
     psr_whole_tensors_events events = {engine, update_tensor, part_updated};
     psr_err err = psr_whole_tensors_new(engine->env.layout, parts, count, &events, &engine->whole);
@@ -119,7 +119,7 @@ static psr_err engine_init(psr_engine *engine)
     if (!engine->ranges)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " buckets", count);
     for (uint32_t b = 0; b < count; b++)
-        engine->ranges[b] = (psr_range){env->buckets->items[b].offset, env->buckets->items[b].length};
+        engine->ranges[b] = (psr_span){env->buckets->items[b].offset, env->buckets->items[b].length};
     if (env->optimizer && psr_optimizer_whole_tensors(env->optimizer))
         PSR_TRY(follow_whole_tensors(engine));
     psr_ring_options options = {

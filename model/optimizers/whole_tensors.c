@@ -20,15 +20,15 @@ static size_t tensor_end(const psr_tensor *tensor)
 }
 
 /* The floats of a tensor's room that lie in a part. */
-static size_t common(const psr_tensor *tensor, const psr_part *part)
+static size_t common(const psr_tensor *tensor, const psr_span *part)
 {
     size_t begin = tensor->offset > part->offset ? tensor->offset : part->offset;
-    size_t part_end = part->offset + part->length;
+    size_t part_end = psr_span_end(*part);
     size_t end = tensor_end(tensor) < part_end ? tensor_end(tensor) : part_end;
     return end > begin ? end - begin : 0;
 }
 
-psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_part *parts, uint32_t count,
+psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_span *parts, uint32_t count,
                               const psr_whole_tensors_events *events, psr_whole_tensors **ret_tensors)
 {
     psr_err err = PSR_OK;

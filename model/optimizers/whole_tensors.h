@@ -7,13 +7,10 @@
 #ifndef PSR_MODEL_WHOLE_TENSORS_H
 #define PSR_MODEL_WHOLE_TENSORS_H
 
+#include "base/span.h"
 #include "model/layout.h"
 
 typedef struct psr_whole_tensors psr_whole_tensors;
-
-typedef struct psr_part {
-    size_t offset, length; /* floats */
-} psr_part;
 
 typedef struct psr_whole_tensors_events {
     void *context;
@@ -22,7 +19,7 @@ typedef struct psr_whole_tensors_events {
 } psr_whole_tensors_events;
 
 /* Everything is copied. ret owns. NOMEM; USAGE: a tensor lies only in part in these parts. */
-PSR_MUST_CHECK psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_part *parts, uint32_t count,
+PSR_MUST_CHECK psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_span *parts, uint32_t count,
                                              const psr_whole_tensors_events *events,
                                              psr_whole_tensors **ret_tensors);
 void psr_whole_tensors_free(psr_whole_tensors *tensors);

@@ -58,11 +58,11 @@ static psr_err slice_updated(void *context, uint32_t slice);
 
 static psr_err follow_whole_tensors(psr_shard *shard)
 {
-    psr_part *parts = calloc((size_t)shard->slices.count + 1, sizeof *parts);
+    psr_span *parts = calloc((size_t)shard->slices.count + 1, sizeof *parts);
     if (!parts)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u slices", shard->slices.count);
     for (uint32_t s = 0; s < shard->slices.count; s++)
-        parts[s] = (psr_part){shard->slices.items[s].offset, shard->slices.items[s].length};
+        parts[s] = (psr_span){shard->slices.items[s].offset, shard->slices.items[s].length};
     psr_whole_tensors_events events = {shard, update_tensor, slice_updated};
     psr_err err =
         psr_whole_tensors_new(shard->options.layout, parts, shard->slices.count, &events, &shard->whole);

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { ARENA = 64, RECORD = 8 };
 
-static const psr_range buckets[] = {{40, 20}, {9, 23}, {3, 1}};
+static const psr_span buckets[] = {{40, 20}, {9, 23}, {3, 1}};
 
 static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
@@ -135,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < ARENA; i++) {
         bool inside = false;
         for (size_t b = 0; b < 3; b++)
-            inside = inside || (i >= buckets[b].offset && i < buckets[b].offset + buckets[b].length);
+            inside = inside || (i >= buckets[b].offset && i < buckets[b].offset + buckets[b].count);
         if (!inside && arena[i] != 1.0f)
             abort();
     }

@@ -32,7 +32,7 @@ typedef struct member {
 
 struct cluster {
     setup setup;
-    psr_range buckets[BUCKETS_MAX];
+    psr_span buckets[BUCKETS_MAX];
     uint32_t bucket_count;
     psr_sim *sim;
     member members[RANKS_MAX];
@@ -83,11 +83,11 @@ static psr_err send_on(void *context, psr_peer to, const psr_head *head, const p
 static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)
 {
     member *m = context;
-    const psr_range *range = &m->cluster->buckets[bucket];
+    const psr_span *range = &m->cluster->buckets[bucket];
     assert_int_equal(m->reduced[bucket]++, step);
     assert_int_equal(m->made_ready[bucket], step + 1);
-    for (size_t i = 0; i < range->length; i++) {
-        float want = expected_sum(&m->cluster->setup, step, range->offset, range->length, i);
+    for (size_t i = 0; i < range->count; i++) {
+        float want = expected_sum(&m->cluster->setup, step, range->offset, range->count, i);
         if (memcmp(&want, &m->arena[range->offset + i], sizeof want) != 0)
             fail_msg("n %u step %llu bucket %u element %zu: %a rather than %a", m->cluster->setup.ranks,
                      (unsigned long long)step, bucket, i, (double)m->arena[range->offset + i], (double)want);
@@ -102,7 +102,7 @@ static void lay_out(cluster *c)
     while (c->bucket_count < BUCKETS_MAX && c->setup.lengths[c->bucket_count] > 0) {
         size_t length = c->setup.lengths[c->bucket_count];
         at -= length + 3;
-        c->buckets[c->bucket_count++] = (psr_range){at, length};
+        c->buckets[c->bucket_count++] = (psr_span){at, length};
     }
 }
 
@@ -157,7 +157,7 @@ static bool make_ready(cluster *c)
         psr_ring_lent(m->ring, b) > 0)
         return false;
     uint64_t step = m->made_ready[b]++;
-    for (size_t i = 0; i < c->buckets[b].length; i++)
+    for (size_t i = 0; i < c->buckets[b].count; i++)
         m->arena[c->buckets[b].offset + i] = gradient(c->setup.seed, m->rank, step, c->buckets[b].offset + i);
     assert_ok(psr_ring_ready(m->ring, step, b));
     return true;
@@ -210,14 +210,14 @@ static void run(const setup *s)
             outside += isnan(m->arena[i]) ? 1 : 0;
         for (uint32_t b = 0; b < c->bucket_count; b++) {
             assert_int_equal(psr_ring_lent(m->ring, b), 0);
-            outside += c->buckets[b].length;
+            outside += c->buckets[b].count;
         }
         assert_int_equal(outside, ARENA_MAX); /* nothing beside the buckets was written */
     }
     /* 2(n-1) times the bucket over all ranks: the formula of ring.h. */
     uint64_t all = 0;
     for (uint32_t b = 0; b < c->bucket_count; b++)
-        all += c->buckets[b].length;
+        all += c->buckets[b].count;
     assert_int_equal(floats, 2 * (s->ranks - 1) * all * s->steps);
     destroy(c);
 }
@@ -305,7 +305,7 @@ typedef struct bench {
 } bench;
 
 /* Rank 1 of 3. Bucket 0: [32, 44), chunks of 4; bucket 1: [0, 12). Slices of 2. */
-static const psr_range bench_buckets[] = {{32, 12}, {0, 12}};
+static const psr_span bench_buckets[] = {{32, 12}, {0, 12}};
 
 static psr_err keep(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {

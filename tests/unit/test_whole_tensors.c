@@ -54,7 +54,7 @@ static void a_tensor_waits_for_its_parts_and_a_part_for_its_tensors(void **state
     psr_whole_tensors *tensors;
     make_layout(&layout);
     /* Part 0 holds a and a piece of b, part 1 a piece of b, part 2 the rest of b and c. */
-    const psr_part parts[] = {{0, 32}, {32, 16}, {48, 48}};
+    const psr_span parts[] = {{0, 32}, {32, 16}, {48, 48}};
     expect_ok(psr_whole_tensors_new(&layout, parts, 3, &events, &tensors));
     for (int step = 0; step < 3; step++) { /* each step anew */
         assert_string_equal(after(tensors, 1), "");
@@ -76,11 +76,11 @@ static void parts_may_leave_whole_tensors_out_but_not_pieces(void **state)
     psr_layout layout;
     psr_whole_tensors *tensors;
     make_layout(&layout);
-    const psr_part some[] = {{0, 16}, {64, 32}};
+    const psr_span some[] = {{0, 16}, {64, 32}};
     expect_ok(psr_whole_tensors_new(&layout, some, 2, &events, &tensors));
     assert_string_equal(after(tensors, 1), "t2 p1 ");
     psr_whole_tensors_free(tensors);
-    const psr_part torn[] = {{0, 32}, {64, 32}};
+    const psr_span torn[] = {{0, 32}, {64, 32}};
     expect_failure(psr_whole_tensors_new(&layout, torn, 2, &events, &tensors), PSR_ERR_USAGE,
                    "tensor b lies only in part in these buckets: its update needs all of it");
     expect_ok(psr_whole_tensors_new(&layout, NULL, 0, &events, &tensors));
@@ -94,7 +94,7 @@ static void a_failure_to_pass_a_part_on_comes_back(void **state)
     psr_layout layout;
     psr_whole_tensors *tensors;
     make_layout(&layout);
-    const psr_part parts[] = {{0, 96}};
+    const psr_span parts[] = {{0, 96}};
     expect_ok(psr_whole_tensors_new(&layout, parts, 1, &events, &tensors));
     updated_err = PSR_ERR_PEER;
     assert_int_equal(psr_whole_tensors_summed(tensors, 0), PSR_ERR_PEER);
