@@ -12,7 +12,7 @@
 #include "model/networks/network.h"
 #include "model/optimizers/optimizer.h"
 #include "net/keys.h"
-#include "net/slices.h"
+#include "comm/slices.h"
 #include "net/transport.h"
 #include "ps/shard/shard.h"
 #include "worker/engine.h"

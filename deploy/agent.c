@@ -6,7 +6,7 @@
 #include "deploy/child.h"
 #include "deploy/host.h"
 #include "deploy/json.h"
-#include "net/join.h"
+#include "comm/join.h"
 #include "net/socket_directory.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 #include "deploy/agent_event.h"
 
-#include "net/join.h"
+#include "comm/join.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>

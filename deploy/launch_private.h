@@ -9,7 +9,7 @@
 #include "deploy/launch.h"
 #include "deploy/show.h"
 #include "net/keys.h"
-#include "net/member.h"
+#include "comm/member.h"
 #include "net/socket_directory.h"
 
 #include <poll.h>

@@ -47,7 +47,7 @@ typedef enum psr_message_type {
     PSR_MSG_CHECKPOINT, /* a piece: step, bucket = section, offset/count in floats of the section, payload floats */
     PSR_MSG_FAILED, /* flags = psr_err, payload: one line of text; the sender is about to exit */
     PSR_MSG_DONE, /* step = steps taken; flags = 1: told to stop, it left out the evaluation after them; payload JSON: final figures */
-    PSR_MSG_FACTS, /* payload JSON: what a worker found on its host (net/member.h psr_facts); a shard's: none */
+    PSR_MSG_FACTS, /* payload JSON: what a worker found on its host (comm/member.h psr_facts); a shard's: none */
 
     /* scheduler -> member */
     PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: roster, facts, first step */

@@ -10,7 +10,7 @@
 #include "base/config.h"
 #include "model/layout.h"
 #include "model/optimizers/optimizer.h"
-#include "net/ring.h"
+#include "comm/ring.h"
 
 typedef struct psr_engine_env {
     const psr_config *config;

@@ -9,7 +9,7 @@
 #include "worker/engine.h"
 
 #include "net/violation.h"
-#include "net/slices.h"
+#include "comm/slices.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

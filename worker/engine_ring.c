@@ -1,4 +1,4 @@
-/* The engine of --mode ring: net/ring.c sums a bucket over all workers, and this runs the optimizer on it as
+/* The engine of --mode ring: comm/ring.c sums a bucket over all workers, and this runs the optimizer on it as
  * a shard would. Every worker computes every update, from the same sums, and so ends with the same bits.
  * Without an optimizer the sums are all that it makes, as an all-reduce library does. */
 #include "worker/engine.h"
@@ -6,7 +6,7 @@
 #include "base/finite.h"
 #include "model/optimizers/whole_tensors.h"
 #include "net/violation.h"
-#include "net/slices.h"
+#include "comm/slices.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/fault.h"
-#include "net/slices.h"
+#include "comm/slices.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -17,7 +17,7 @@
 #ifndef PSR_WORKER_EXCHANGE_H
 #define PSR_WORKER_EXCHANGE_H
 
-#include "net/member.h"
+#include "comm/member.h"
 #include "worker/engine.h"
 
 typedef struct psr_exchange psr_exchange;
@@ -135,7 +135,7 @@ float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot);
 PSR_MUST_CHECK psr_err psr_exchange_await_saved(psr_exchange *exchange, uint64_t steps);
 /* One line of metrics.jsonl to the scheduler. Copies; waits only for room in the queue. */
 PSR_MUST_CHECK psr_err psr_exchange_metrics(psr_exchange *exchange, const char *json);
-/* [0, count) floats of a section (net/member.h) of the checkpoint after `step` steps, in pieces. Copies, as
+/* [0, count) floats of a section (comm/member.h) of the checkpoint after `step` steps, in pieces. Copies, as
  * above. */
 PSR_MUST_CHECK psr_err psr_exchange_checkpoint(psr_exchange *exchange, uint64_t step, uint32_t section,
                                                const float *data, size_t count);

@@ -7,7 +7,7 @@
 #ifndef PSR_WORKER_EXCHANGE_PRIVATE_H
 #define PSR_WORKER_EXCHANGE_PRIVATE_H
 
-#include "net/collective.h"
+#include "comm/collective.h"
 #include "worker/command_queue.h"
 #include "worker/exchange.h"
 #include "worker/exchange_local.h"

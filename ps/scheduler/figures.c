@@ -1,6 +1,6 @@
 #include "ps/scheduler/figures.h"
 
-#include "net/join.h"
+#include "comm/join.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>

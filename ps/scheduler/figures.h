@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "base/figures.h"
-#include "net/join.h"
+#include "comm/join.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -31,7 +31,7 @@
 #ifndef PSR_PS_LAUNCHER_H
 #define PSR_PS_LAUNCHER_H
 
-#include "net/join.h"
+#include "comm/join.h"
 
 typedef struct psr_launcher psr_launcher;
 

@@ -4,7 +4,7 @@
 #ifndef PSR_PS_RUNDIR_H
 #define PSR_PS_RUNDIR_H
 
-#include "net/join.h"
+#include "comm/join.h"
 
 typedef struct psr_rundir psr_rundir;
 

@@ -1,7 +1,7 @@
 /* A shard: holds its part of the arena and its optimizer state, folds what workers push, updates, answers.
  * Free of I/O: a message in, messages out.
  *
- * Slices: bucket b is cut at multiples of config.slice_bytes from its start (net/slices.h); PUSH, PULL and
+ * Slices: bucket b is cut at multiples of config.slice_bytes from its start (comm/slices.h); PUSH, PULL and
  * WEIGHTS each carry one slice.
  *
  * BSP, fold rank: the pushes of a slice are held as libzmq gave them until all n are there; then, block by
@@ -24,7 +24,7 @@
 
 #include "base/config.h"
 #include "model/layout.h"
-#include "net/ring.h"
+#include "comm/ring.h"
 
 typedef struct psr_shard_options {
     const psr_config *config; /* borrowed for life, as all here */

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options_argp.h"
-#include "net/member.h"
+#include "comm/member.h"
 #include "ps/parts.h"
 #include "ps/scheduler/sections.h"
 #include "ps/shard/shard.h"

@@ -1,7 +1,7 @@
 #include "ps/shard/shard_slices.h"
 
 #include "net/violation.h"
-#include "net/slices.h"
+#include "comm/slices.h"
 
 #include <stdlib.h>
 

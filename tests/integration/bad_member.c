@@ -5,7 +5,7 @@
  * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when it has misbehaved, then what it is
  * told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without WHAT lists what it can do. */
 #include "net/admission.h"
-#include "net/member.h"
+#include "comm/member.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -25,8 +25,8 @@ def main(psring):
             tap.ok(run.status == 1 and "not finite" in said and "-nan" not in said, "%s: it fails, and not of '-nan'" % name,
                    run.why())
             step = re.search(r"\bstep (\d+): the (loss|gradient) .*not finite", run.stderr)
-            if name == "async":  # who is how far is not settled there
-                tap.ok(step and int(step.group(1)) > 1, "async: and tells the step", run.why())
+            if name == "async":  # a worker's first step may begin with weights that others have spoilt
+                tap.ok(step and 1 <= int(step.group(1)) <= OPTIONS["steps"], "async: and tells the step", run.why())
             else:
                 tap.ok(step and step.group(1) == "3", "%s: in the third step" % name, run.why())
     tap.end()

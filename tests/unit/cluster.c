@@ -1,7 +1,7 @@
 #include "tests/unit/cluster.h"
 
 #include "base/rng.h"
-#include "net/slices.h"
+#include "comm/slices.h"
 #include "ps/shard/shard.h"
 
 #include <math.h>

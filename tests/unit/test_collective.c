@@ -1,7 +1,7 @@
 #include "network_fixture.h"
 
 #include "base/rng.h"
-#include "net/collective.h"
+#include "comm/collective.h"
 
 #include <math.h>
 

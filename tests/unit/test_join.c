@@ -2,7 +2,7 @@
  * bytes. */
 #include "expect.h"
 
-#include "net/member.h"
+#include "comm/member.h"
 
 #include <stdio.h>
 #include <stdlib.h>

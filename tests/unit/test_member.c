@@ -2,7 +2,7 @@
  */
 #include "network_fixture.h"
 
-#include "net/member.h"
+#include "comm/member.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
 #include "network_fixture.h"
 
 #include "base/rng.h"
-#include "net/ring.h"
+#include "comm/ring.h"
 
 #include <math.h>
 

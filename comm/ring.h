@@ -10,18 +10,11 @@
  * to it, which needs no acknowledgements: the final sum is the credit. Messages for buckets or steps that this rank has
  * not begun are held. Among ready buckets, the one that the next forward pass needs first is injected first.
  * Sums are made in place in the gradient arena and sent from there without a copy. One thread. */
-#ifndef PSR_NET_RING_H
-#define PSR_NET_RING_H
+#ifndef PSR_COMM_RING_H
+#define PSR_COMM_RING_H
 
 #include "base/span.h"
-#include "net/message.h"
-#include "net/transport.h"
-
-/* Where a state machine's messages go, and what it tells. */
-typedef struct psr_outbox {
-    void *context;
-    psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
-} psr_outbox;
+#include "comm/outbox.h"
 
 typedef struct psr_ring_options {
     uint32_t rank, ranks;     /* ranks >= 1; 1 completes at once */

@@ -1,4 +1,4 @@
-#include "net/member.h"
+#include "comm/provision.h"
 
 #include "base/secret.h"
 

@@ -7,7 +7,7 @@
  * So nobody is ever more than one operation ahead of another: a fold ends by the sum of all, a broadcast at
  * worker 0 by everybody's answer, elsewhere by worker 0's bytes. Messages of the next operation are held
  * until it begins here. */
-#include "net/collective.h"
+#include "comm/collective.h"
 
 #include "net/violation.h"
 

@@ -1,7 +1,7 @@
 /* What is said while a run comes together, as JSON: one codec for both sides, the scheduler and its members.
  * The bytes may be hostile; every read gives FORMAT, naming the field. No state; any thread. */
-#ifndef PSR_NET_JOIN_H
-#define PSR_NET_JOIN_H
+#ifndef PSR_COMM_JOIN_H
+#define PSR_COMM_JOIN_H
 
 #include "base/config.h"
 #include "net/message.h"

@@ -4,10 +4,10 @@
  * Sliced at slice_bytes (a multiple of 8 below PSR_PAYLOAD_BYTES_MAX). No window: what is under way is
  * bounded by the size of the data (statistics: 0.5 MB for ResNet-50, copied; initial weights: 102 MB, lent).
  * n ranks, M bytes: a fold moves 2(n-1)M through worker 0, a broadcast (n-1)M. One thread. */
-#ifndef PSR_NET_COLLECTIVE_H
-#define PSR_NET_COLLECTIVE_H
+#ifndef PSR_COMM_COLLECTIVE_H
+#define PSR_COMM_COLLECTIVE_H
 
-#include "net/ring.h"
+#include "comm/ring.h"
 
 typedef struct psr_collective psr_collective;
 

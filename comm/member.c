@@ -1,4 +1,4 @@
-#include "net/member.h"
+#include "comm/member.h"
 
 #include "base/clock.h"
 #include "net/violation.h"

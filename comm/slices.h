@@ -1,7 +1,7 @@
 /* How buckets are cut into slices, the unit of one data message: the one place that workers and shards both
  * ask. Slice k of a bucket begins k * psr_slice_floats after it. Any thread. */
-#ifndef PSR_NET_SLICES_H
-#define PSR_NET_SLICES_H
+#ifndef PSR_COMM_SLICES_H
+#define PSR_COMM_SLICES_H
 
 #include "base/config.h"
 

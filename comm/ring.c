@@ -16,7 +16,7 @@
  *
  * Why at most one step early: the left neighbour completes a bucket only after it has sent us everything
  * of it. */
-#include "net/ring.h"
+#include "comm/ring.h"
 
 #include "base/fold.h"
 #include "net/violation.h"

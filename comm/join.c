@@ -1,4 +1,4 @@
-#include "net/join.h"
+#include "comm/join.h"
 
 #include "base/printable.h"
 

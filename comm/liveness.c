@@ -1,4 +1,4 @@
-#include "net/liveness.h"
+#include "comm/liveness.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

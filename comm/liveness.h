@@ -10,8 +10,8 @@
  *
  * A member that waits for another is not to blame; if all wait and nobody moves for the deadline, nor the scheduler
  * works, the member at which the waiting ends is named with what it waits for itself. One thread. */
-#ifndef PSR_NET_LIVENESS_H
-#define PSR_NET_LIVENESS_H
+#ifndef PSR_COMM_LIVENESS_H
+#define PSR_COMM_LIVENESS_H
 
 #include "net/message.h"
 

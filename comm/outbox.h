@@ -1,0 +1,12 @@
+/* Where a machine's messages go: the only way out of what is free of I/O. */
+#ifndef PSR_COMM_OUTBOX_H
+#define PSR_COMM_OUTBOX_H
+
+#include "net/transport.h"
+
+typedef struct psr_outbox {
+    void *context;
+    psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
+} psr_outbox;
+
+#endif
