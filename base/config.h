@@ -35,7 +35,11 @@ typedef enum psr_schedule_kind {
 typedef enum psr_augment { PSR_AUGMENT_NONE, PSR_AUGMENT_CROP_FLIP, PSR_AUGMENT_IMAGENET } psr_augment;
 typedef enum psr_partition { PSR_PARTITION_EXACT, PSR_PARTITION_DROP, PSR_PARTITION_PAD } psr_partition;
 typedef enum psr_backend_kind { PSR_BACKEND_ONEDNN, PSR_BACKEND_REFERENCE } psr_backend_kind;
-typedef enum psr_transport_kind { PSR_TRANSPORT_AUTO, PSR_TRANSPORT_TCP, PSR_TRANSPORT_IPC } psr_transport_kind;
+typedef enum psr_transport_kind {
+    PSR_TRANSPORT_AUTO,
+    PSR_TRANSPORT_TCP,
+    PSR_TRANSPORT_IPC
+} psr_transport_kind;
 /* Where TCP may go without encryption: nowhere, within this machine, or wherever the hosts are. */
 typedef enum psr_bare { PSR_BARE_NOWHERE, PSR_BARE_THIS_MACHINE, PSR_BARE_TRUSTED_NETWORK } psr_bare;
 typedef enum psr_shortcut { PSR_SHORTCUT_A, PSR_SHORTCUT_B } psr_shortcut;
@@ -90,17 +94,17 @@ typedef struct psr_config {
     double label_smoothing;  /* --label-smoothing */
     uint64_t seed;           /* --seed */
     /* the run */
-    char out[PSR_PATH_MAX];    /* --out DIR */
-    char init[PSR_PATH_MAX];   /* --init CKPT (weights only) */
-    char resume[PSR_PATH_MAX]; /* --resume CKPT or run directory */
-    uint64_t checkpoint_every; /* --checkpoint-every STEPS; 0: only at the end */
-    uint64_t eval_every;       /* --eval-every STEPS; 0: only at the end */
-    bool eval;                 /* --eval / --no-eval */
-    uint64_t log_every;        /* --log-every STEPS: the step line, default 20 */
-    double deadline_s;         /* --deadline SECONDS, default 30 */
-    psr_transport_kind transport;     /* --transport auto|tcp|ipc; auto: ipc when all processes are on one host */
-    psr_bare bare;             /* --no-encrypt[=trusted-network] */
-    bool hash;                 /* --hash: weight hash after every step */
+    char out[PSR_PATH_MAX];       /* --out DIR */
+    char init[PSR_PATH_MAX];      /* --init CKPT (weights only) */
+    char resume[PSR_PATH_MAX];    /* --resume CKPT or run directory */
+    uint64_t checkpoint_every;    /* --checkpoint-every STEPS; 0: only at the end */
+    uint64_t eval_every;          /* --eval-every STEPS; 0: only at the end */
+    bool eval;                    /* --eval / --no-eval */
+    uint64_t log_every;           /* --log-every STEPS: the step line, default 20 */
+    double deadline_s;            /* --deadline SECONDS, default 30 */
+    psr_transport_kind transport; /* --transport auto|tcp|ipc; auto: ipc when all processes are on one host */
+    psr_bare bare;                /* --no-encrypt[=trusted-network] */
+    bool hash;                    /* --hash: weight hash after every step */
     char algorithms
         [PSR_OPTION_TEXT_MAX]; /* --algorithms auto|timed|direct|TEXT: of convolutions (model/onednn/rule.h);
                                            run.json of a timed run has the TEXT */

@@ -39,7 +39,7 @@ typedef struct bench {
     uint64_t bytes; /* of one tensor instead of a model; 0: the model */
     uint32_t rounds, warmup;
     bool pin, sum_only;
-    psr_network *net;      /* owned; NULL with bytes */
+    psr_network *net;  /* owned; NULL with bytes */
     psr_layout layout; /* net's, or of its own */
     psr_buckets buckets;
     uint32_t *owner;

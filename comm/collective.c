@@ -112,7 +112,7 @@ static psr_err gather(psr_collective *c, psr_message **message)
         (*message)->head.count != slice_size(c, k) / sizeof(double) ||
         (*message)->payload_bytes != slice_size(c, k))
         return psr_violation(*message, "%zu of %zu doubles of collective %" PRIu64 " came before",
-                          begin / sizeof(double), c->size / sizeof(double), c->number);
+                             begin / sizeof(double), c->size / sizeof(double), c->number);
     c->from[rank] += slice_size(c, k);
     c->waiting[k * c->ranks + rank] = *message;
     *message = NULL;
@@ -133,8 +133,8 @@ static psr_err answered(psr_collective *c, const psr_message *message)
 {
     if (message->payload_bytes != 0 || message->head.count != 0 || c->from[message->from.rank] != 0)
         return psr_violation(message,
-                          "collective %" PRIu64 " is a broadcast, which is answered once and by nothing",
-                          c->number);
+                             "collective %" PRIu64 " is a broadcast, which is answered once and by nothing",
+                             c->number);
     c->from[message->from.rank] = 1;
     if (++c->slices_done == c->ranks - 1)
         finish(c);
@@ -148,8 +148,8 @@ static psr_err take_spread(psr_collective *c, const psr_message *message)
     size_t begin = c->arrived, k = begin / c->slice;
     if (message->head.offset != begin || message->head.count != slice_size(c, k) ||
         message->payload_bytes != slice_size(c, k))
-        return psr_violation(message, "%zu of %zu bytes of collective %" PRIu64 " came before", begin, c->size,
-                          c->number);
+        return psr_violation(message, "%zu of %zu bytes of collective %" PRIu64 " came before", begin,
+                             c->size, c->number);
     memcpy(c->bytes + begin, message->payload, message->payload_bytes);
     c->arrived += message->payload_bytes;
     if (c->arrived < c->size)
@@ -185,12 +185,12 @@ static psr_err take(psr_collective *c, psr_message **message)
         (c->rank == 0 ? head->type == PSR_MSG_GATHER : head->type == PSR_MSG_SPREAD && from.rank == 0);
     if (!right_way)
         return psr_violation(*message, "worker %" PRIu32 " of %" PRIu32 " does not hear that from there",
-                          c->rank, c->ranks);
+                             c->rank, c->ranks);
     if (head->aux != c->number + (c->doing == IDLE ? 1 : 0)) {
         if (c->doing != IDLE && head->aux == c->number + 1)
             return hold(c, message);
         return psr_violation(*message, "collective %" PRIu64 " while %" PRIu64 " is in work or was the last",
-                          head->aux, c->number);
+                             head->aux, c->number);
     }
     if (c->doing == IDLE)
         return hold(c, message);

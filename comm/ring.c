@@ -160,8 +160,8 @@ static psr_err check_fields(const psr_ring *ring, const psr_message *message, sl
     if (head->type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER ||
         message->from.rank != ring->left || n == 1)
         return psr_violation(message,
-                          "in a ring of %" PRIu32 " worker %" PRIu32 " hears worker %" PRIu32 " alone", n, r,
-                          ring->left);
+                             "in a ring of %" PRIu32 " worker %" PRIu32 " hears worker %" PRIu32 " alone", n,
+                             r, ring->left);
     if (head->flags >= PHASES)
         return psr_violation(message, "flags should be 0 or 1");
     if (head->bucket >= ring->options.bucket_count)
@@ -169,7 +169,8 @@ static psr_err check_fields(const psr_ring *ring, const psr_message *message, sl
     uint64_t chunk = head->aux >> 32, hop = head->aux & UINT32_MAX;
     uint32_t start = head->flags == REDUCE ? 1 : 0; /* chunk c sets out from rank c + start */
     if (chunk >= n || hop >= n - 1 || (chunk + start + hop) % n != ring->left)
-        return psr_violation(message, "chunk %" PRIu64 " does not come from there at hop %" PRIu64, chunk, hop);
+        return psr_violation(message, "chunk %" PRIu64 " does not come from there at hop %" PRIu64, chunk,
+                             hop);
     uint64_t first =
         ring->options.buckets[head->bucket].offset + chunk_begin(ring, head->bucket, (uint32_t)chunk);
     if (head->offset < first || head->offset - first >= chunk_length(ring, head->bucket, (uint32_t)chunk) ||
@@ -178,7 +179,7 @@ static psr_err check_fields(const psr_ring *ring, const psr_message *message, sl
     slice s = slice_at(ring, head->bucket, (uint32_t)chunk, (size_t)(head->offset - first));
     if (head->count != s.count || message->payload_bytes != s.count * sizeof(float))
         return psr_violation(message, "that slice has %zu floats, the payload has %zu bytes", s.count,
-                          message->payload_bytes);
+                             message->payload_bytes);
     *ret_slice = s;
     return PSR_OK;
 }
@@ -192,13 +193,13 @@ static psr_err check_turn(const psr_ring *ring, const psr_message *message, cons
         return psr_violation(message, "the bucket is at wire step %" PRIu64 " here", state->step);
     if (s->begin != state->arrived[phase][s->chunk])
         return psr_violation(message, "%zu floats of chunk %" PRIu32 " came before, this begins at %zu",
-                          state->arrived[phase][s->chunk], s->chunk, s->begin);
+                             state->arrived[phase][s->chunk], s->chunk, s->begin);
     if (phase == REDUCE) {
         /* Every other rank has at most a window on its way. */
         if (!state->active && ring->held_count / ring->options.window >= ring->options.ranks - 1)
-            return psr_violation(message,
-                              "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
-                              ring->options.window, ring->options.ranks - 1);
+            return psr_violation(
+                message, "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
+                ring->options.window, ring->options.ranks - 1);
         return PSR_OK;
     }
     size_t given = s->chunk == ring->injects ? state->injected : state->arrived[REDUCE][s->chunk];

@@ -17,8 +17,9 @@
 #include "comm/outbox.h"
 
 typedef struct psr_ring_options {
-    uint32_t rank, ranks;     /* ranks >= 1; 1 completes at once */
-    const psr_span *buckets; /* of the arena, each exchanged as a unit; borrowed for life; forward order is descending index */
+    uint32_t rank, ranks; /* ranks >= 1; 1 completes at once */
+    const psr_span *
+        buckets; /* of the arena, each exchanged as a unit; borrowed for life; forward order is descending index */
     uint32_t bucket_count;
     size_t slice_floats;
     uint32_t window;

@@ -35,6 +35,7 @@ typedef struct psr_location {
 PSR_MUST_CHECK psr_err psr_location_resolve(const char *spec, psr_location *ret_place);
 
 /* Opens one of its files: as it is, else .gz, else .xz. ret owns. NOT_FOUND, IO, NOMEM. */
-PSR_MUST_CHECK psr_err psr_location_open(const psr_location *place, const char *name, psr_source **ret_source);
+PSR_MUST_CHECK psr_err psr_location_open(const psr_location *place, const char *name,
+                                         psr_source **ret_source);
 
 #endif

@@ -283,8 +283,8 @@ static void end_step(agent *a, int64_t now)
 
 static int poll_timeout(const agent *a, int64_t now)
 {
-    int64_t next =
-        now + psr_presence_clock_every_ms(&a->clock); /* when the launcher may have been silent for too long */
+    int64_t next = now + psr_presence_clock_every_ms(
+                             &a->clock); /* when the launcher may have been silent for too long */
     if (a->ending && now < a->term_at_ms && a->term_at_ms < next)
         next = a->term_at_ms;
     if (a->ending && now < a->kill_at_ms && a->kill_at_ms < next)

@@ -35,7 +35,8 @@ static bool overlaps(const psr_layout *layout, uint32_t tensor, const psr_bucket
 }
 
 /* Appends node's buckets, or only counts them while list is NULL. */
-static void plan_node(psr_readiness *readiness, const psr_network *net, const psr_buckets *buckets, uint32_t node)
+static void plan_node(psr_readiness *readiness, const psr_network *net, const psr_buckets *buckets,
+                      uint32_t node)
 {
     const psr_node *n = &net->nodes[node];
     span *s = &readiness->spans[node];

@@ -20,14 +20,14 @@ typedef struct psr_admission psr_admission;
 /* Puts a ROUTER that is not bound yet behind a door and starts the handler in its context. All are borrowed
  * for life. */
 PSR_MUST_CHECK psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
-                                    psr_admission **ret_door);
+                                         psr_admission **ret_door);
 
 /* Ends the handler, before the router is closed: nobody else comes in. NULL allowed. */
 void psr_admission_free(psr_admission *door);
 
 /* Makes a DEALER knock under a name. server_key: Z85, or NULL without CURVE. */
 PSR_MUST_CHECK psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer,
-                                      const char *server_key);
+                                           const char *server_key);
 
 /* The socket to poll for lines about those turned away; psr_admission_refusal reads one without waiting, false:
  * none. Owner's thread. */

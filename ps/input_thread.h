@@ -20,7 +20,7 @@ void psr_input_thread_block_signals(void);
 
 /* fd: -1 for none; stays the caller's. wake is called on the watch's thread after each event. ret owns. */
 PSR_MUST_CHECK psr_err psr_input_thread_new(int fd, void (*wake)(void *context), void *context,
-                                     psr_input_thread **ret_watch);
+                                            psr_input_thread **ret_watch);
 /* NULL allowed. */
 void psr_input_thread_free(psr_input_thread *watch);
 

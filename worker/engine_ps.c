@@ -241,7 +241,7 @@ static psr_err find_slice(const psr_engine *engine, const psr_message *message, 
         return psr_violation(message, "the bucket is shard %" PRIu32 "'s", sl->shard);
     if (head->count != sl->length || message->payload_bytes != sl->length * sizeof(float))
         return psr_violation(message, "the slice has %zu floats, its payload %zu bytes", sl->length,
-                          message->payload_bytes);
+                             message->payload_bytes);
     *ret_index = index;
     return PSR_OK;
 }
@@ -252,7 +252,7 @@ static psr_err check_staleness(const psr_engine *engine, const psr_message *mess
     const psr_config *config = engine->env.config;
     if (config->sync == PSR_SYNC_SSP && message->head.flags > config->ssp_bound)
         return psr_violation(message, "its weights are %" PRIu32 " steps old, and the bound is %" PRIu32,
-                          message->head.flags, config->ssp_bound);
+                             message->head.flags, config->ssp_bound);
     return PSR_OK;
 }
 
@@ -283,7 +283,7 @@ static psr_err take_credit(psr_engine *engine, const psr_message *message)
     lane *l = &engine->lanes[message->from.rank];
     if (message->head.aux > l->sent)
         return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, message->head.aux,
-                          l->sent);
+                             l->sent);
     if (message->head.aux > l->received)
         l->received = message->head.aux;
     return send_ready(engine, l);

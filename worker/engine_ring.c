@@ -14,7 +14,7 @@
 struct psr_engine {
     psr_engine_env env;
     psr_ring *ring;
-    psr_span *ranges;        /* the buckets, as the ring knows them */
+    psr_span *ranges;         /* the buckets, as the ring knows them */
     psr_whole_tensors *whole; /* NULL: elements are updated one by one */
     uint64_t step;            /* of the bucket that was reduced last */
 };

@@ -119,8 +119,8 @@ uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char
     return build_conv(builder, input, name, channels, kernel, stride, pad, init, false);
 }
 
-uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
-                             uint32_t kernel)
+uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name,
+                             uint32_t channels, uint32_t kernel)
 {
     return build_conv(builder, input, name, channels, kernel, 1, 0, PSR_INIT_UNIFORM_FAN_IN, true);
 }
@@ -168,8 +168,8 @@ uint32_t psr_build_add(psr_network_builder *builder, uint32_t path, uint32_t ide
     return append(builder, &node);
 }
 
-uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
-                              uint32_t stride)
+uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, const char *name,
+                              uint32_t channels, uint32_t stride)
 {
     if (builder->err != PSR_OK)
         return 0;
@@ -200,7 +200,8 @@ uint32_t psr_build_linear(psr_network_builder *builder, uint32_t input, const ch
     return append(builder, &node);
 }
 
-uint32_t psr_build_dropout(psr_network_builder *builder, uint32_t input, const char *name, psr_op op, double drop)
+uint32_t psr_build_dropout(psr_network_builder *builder, uint32_t input, const char *name, psr_op op,
+                           double drop)
 {
     psr_node node = node_from(builder, op, input, name);
     node.drop = drop;
@@ -279,8 +280,8 @@ static psr_err check_input(const char *model, uint32_t least_size, uint32_t clas
     return PSR_OK;
 }
 
-psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels, uint32_t height, uint32_t width,
-                    psr_shortcut shortcut, psr_network **ret_net)
+psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels, uint32_t height,
+                        uint32_t width, psr_shortcut shortcut, psr_network **ret_net)
 {
     size_t m = 0;
     while (m < MODEL_COUNT && strcmp(model, model_names[m]) != 0)

@@ -24,8 +24,8 @@ PSR_MUST_CHECK psr_err psr_build_begin(psr_network_builder *builder, const char 
 uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
                         uint32_t kernel, uint32_t stride, uint32_t pad, psr_init_kind init);
 /* As torch.nn.Conv2d by default: with bias, stride 1, no padding, uniform init. */
-uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
-                             uint32_t kernel);
+uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name,
+                             uint32_t channels, uint32_t kernel);
 uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const char *name);
 uint32_t psr_build_relu(psr_network_builder *builder, uint32_t input, const char *name);
 uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const char *name, uint32_t kernel,
@@ -33,8 +33,8 @@ uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const c
 uint32_t psr_build_avgpool(psr_network_builder *builder, uint32_t input, const char *name);
 /* path is the residual branch, identity what is added to it. */
 uint32_t psr_build_add(psr_network_builder *builder, uint32_t path, uint32_t identity, const char *name);
-uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
-                              uint32_t stride);
+uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, const char *name,
+                              uint32_t channels, uint32_t stride);
 uint32_t psr_build_flatten(psr_network_builder *builder, uint32_t input);
 uint32_t psr_build_linear(psr_network_builder *builder, uint32_t input, const char *name, uint32_t features,
                           psr_init_kind weight_init, psr_init_kind bias_init);

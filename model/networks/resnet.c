@@ -36,8 +36,8 @@ static block_name in_block(uint32_t stage, uint32_t block, const char *part)
 }
 
 /* The identity of a block whose output has `channels`; x itself where the shapes agree. */
-static uint32_t build_identity(psr_network_builder *builder, uint32_t x, const block_style *style, uint32_t stage,
-                               uint32_t block, uint32_t channels, uint32_t stride)
+static uint32_t build_identity(psr_network_builder *builder, uint32_t x, const block_style *style,
+                               uint32_t stage, uint32_t block, uint32_t channels, uint32_t stride)
 {
     if (builder->err != PSR_OK || (stride == 1 && builder->net->nodes[x].channels == channels))
         return x;
@@ -49,8 +49,8 @@ static uint32_t build_identity(psr_network_builder *builder, uint32_t x, const b
 }
 
 /* One block: 3x3, 3x3; or 1x1, 3x3, 1x1 of four times the width. */
-static uint32_t build_block(psr_network_builder *builder, uint32_t x, const block_style *style, uint32_t stage,
-                            uint32_t block, uint32_t width, uint32_t stride)
+static uint32_t build_block(psr_network_builder *builder, uint32_t x, const block_style *style,
+                            uint32_t stage, uint32_t block, uint32_t width, uint32_t stride)
 {
     uint32_t out = x;
     uint32_t channels = width;
@@ -80,8 +80,8 @@ static uint32_t build_block(psr_network_builder *builder, uint32_t x, const bloc
 }
 
 /* Stage 1 keeps the size; every later one halves it in its first block and doubles the width. */
-static uint32_t build_stage(psr_network_builder *builder, uint32_t x, const block_style *style, uint32_t stage,
-                            uint32_t width, uint32_t blocks)
+static uint32_t build_stage(psr_network_builder *builder, uint32_t x, const block_style *style,
+                            uint32_t stage, uint32_t width, uint32_t blocks)
 {
     for (uint32_t block = 0; block < blocks; block++)
         x = build_block(builder, x, style, stage, block, width, stage > 1 && block == 0 ? 2 : 1);

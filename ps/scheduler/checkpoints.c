@@ -93,12 +93,13 @@ static void part_free(const psr_checkpoints *set, part *p)
     free(p);
 }
 
-static psr_err part_new(const psr_checkpoints *set, uint64_t step, part **ret_part)
+static psr_err part_new(const psr_checkpoints *set, uint64_t step, part *next, part **ret_part)
 {
     part *p = calloc(1, sizeof *p);
     if (!p)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
     p->step = step;
+    p->next = next;
     p->last = &p->first;
     p->missing_of = calloc((size_t)set->section_count + 1, sizeof *p->missing_of);
     p->pieces_of = calloc((size_t)set->section_count + 1, sizeof *p->pieces_of);
@@ -129,10 +130,9 @@ static psr_err find_part(psr_checkpoints *set, uint64_t step, part **ret_part)
         return PSR_OK;
     }
     part *p = NULL;
-    PSR_TRY(part_new(set, step, &p));
+    PSR_TRY(part_new(set, step, *at, &p));
     /* The writing thread walks the list. */
     pthread_mutex_lock(&set->mutex);
-    p->next = *at;
     *at = p;
     pthread_mutex_unlock(&set->mutex);
     *ret_part = p;

@@ -135,7 +135,7 @@ static psr_err take_progress(psr_scheduler *scheduler, psr_scheduler_member *mem
     uint64_t counted = evaluates ? message->head.count - 1 : 0;
     if (counted > member->facts.test_count)
         return psr_violation(message, "it has counted %" PRIu64 " samples of %" PRIu32, counted,
-                          member->facts.test_count);
+                             member->facts.test_count);
     if (!member->done)
         psr_liveness_progress(scheduler->liveness, member->entry.peer, &message->head, now_ms);
     if (evaluates && member->entry.peer.role == PSR_ROLE_WORKER && is_running(scheduler))
@@ -186,7 +186,7 @@ static psr_err check_size(const psr_message *message)
     bool floats = message->head.type == PSR_MSG_CHECKPOINT;
     if (!floats && message->payload_bytes > PSR_SCHEDULER_TEXT_MAX)
         return psr_violation(message, "its payload has %zu bytes, more than %u", message->payload_bytes,
-                          PSR_SCHEDULER_TEXT_MAX);
+                             PSR_SCHEDULER_TEXT_MAX);
     return PSR_OK;
 }
 

@@ -122,7 +122,7 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
         return psr_violation(message, "its flags are %" PRIu32, message->head.flags);
     if (message->head.step > scheduler->members[scheduler->shard_count].facts.total_steps)
         return psr_violation(message, "the run has %" PRIu64 " steps",
-                          scheduler->members[scheduler->shard_count].facts.total_steps);
+                             scheduler->members[scheduler->shard_count].facts.total_steps);
     PSR_TRY(take_figures(scheduler, member->entry.peer, message));
     member->done = true;
     member->left_out = message->head.flags == 1;

@@ -58,11 +58,11 @@ static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *
     if (shard && step == member->saving_before && step > scheduler->first_step)
         return PSR_OK;
     if (step != due || step <= member->saving)
-        return psr_violation(message, "no checkpoint of %" PRIu64 " steps is due; its next one is of %" PRIu64,
-                          step, due);
+        return psr_violation(
+            message, "no checkpoint of %" PRIu64 " steps is due; its next one is of %" PRIu64, step, due);
     if (!is_in_place(scheduler, shard ? member->saving_before : member->saving))
         return psr_violation(message, "its checkpoint of %" PRIu64 " steps is not in place",
-                          shard ? member->saving_before : member->saving);
+                             shard ? member->saving_before : member->saving);
     member->saving_before = member->saving;
     member->saving = step;
     return PSR_OK;
@@ -112,8 +112,8 @@ static psr_err check_metrics(psr_scheduler *scheduler, const psr_message *messag
         return psr_violation(message, "the metrics of rank %" PRIu64 " are not its to tell", rank);
     uint64_t *told = &scheduler->metrics_told[rank];
     if (step != *told + 1 || step > scheduler->members[scheduler->shard_count].facts.total_steps)
-        return psr_violation(message, "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64, step,
-                          rank, *told);
+        return psr_violation(message, "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64,
+                             step, rank, *told);
     *told = step;
     return PSR_OK;
 }
@@ -122,7 +122,7 @@ psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *
 {
     if (message->payload_bytes > METRICS_BYTES_MAX)
         return psr_violation(message, "its payload has %zu bytes, more than a line of metrics",
-                          message->payload_bytes);
+                             message->payload_bytes);
     if (!psr_is_printable(message->payload, message->payload_bytes))
         return psr_violation(message, "its payload holds control characters");
     cJSON *object = cJSON_ParseWithLength(message->payload, message->payload_bytes);

@@ -23,7 +23,7 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts, psr_
     uint32_t height = config->image_size ? config->image_size : facts->height;
     uint32_t width = config->image_size ? config->image_size : facts->width;
     PSR_TRY(psr_network_new(config->model, facts->classes, facts->channels, height, width, config->shortcut,
-                        &sections.net));
+                            &sections.net));
     psr_err err = PSR_OK;
     if (sections.net->params.count != facts->parameter_count)
         err = psr_fail(PSR_ERR_FORMAT, "model %s has %zu parameters here and %" PRIu64 " at the workers",

@@ -441,13 +441,14 @@ static psr_err take_push(psr_shard *shard, psr_message **message)
     if (!psr_shard_initialised(shard))
         return psr_violation(*message, "the initial weights are not complete yet");
     if (head->flags != (is_bsp(shard) ? 1u : 0u))
-        return psr_violation(*message, "its flags are %" PRIu32 ", which --sync does not go with", head->flags);
+        return psr_violation(*message, "its flags are %" PRIu32 ", which --sync does not go with",
+                             head->flags);
     uint64_t pushed = shard->pushes[(size_t)s * shard->n + (*message)->from.rank];
     if (head->step < pushed)
         return PSR_OK; /* a duplicate */
     if (head->step > pushed || head->step >= shard->end)
-        return psr_violation(*message, "%" PRIu64 " steps of it were pushed, and the run has %" PRIu64, pushed,
-                          shard->end);
+        return psr_violation(*message, "%" PRIu64 " steps of it were pushed, and the run has %" PRIu64,
+                             pushed, shard->end);
     return is_bsp(shard) ? take_push_bsp(shard, s, message) : take_push_alone(shard, s, *message);
 }
 
@@ -473,7 +474,8 @@ psr_err psr_shard_message(psr_shard *shard, psr_message **message)
     psr_err err;
     shard->progress++;
     if ((*message)->from.role != PSR_ROLE_WORKER || (*message)->from.rank >= shard->n) {
-        err = psr_violation(*message, "a shard hears the scheduler and the run's %" PRIu32 " workers", shard->n);
+        err = psr_violation(*message, "a shard hears the scheduler and the run's %" PRIu32 " workers",
+                            shard->n);
     } else {
         switch ((*message)->head.type) {
         case PSR_MSG_INIT:

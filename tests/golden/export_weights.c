@@ -18,7 +18,8 @@ static psr_err put_all(psr_checkpoint_writer *writer, const psr_layout *layout, 
     return PSR_OK;
 }
 
-static psr_err write_weights(const psr_network *net, const float *arena, const float *buffers, const char *path)
+static psr_err write_weights(const psr_network *net, const float *arena, const float *buffers,
+                             const char *path)
 {
     const size_t count = net->params.tensor_count + net->buffers.tensor_count;
     psr_tensor *tensors = calloc(count, sizeof(*tensors));
@@ -55,7 +56,7 @@ int main(int argc, char **argv)
     psr_network *net = NULL;
     float *arena = NULL, *buffers = NULL;
     psr_err err = psr_network_new(argv[1], number(argv[2]), number(argv[3]), number(argv[4]), number(argv[4]),
-                              PSR_SHORTCUT_A, &net);
+                                  PSR_SHORTCUT_A, &net);
     if (err == PSR_OK) {
         arena = calloc(net->params.length, sizeof(*arena));
         buffers = calloc(net->buffers.length + 1, sizeof(*buffers));

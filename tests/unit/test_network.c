@@ -9,7 +9,7 @@
 #include <string.h>
 
 static psr_network *net_of(const char *model, uint32_t classes, uint32_t channels, uint32_t size,
-                       psr_shortcut shortcut)
+                           psr_shortcut shortcut)
 {
     psr_network *net = NULL;
     expect_ok(psr_network_new(model, classes, channels, size, size, shortcut, &net));

@@ -28,7 +28,8 @@ static const tolerance fp32 = {2e-4, 2e-4}, bf16 = {2e-2, 0.25}, none = {0, 0};
 
 /* ---- networks ---- */
 
-static psr_network *net_begin(psr_network_builder *builder, uint32_t channels, uint32_t height, uint32_t width)
+static psr_network *net_begin(psr_network_builder *builder, uint32_t channels, uint32_t height,
+                              uint32_t width)
 {
     psr_network *net = calloc(1, sizeof *net);
     assert_non_null(net);
@@ -496,7 +497,7 @@ static void the_residual_networks_agree(void **state)
 {
     (void)state;
     psr_network *nets[] = {named("resnet20", 3, 16, PSR_SHORTCUT_A), named("resnet20", 3, 16, PSR_SHORTCUT_B),
-                       named("resnet18", 3, 48, PSR_SHORTCUT_B)};
+                           named("resnet18", 3, 48, PSR_SHORTCUT_B)};
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
         setting s = setting_of(nets[i], 3);
         compare_batch(&s, 3, none);

@@ -63,7 +63,8 @@ static void assert_laid_out(const psr_onednn_exec *exec, psr_onednn_layout layou
             assert_int_equal(exec->values[i].layout, layout);
 }
 
-static outcome train(const psr_network *net, dnnl_data_type_t type, psr_onednn_layout layout, uint32_t threads)
+static outcome train(const psr_network *net, dnnl_data_type_t type, psr_onednn_layout layout,
+                     uint32_t threads)
 {
     static const uint32_t labels[BATCH] = {1, 0, 7, 2, 9, 3, 3, 8, 4, 6, 5}, samples[BATCH];
     outcome o = {.gradients = floats(net->params.length), .buffers = floats(net->buffers.length)};

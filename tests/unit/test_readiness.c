@@ -58,8 +58,8 @@ static psr_node nodes[] = {
     {.op = PSR_OP_LINEAR, .weight = 3, .bias = PSR_NONE},
 };
 static const psr_network net = {.nodes = nodes,
-                            .node_count = 5,
-                            .params = {.tensors = tensors, .tensor_count = 4, .length = 96, .count = 88}};
+                                .node_count = 5,
+                                .params = {.tensors = tensors, .tensor_count = 4, .length = 96, .count = 88}};
 
 static void run(const psr_buckets *buckets, int passes, char *text, size_t size)
 {

@@ -15,7 +15,8 @@
 
 static const uint32_t sample_ids[3] = {17, 4, 59999};
 
-static psr_network *net_begin(psr_network_builder *builder, uint32_t classes, uint32_t channels, uint32_t size)
+static psr_network *net_begin(psr_network_builder *builder, uint32_t classes, uint32_t channels,
+                              uint32_t size)
 {
     psr_network *net = calloc(1, sizeof(*net));
     assert_non_null(net);
