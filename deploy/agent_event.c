@@ -64,15 +64,15 @@ static psr_err read_hello(const psr_host_link *link, psr_agent_event *event)
 
 /* ---- processes ---- */
 
-static psr_err find_item(const psr_plan *plan, uint32_t host, const psr_host_link *link, const cJSON *json,
-                         size_t *ret_item)
+static psr_err find_item(const psr_placement *placement, uint32_t host, const psr_host_link *link,
+                         const cJSON *json, size_t *ret_item)
 {
     const char *role = psr_json_text(json, "role");
     psr_peer peer;
     if (!role || !psr_role_parse(role, &peer.role) || !psr_json_count(json, "rank", UINT32_MAX, &peer.rank))
         return breach(link, "speaks for a process without a role or rank");
-    for (size_t i = 0; i < plan->count; i++)
-        if (plan->items[i].host == host && psr_peer_equal(plan->items[i].peer, peer)) {
+    for (size_t i = 0; i < placement->count; i++)
+        if (placement->items[i].host == host && psr_peer_equal(placement->items[i].peer, peer)) {
             *ret_item = i;
             return PSR_OK;
         }
@@ -117,8 +117,8 @@ static bool kind_of(const char *name, psr_agent_event_kind *ret_kind)
     return false;
 }
 
-static psr_err read_event(const psr_plan *plan, uint32_t host, const psr_host_link *link, bool all_started,
-                          psr_agent_event *event)
+static psr_err read_event(const psr_placement *placement, uint32_t host, const psr_host_link *link,
+                          bool all_started, psr_agent_event *event)
 {
     if (event->kind == PSR_AGENT_HELLO)
         return read_hello(link, event);
@@ -126,17 +126,17 @@ static psr_err read_event(const psr_plan *plan, uint32_t host, const psr_host_li
         return link->greeted ? PSR_OK : breach(link, "speaks before its hello");
     if (!all_started)
         return breach(link, "speaks for processes that nobody asked it to start");
-    PSR_TRY(find_item(plan, host, link, event->json, &event->item));
+    PSR_TRY(find_item(placement, host, link, event->json, &event->item));
     return event->kind == PSR_AGENT_LINE ? read_line(link, event) : read_exited(event);
 }
 
-psr_err psr_agent_event_read(const psr_plan *plan, uint32_t host, const psr_host_link *link, bool all_started,
-                             const char *line, psr_agent_event *ret_event)
+psr_err psr_agent_event_read(const psr_placement *placement, uint32_t host, const psr_host_link *link,
+                             bool all_started, const char *line, psr_agent_event *ret_event)
 {
     psr_agent_event event = {.json = cJSON_Parse(line), .text = line};
     psr_err err = PSR_OK;
     if (kind_of(psr_json_text(event.json, "event"), &event.kind))
-        err = read_event(plan, host, link, all_started, &event);
+        err = read_event(placement, host, link, all_started, &event);
     else if (link->greeted)
         err = breach(link, "sent what is no event: '%.100s'", line);
     else

@@ -1,5 +1,5 @@
-/* One line of an agent (deploy/agent.h), read and checked. An agent is believed about its own host and the members that the plan
- * places there, and about nothing else. Pure. */
+/* One line of an agent (deploy/agent.h), read and checked. An agent is believed about its own host and the members that are
+ * placed there, and about nothing else. Pure. */
 #ifndef PSR_DEPLOY_AGENT_EVENT_H
 #define PSR_DEPLOY_AGENT_EVENT_H
 
@@ -21,18 +21,19 @@ typedef struct psr_agent_event {
     const char *address,
         *launcher_address; /* HELLO: numeric, at most 63 bytes; "" when it was not reached over ssh */
     const char *machine;   /* HELLO: psr_machine_id there; "" when it is not known */
-    size_t item;           /* LINE, EXITED: of the plan */
+    size_t item;           /* LINE, EXITED: of the placement */
     bool to_stderr;        /* LINE */
     bool ok;               /* EXITED */
     const char *text;
     cJSON *json; /* owned: the texts are borrowed from it, and from the line */
 } psr_agent_event;
 
-/* host: index in the plan of the one whose agent said it; link: the launcher's end of it, for name and greeted. all_started: the
- * plan's processes were asked for. ret owns: psr_agent_event_done. PROTOCOL, naming the host: an event that is none, a second hello,
- * a process that the plan does not place there. VERSION: another psring. */
-PSR_MUST_CHECK psr_err psr_agent_event_read(const psr_plan *plan, uint32_t host, const psr_host_link *link,
-                                            bool all_started, const char *line, psr_agent_event *ret_event);
+/* host: index in the placement of the one whose agent said it; link: the launcher's end of it, for name and greeted. all_started: the
+ * placement's processes were asked for. ret owns: psr_agent_event_done. PROTOCOL, naming the host: an event that is none, a second hello,
+ * a process that is not placed there. VERSION: another psring. */
+PSR_MUST_CHECK psr_err psr_agent_event_read(const psr_placement *placement, uint32_t host,
+                                            const psr_host_link *link, bool all_started, const char *line,
+                                            psr_agent_event *ret_event);
 void psr_agent_event_done(psr_agent_event *event);
 
 #endif

@@ -102,9 +102,9 @@ static void free_keys(psr_launch_state *l)
 
 psr_err psr_launch_spawn_all(psr_launch_state *l)
 {
-    const psr_plan *plan = l->options->plan;
-    for (size_t i = 0; i < plan->count; i++) {
-        const psr_placement *item = &plan->items[i];
+    const psr_placement *placement = l->options->placement;
+    for (size_t i = 0; i < placement->count; i++) {
+        const psr_placed *item = &placement->items[i];
         psr_host_link *host = &l->hosts[item->host];
         cJSON *provision = NULL;
         PSR_TRY(make_provision(l, item->peer, host->name, interface_for(l, host), &provision));
@@ -185,7 +185,7 @@ static psr_err start_scheduler(psr_launch_state *l)
 /* Before anything starts: are all processes of the run on this host, and is it to use ipc sockets? */
 static psr_err choose_transport(psr_launch_state *l)
 {
-    const psr_hosts *hosts = &l->options->plan->hosts;
+    const psr_hosts *hosts = &l->options->placement->hosts;
     const char *elsewhere = NULL;
     for (size_t i = 0; i < hosts->count && !elsewhere; i++)
         elsewhere = psr_host_is_here(hosts->items[i].name) ? NULL : hosts->items[i].name;
@@ -236,7 +236,7 @@ psr_err psr_launch_begin(psr_launch_state *l)
                             l->hosts[i].name);
     }
     if (l->config.threads == 0) {
-        uint32_t most = l->options->plan->workers_most;
+        uint32_t most = l->options->placement->workers_most;
         l->config.threads = cores / (most ? most : 1);
         if (l->config.threads == 0)
             l->config.threads = 1;
@@ -251,7 +251,7 @@ psr_err psr_launch_begin(psr_launch_state *l)
     PSR_TRY(psr_keys_generate(workers, l->shards, !ipc && !bare, &l->keys, &l->key_count));
     for (size_t i = 0; i < l->key_count; i++)
         l->keys[i].bare = bare;
-    psr_show_configuration(&l->show, &l->config, l->options->plan, l->sockets.path);
+    psr_show_configuration(&l->show, &l->config, l->options->placement, l->sockets.path);
     return start_scheduler(l);
 }
 
@@ -314,7 +314,7 @@ int psr_launch(const psr_launch_options *options)
 {
     psr_launch_state l = {.options = options,
                           .config = *options->config,
-                          .host_count = options->plan->hosts.count,
+                          .host_count = options->placement->hosts.count,
                           .sockets = PSR_SOCKET_DIRECTORY_NONE};
     l.scheduler.pidfd = l.scheduler.in.fd = l.scheduler.out.fd = l.scheduler.err.fd = -1;
     l.deadline_ms = (int64_t)(options->config->deadline_s * 1000);
@@ -336,7 +336,7 @@ int psr_launch(const psr_launch_options *options)
         err = choose_transport(&l);
     size_t started = 0;
     for (; started < l.host_count && !err; started++) {
-        err = psr_host_start(&l.hosts[started], options->plan->hosts.items[started].name, options->ssh,
+        err = psr_host_start(&l.hosts[started], options->placement->hosts.items[started].name, options->ssh,
                              options->remote_program);
         if (!err)
             psr_json_put(&l.hosts[started].agent.in, "op", "begin", "#deadline_s",

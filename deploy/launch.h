@@ -10,7 +10,7 @@
 
 typedef struct psr_launch_options {
     const psr_config *config; /* checked, threads may be 0: resolved here */
-    const psr_plan *plan;
+    const psr_placement *placement;
     const char *
         interface; /* --interface, or NULL: none or loopback when all hosts are this one, else where ssh came in */
     const char *ssh;        /* --ssh CMD, words separated by spaces; NULL: "ssh" */

@@ -78,7 +78,7 @@ static bool is_of_strangers(const char *text)
 
 static void on_process_line(psr_launch_state *l, const psr_host_link *host, const psr_agent_event *event)
 {
-    psr_peer peer = l->options->plan->items[event->item].peer;
+    psr_peer peer = l->options->placement->items[event->item].peer;
     const char *role = psr_role_name(peer.role);
     cJSON *log = cJSON_CreateObject();
     cJSON_AddStringToObject(log, "role", role);
@@ -111,7 +111,7 @@ static void tell_lost(psr_launch_state *l, const psr_host_link *host, const char
 
 static void on_exited(psr_launch_state *l, const psr_host_link *host, const psr_agent_event *event)
 {
-    psr_peer peer = l->options->plan->items[event->item].peer;
+    psr_peer peer = l->options->placement->items[event->item].peer;
     if (!event->ok && !l->ended)
         tell_lost(l, host, psr_role_name(peer.role), peer.rank, event->text);
 }
@@ -148,8 +148,8 @@ static psr_err on_agent_line(void *context, char *line)
     host->heard_ms = psr_launch_look(l); /* whatever it says */
     if (host->refused)
         return PSR_OK;
-    psr_err err =
-        psr_agent_event_read(l->options->plan, (uint32_t)(host - l->hosts), host, l->spawned, line, &event);
+    psr_err err = psr_agent_event_read(l->options->placement, (uint32_t)(host - l->hosts), host, l->spawned,
+                                       line, &event);
     if (err == PSR_OK)
         err = on_event(l, host, &event);
     psr_agent_event_done(&event);
@@ -179,10 +179,11 @@ static psr_err on_agent_end(psr_launch_state *l, psr_host_link *host)
     snprintf(how, sizeof how, "with host %s, whose %s ended (%s)", host->name,
              host->local ? "agent" : "ssh connection", ended);
     host->lost = true;
-    const psr_plan *plan = l->options->plan;
-    for (size_t i = 0; i < plan->count; i++)
-        if (&l->hosts[plan->items[i].host] == host)
-            tell_lost(l, host, psr_role_name(plan->items[i].peer.role), plan->items[i].peer.rank, how);
+    const psr_placement *placement = l->options->placement;
+    for (size_t i = 0; i < placement->count; i++)
+        if (&l->hosts[placement->items[i].host] == host)
+            tell_lost(l, host, psr_role_name(placement->items[i].peer.role), placement->items[i].peer.rank,
+                      how);
     return PSR_OK;
 }
 

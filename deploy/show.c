@@ -34,7 +34,7 @@ const char *psr_show_bare(const psr_config *config)
                                                     : "not encrypted (--no-encrypt), within this machine";
 }
 
-void psr_show_configuration(psr_show *show, const psr_config *config, const psr_plan *plan,
+void psr_show_configuration(psr_show *show, const psr_config *config, const psr_placement *placement,
                             const char *sockets)
 {
     psr_screen *screen = show->screen;
@@ -63,9 +63,9 @@ void psr_show_configuration(psr_show *show, const psr_config *config, const psr_
     psr_screen_out(screen, "  optimizer  %s, lr %g (%s), seed %llu\n", optimizer, config->lr, schedule,
                    (unsigned long long)config->seed);
     psr_screen_out(screen, "  hosts      ");
-    for (size_t i = 0; i < plan->hosts.count && i < 8; i++)
-        psr_screen_out(screen, "%s%s", i ? ", " : "", plan->hosts.items[i].name);
-    psr_screen_out(screen, "%s\n", plan->hosts.count > 8 ? ", .." : "");
+    for (size_t i = 0; i < placement->hosts.count && i < 8; i++)
+        psr_screen_out(screen, "%s%s", i ? ", " : "", placement->hosts.items[i].name);
+    psr_screen_out(screen, "%s\n", placement->hosts.count > 8 ? ", .." : "");
     if (config->resume[0])
         psr_screen_out(screen, "  resumes    %s\n", config->resume);
     if (sockets[0])

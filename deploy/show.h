@@ -41,7 +41,7 @@ typedef struct psr_show_evaluating {
 
 void psr_show_init(psr_show *show, psr_screen *screen, psr_show_kind kind, double line_every);
 /* The few lines at the start. sockets: the directory of a run on ipc sockets, "": TCP. */
-void psr_show_configuration(psr_show *show, const psr_config *config, const psr_plan *plan,
+void psr_show_configuration(psr_show *show, const psr_config *config, const psr_placement *placement,
                             const char *sockets);
 /* What --no-encrypt means, for every summary of a run that had it. */
 const char *psr_show_bare(const psr_config *config);

@@ -1,4 +1,4 @@
-/* `psring train`: reads options, makes the plan, launches. */
+/* `psring train`: reads options, places the processes, launches. */
 #include "deploy/commands.h"
 
 #include "base/options_argp.h"
@@ -150,7 +150,7 @@ static void default_out(psr_config *config, const char *mode)
         snprintf(config->out + stem, sizeof config->out - stem, "-%d", i);
 }
 
-static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, psr_plan *ret_plan)
+static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
     char mode[32];
@@ -166,7 +166,7 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
     else if (access(config->out, F_OK) == 0)
         return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make",
                         config->out);
-    return psr_plan_make(config, hosts, ps_hosts->count ? ps_hosts : NULL, ret_plan);
+    return psr_placement_make(config, hosts, ps_hosts->count ? ps_hosts : NULL, ret_placement);
 }
 
 /* What an earlier run tells, and the command line on top of it. */
@@ -203,7 +203,7 @@ int psr_command_train(int argc, char **argv)
 {
     train_options o = {0};
     psr_hosts hosts = {0}, ps_hosts = {0};
-    psr_plan plan = {0};
+    psr_placement placement = {0};
     int status;
     psr_config_defaults(&o.config);
     psr_options_argp *table = psr_options_argp_new();
@@ -214,13 +214,13 @@ int psr_command_train(int argc, char **argv)
         err = read_options(&argp, argc, argv, &o);
     }
     if (!err)
-        err = resolve(&o, &hosts, &ps_hosts, &plan);
+        err = resolve(&o, &hosts, &ps_hosts, &placement);
     if (err) {
         psr_print(stderr, "psring train: %s\n", psr_err_detail());
         status = psr_err_exit_status(err);
     } else {
         psr_launch_options options = {.config = &o.config,
-                                      .plan = &plan,
+                                      .placement = &placement,
                                       .interface = o.interface,
                                       .ssh = o.ssh,
                                       .progress = progress_by_default(),
@@ -229,7 +229,7 @@ int psr_command_train(int argc, char **argv)
             (void)progress_of(o.progress, &options.progress);
         status = psr_launch(&options);
     }
-    psr_plan_done(&plan);
+    psr_placement_done(&placement);
     psr_hosts_done(&hosts);
     psr_hosts_done(&ps_hosts);
     psr_options_argp_free(table);
