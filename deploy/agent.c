@@ -29,9 +29,17 @@
 #define NAMING_MS                                                                                            \
     1000 /* for the scheduler to notice too that the launcher is silent or gone, to ask what all are doing and to end the run: better than a signal */
 
+/* What a process was told of Ctrl-Z. */
+typedef enum stop_state {
+    STOP_NONE,
+    STOP_TOLD, /* to stop */
+    STOP_ENDS, /* to go on, once it is stopped */
+} stop_state;
+
 typedef struct process {
     psr_peer peer;
     psr_child child;
+    stop_state stop;
     bool told; /* its end has been reported */
 } process;
 
@@ -44,7 +52,8 @@ typedef struct agent {
     psr_presence_clock clock;
     int64_t heard_ms; /* of the launcher, by that clock; other times are psr_clock_ms' */
     int64_t deadline_ms;
-    bool paused; /* its processes are stopped, and its clock stands */
+    bool paused;        /* its processes are told to stop, and its clock stands */
+    bool answers_pause; /* when all of them are stopped */
     bool ending;
     int64_t term_at_ms, kill_at_ms;
     int64_t leave_at_ms;          /* though not all is told */
@@ -97,20 +106,37 @@ static psr_err on_line(void *context, char *line)
 
 /* ---- Ctrl-Z ---- */
 
-static void signal_all(const agent *a, int signo)
+/* A process stops itself once it has stopped its clock (base/clock.h). A SIGCONT before that would be lost, and the process would stop
+ * after it and stay: so a process is let go on only when its stop has been seen. */
+static void see_stops(agent *a)
 {
-    for (size_t i = 0; i < a->count; i++)
-        psr_child_signal(&a->processes[i].child, signo);
+    bool all_stopped = true;
+    for (size_t i = 0; i < a->count; i++) {
+        process *p = &a->processes[i];
+        if (p->stop == STOP_ENDS && p->child.stopped) {
+            psr_child_signal(&p->child, SIGCONT);
+            p->child.stopped = false;
+            p->stop = STOP_NONE;
+        }
+        all_stopped &= p->stop != STOP_TOLD || p->child.stopped || p->child.ended;
+    }
+    if (!a->answers_pause || !all_stopped)
+        return;
+    psr_json_put(&a->events, "event", "paused", NULL);
+    a->answers_pause = false;
 }
 
 static void pause_all(agent *a)
 {
+    for (size_t i = 0; i < a->count && !a->ending && !a->paused; i++) {
+        psr_child_signal(&a->processes[i].child, SIGTSTP);
+        a->processes[i].stop = STOP_TOLD;
+    }
     if (!a->ending && !a->paused) {
-        signal_all(a, SIGTSTP); /* with their clocks: base/clock.h */
         psr_clock_stop();
         a->paused = true;
     }
-    psr_json_put(&a->events, "event", "paused", NULL);
+    a->answers_pause = true;
 }
 
 static void go_on(agent *a)
@@ -118,8 +144,10 @@ static void go_on(agent *a)
     if (!a->paused)
         return;
     psr_clock_go_on();
-    signal_all(a, SIGCONT);
-    a->paused = false;
+    a->paused = a->answers_pause = false;
+    for (size_t i = 0; i < a->count; i++)
+        if (a->processes[i].stop == STOP_TOLD)
+            a->processes[i].stop = STOP_ENDS;
 }
 
 /* ---- commands ---- */
@@ -314,7 +342,8 @@ static psr_err wait_for_events(agent *a, struct pollfd *fds)
     (void)poll(fds, n, poll_timeout(a, psr_clock_ms())); /* EINTR: everything is looked at anyway */
     psr_line_writer_flush(&a->events);
     struct signalfd_siginfo info;
-    if ((fds[0].revents & POLLIN) && read(a->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+    if ((fds[0].revents & POLLIN) && read(a->signals, &info, sizeof info) == (ssize_t)sizeof info &&
+        info.ssi_signo != SIGCHLD) { /* that a child is stopped is seen where it is attended to */
         a->because = "the agent was told to end";
         end_all(a, 0);
     }
@@ -336,6 +365,7 @@ static psr_err agent_loop(agent *a, struct pollfd *fds)
             end_all(a, NAMING_MS);
         }
         PSR_TRY(attend(a, &running, &all_told));
+        see_stops(a);
         if (running || a->events.taken > a->taken)
             a->leave_at_ms = now + TELLING_MS;
         a->taken = a->events.taken;
@@ -355,6 +385,7 @@ int psr_agent_main(void)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     agent a = {.sockets = PSR_SOCKET_DIRECTORY_NONE};

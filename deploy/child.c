@@ -135,12 +135,16 @@ psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child
 
 bool psr_child_reap(psr_child *child)
 {
-    if (child->pid > 0) {
-        pid_t got;
-        do
-            got = waitpid(child->pid, &child->status, WNOHANG);
-        while (got < 0 && errno == EINTR);
-        if (got == child->pid) {
+    int status = 0;
+    while (child->pid > 0) {
+        pid_t got = waitpid(child->pid, &status, WNOHANG | WUNTRACED | WCONTINUED);
+        if (got == 0 || (got < 0 && errno != EINTR))
+            break;
+        if (got < 0)
+            continue;
+        child->stopped = WIFSTOPPED(status);
+        if (WIFEXITED(status) || WIFSIGNALED(status)) {
+            child->status = status;
             child->pid = 0;
             child->ended = true;
             child->out_end = psr_line_reader_written(&child->out);

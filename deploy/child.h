@@ -15,7 +15,8 @@ typedef struct psr_child {
     psr_line_writer in;
     psr_line_reader out, err;
     bool ended;
-    int status; /* as waitpid gave */
+    bool stopped; /* by a signal, when psr_child_reap last looked */
+    int status;   /* as waitpid gave */
     uint64_t out_end,
         err_end; /* how far its own words go, once it has ended: a process that it left behind may write on */
 } psr_child;
@@ -31,7 +32,7 @@ typedef enum psr_child_flags {
 /* Runs argv[0] (a path) in a process group of its own. NOT_FOUND when it cannot be executed. */
 PSR_MUST_CHECK psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child);
 
-/* Reaps it if it has ended. True when it has (now or before). */
+/* Reaps it if it has ended, else sees whether it is stopped. True when it has ended (now or before). */
 bool psr_child_reap(psr_child *child);
 
 /* It has ended, and all that it printed was read. */

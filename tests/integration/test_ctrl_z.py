@@ -96,6 +96,7 @@ def stopped_in(tap, psring, directory, mode, phase, step, undisturbed):
 
     def play():
         job.terminal.wait_for("fault-point %s:%d reached" % (phase, step), PATIENCE_S)
+        job.member("worker", 1).wait_stopped(PATIENCE_S)  # it says so first: else it may be let go on before it stops
         job.ctrl_z()
         job.wait_all_stopped()
         tap.ok(job.stays_stopped(), "%s: Ctrl-Z stops launcher, workers and shards, for longer than the deadline" % name, job.said())
@@ -190,6 +191,7 @@ def on_other_hosts(tap, psring, directory, undisturbed):
 
     def play():
         job.terminal.wait_for("fault-point forward:4 reached", PATIENCE_S)
+        job.member("worker", 1).wait_stopped(PATIENCE_S)
         job.ctrl_z()
         job.wait_all_stopped()
         tap.ok(len(job.working()) == 2 and job.stays_stopped(), "%s: Ctrl-Z stops the workers there too" % name, job.said())
