@@ -1,16 +1,11 @@
 /* A member of a run (shard or worker) as its scheduler sees it: joins, gets rank, configuration and roster,
- * reports progress, hears that it is alive, and leaves. psring-ps and psring-worker are both built on it.
+ * reports progress, hears that it is alive, and leaves. psring-ps and psring-worker are both built on it: the
+ * membership machine (comm/membership.h, which has the order of the messages) on a transport, with comm/join.h's
+ * payloads.
  *
- * Joining, with the messages of net/message.h:
- *     JOIN    ->  who I am, which version, where I listen
- *             <-  CONFIG   my rank and the run's whole configuration
- *     FACTS   ->  what I found on my host (a worker: compute library, data set): all workers must agree
- *             <-  WELCOME  the roster and what they agreed on
- *     READY   ->  connected to everybody that I send to, weights in place
- *             <-  START
- * From CONFIG on PROGRESS goes out by itself (in psr_member_recv): four times per deadline, at least ten times
- * a second, and when step or phase has changed (in a long row of changes, every ten milliseconds). A scheduler
- * that has been silent for the deadline is an error.
+ * Two ways to drive it. With a clock and a transport that waits: psr_member_join and psr_member_recv. Without
+ * either, in a simulated network: psr_member_open, then psr_member_message, psr_member_early and psr_member_tick,
+ * which are the membership machine's.
  *
  * All of it on the one thread that made the transport. */
 #ifndef PSR_COMM_MEMBER_H
@@ -37,12 +32,15 @@ typedef struct psr_member_options {
     psr_err (*interrupted)(void *context);
 } psr_member_options;
 
+/* Opens the channel to the scheduler and says JOIN. ret owns. */
+PSR_MUST_CHECK psr_err psr_member_open(const psr_member_options *options, int64_t now_ms,
+                                       psr_member **ret_member);
 /* Joins; returns after WELCOME. ret owns. TIMEOUT: the scheduler was not heard of for the deadline (before
  * CONFIG: the default one); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
 PSR_MUST_CHECK psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member);
 void psr_member_free(psr_member *member);
 
-/* All borrowed for the member's life. */
+/* All borrowed for the member's life; what WELCOME tells is there once it has joined. */
 psr_peer psr_member_self(const psr_member *member);
 const psr_config *psr_member_config(const psr_member *member);
 const psr_facts *psr_member_facts(const psr_member *member); /* those agreed on */
@@ -66,13 +64,15 @@ PSR_MUST_CHECK psr_err psr_member_ready(psr_member *member, const char *json);
  * shards and workers. ret owns. */
 PSR_MUST_CHECK psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_message);
 
+/* The same without waiting and clock: comm/membership.h's functions of these names. */
+PSR_MUST_CHECK psr_err psr_member_message(psr_member *member, psr_message **message, int64_t now_ms);
+bool psr_member_joined(const psr_member *member);
+psr_message *psr_member_early(psr_member *member);
+PSR_MUST_CHECK psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms);
+
 /* To the scheduler: HELD, METRICS, CHECKPOINT, DONE. Copied. */
 PSR_MUST_CHECK psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *payload,
                                        size_t bytes);
-
-/* PROGRESS now, for instance when the phase that is about to begin may be the last thing that others hear of.
- */
-PSR_MUST_CHECK psr_err psr_member_report(psr_member *member);
 
 /* FAILED, with the line and the status that the process will exit with: the last thing that a member says.
  * Never fails. */

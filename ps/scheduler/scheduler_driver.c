@@ -310,7 +310,7 @@ static bool take_orders(driver *d, int64_t now_ms)
     return true;
 }
 
-/* As comm/member.c does with the scheduler: time in which this process was stopped is no silence of the
+/* As comm/membership.c does with the scheduler: time in which this process was stopped is no silence of the
  * launcher's, nor of the disk's. */
 static void look(driver *d, int64_t now_ms)
 {

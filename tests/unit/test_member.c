@@ -1,5 +1,5 @@
-/* A member and a played scheduler over real sockets: the scheduler's part is a script on a thread of its own.
- */
+/* A member and a played scheduler over real sockets: the scheduler's part is a script on a thread of its own. When a
+ * member says what is test_membership's. */
 #include "network_fixture.h"
 
 #include "comm/member.h"
@@ -224,90 +224,29 @@ static void facts_that_cannot_be_had_are_told_to_the_scheduler(void **state)
     strike_stage(&s);
 }
 
-static psr_head place;
-
-static void report(void *context, psr_head *head)
-{
-    (void)context;
-    *head = place;
-}
-
-/* How many reports the scheduler has had since it was asked last. A mark behind them says where they end. */
-static unsigned count_reports(stage *s, psr_member *m, psr_head *ret_last)
-{
-    psr_message *message = NULL;
-    unsigned count = 0;
-    uint64_t before = place.aux;
-    place.aux = UINT64_MAX;
-    assert_ok(psr_member_report(m));
-    for (bool last = false; !last; count++) {
-        message = receive(s->scheduler);
-        assert_int_equal(message->head.type, PSR_MSG_PROGRESS);
-        last = message->head.aux == UINT64_MAX;
-        if (!last && ret_last)
-            *ret_last = message->head;
-        psr_message_free(&message);
-    }
-    place.aux = before;
-    return count - 1;
-}
-
-static void progress_goes_out_by_itself_and_at_once_when_it_is_asked_for(void **state)
+static void reports_go_out_and_what_is_the_members_own_is_taken_while_it_waits(void **state)
 {
     (void)state;
     stage s;
     psr_member *m;
     psr_message *message;
     raise_stage(&s);
-    place = (psr_head){.flags = PSR_PHASE_FORWARD};
-    assert_ok(join(&s, (psr_member_options){.facts = say_facts, .report = report}, &m));
-    do { /* ten a second, once this thread is not kept from running */
-        count_reports(&s, m, NULL);
-        assert_int_equal(psr_member_recv(m, 450, &message), PSR_ERR_TIMEOUT);
-    } while (count_reports(&s, m, NULL) < 3);
+    assert_ok(join(&s, (psr_member_options){.facts = say_facts}, &m));
+    message = receive(s.scheduler);
+    assert_int_equal(message->head.type, PSR_MSG_PROGRESS);
+    psr_message_free(&message);
     send_text(s.scheduler, worker1, (psr_head){.type = PSR_MSG_ALIVE, .flags = 1}, NULL);
     send_text(s.scheduler, worker1, (psr_head){.type = PSR_MSG_START}, NULL);
     assert_ok(psr_member_recv(m, WAIT_MS, &message));
     assert_int_equal(message->head.type, PSR_MSG_START); /* ALIVE was the member's own business */
-    assert_true(count_reports(&s, m, NULL) >= 1);
     psr_message_free(&message);
-    psr_member_free(m);
-    strike_stage(&s);
-}
-
-static void a_step_or_phase_that_has_changed_is_told_at_once_and_a_long_row_of_them_in_part(void **state)
-{
-    (void)state;
-    stage s;
-    psr_member *m;
-    psr_message *message;
-    raise_stage(&s);
-    place = (psr_head){.flags = PSR_PHASE_FORWARD};
-    assert_ok(join(&s, (psr_member_options){.report = report}, &m));
-    int64_t begin_ms = psr_clock_ms();
-    for (uint32_t i = 1; i <= 10; i++) {
-        psr_head told = {0};
-        bool was_kept_away; /* then it may have had no time to look a second time */
-        do {
-            if (i % 2)
-                place.flags = place.flags == PSR_PHASE_FORWARD ? PSR_PHASE_BACKWARD : PSR_PHASE_FORWARD;
-            else
-                place.step++;
-            int64_t asked_ms = psr_clock_ms();
-            assert_int_equal(psr_member_recv(m, 20, &message), PSR_ERR_TIMEOUT);
-            was_kept_away = psr_clock_ms() - asked_ms > 30;
-        } while (count_reports(&s, m, &told) == 0 && was_kept_away);
-        assert_int_equal(told.step, place.step);
-        assert_int_equal(told.flags, place.flags);
-    }
-    for (uint32_t i = 0; i < 200; i++) {
-        place.step++;
-        assert_int_equal(psr_member_recv(m, 2, &message), PSR_ERR_TIMEOUT);
-    }
-    unsigned told = count_reports(&s, m, NULL);
-    int64_t took_ms = psr_clock_ms() - begin_ms;
-    assert_true(told >= 40);
-    assert_true(told <= 50 + 1 + took_ms / 10 + took_ms / 100); /* as it was asked for, too */
+    assert_fails(psr_member_recv(m, 0, &message), PSR_ERR_TIMEOUT, "");
+    psr_transport_wake(s.own);
+    assert_int_equal(psr_member_recv(m, -1, &message), PSR_ERR_CANCELLED);
+    /* One report as it joined, one as it was asked, and those of the time that the test takes. */
+    message = receive(s.scheduler);
+    assert_int_equal(message->head.type, PSR_MSG_PROGRESS);
+    psr_message_free(&message);
     psr_member_free(m);
     strike_stage(&s);
 }
@@ -321,7 +260,7 @@ static void a_scheduler_that_falls_silent_is_named_after_the_deadline_and_not_be
     raise_stage(&s);
     s.config.deadline_s = 1;
     int64_t begin_ms = psr_clock_ms();
-    assert_ok(join(&s, (psr_member_options){.report = report}, &m));
+    assert_ok(join(&s, (psr_member_options){0}, &m));
     assert_fails(psr_member_recv(m, -1, &message), PSR_ERR_PEER, "no sign of life for ");
     double silent_s = atof(strstr(psr_err_detail(), "no sign of life for ") + strlen("no sign of life for "));
     assert_true(silent_s >= 1 && psr_clock_ms() - begin_ms >= 1000);
@@ -355,8 +294,7 @@ int main(void)
         cmocka_unit_test(an_abort_is_the_failure_of_whoever_waits),
         cmocka_unit_test(a_configuration_that_cannot_be_read_is_refused),
         cmocka_unit_test(facts_that_cannot_be_had_are_told_to_the_scheduler),
-        cmocka_unit_test(progress_goes_out_by_itself_and_at_once_when_it_is_asked_for),
-        cmocka_unit_test(a_step_or_phase_that_has_changed_is_told_at_once_and_a_long_row_of_them_in_part),
+        cmocka_unit_test(reports_go_out_and_what_is_the_members_own_is_taken_while_it_waits),
         cmocka_unit_test(a_scheduler_that_falls_silent_is_named_after_the_deadline_and_not_before),
         cmocka_unit_test(joining_ends_when_it_is_interrupted),
     };
