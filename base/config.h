@@ -57,8 +57,8 @@ typedef struct psr_config {
     uint32_t window;      /* --window: slices in flight per connection, default 2 */
     psr_fold_order fold;  /* --fold rank|arrival (hidden: reversed) */
     /* model and its arithmetic */
-    char model[32];           /* --model */
-    psr_shortcut shortcut;    /* --shortcut a|b, of resnet20..110; default a (He et al.) */
+    char model[32];           /* --model: any word; which are networks, model/networks/network_list.h knows */
+    psr_shortcut shortcut;    /* --shortcut a|b, where the network has the choice; default a (He et al.) */
     psr_precision precision;  /* --precision fp32|bf16 */
     psr_backend_kind backend; /* --backend onednn|reference */
     char device[16];          /* --device cpu (cuda refused by name in builds without) */
@@ -145,7 +145,7 @@ PSR_MUST_CHECK psr_err psr_config_get(const psr_config *config, const char *name
 void psr_config_fit_mode(psr_config *config, const psr_config *file);
 
 /* What does not fit together, after all options are set (ssp with ring, shards in ring, lars with
- * async slices, batch 0, ...): USAGE naming both options. */
+ * async slices, batch 0, ...): USAGE naming both options. --model and --shortcut: psr_network_check. */
 PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
 
 /* JSON object { "option-name": "text", ... } of every option, in the table's order. ret owns: free(). */

@@ -68,15 +68,6 @@ static psr_err check_architecture(const psr_config *config)
 
 static psr_err check_model(const psr_config *config)
 {
-    static const char *const of_section_4_2[] = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
-    if (config->shortcut != PSR_SHORTCUT_A) {
-        bool has_choice = false;
-        for (size_t i = 0; i < sizeof of_section_4_2 / sizeof of_section_4_2[0]; i++)
-            has_choice = has_choice || strcmp(config->model, of_section_4_2[i]) == 0;
-        if (!has_choice)
-            return refuse_pair(config, "shortcut", "model",
-                               "only resnet20 to resnet110 have the choice; leave --shortcut out");
-    }
     if (config->precision != PSR_PRECISION_FP32 && config->backend == PSR_BACKEND_REFERENCE)
         return refuse_pair(config, "precision", "backend", "the reference is float32; use --precision fp32");
     if (strcmp(config->algorithms, "auto") != 0 && config->backend == PSR_BACKEND_REFERENCE)

@@ -35,9 +35,6 @@ static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
 static const char *const fold_unlisted[] = {"reversed", NULL};
 static const char *const precision_unlisted[] = {"fp16", NULL};
 static const char *const augment_unlisted[] = {"imagenet", NULL};
-static const char *const model_words[] = {"mlp",       "convnet",   "resnet20", "resnet32", "resnet44",
-                                          "resnet56",  "resnet110", "resnet18", "resnet34", "resnet50",
-                                          "resnet101", "resnet152", NULL};
 
 static psr_err read_sync(psr_config *config, const char *text)
 {
@@ -284,11 +281,8 @@ const psr_option psr_options[] = {
      ARCHITECTURE, "rank", ENUM(fold, fold_words), .unlisted = fold_unlisted,
      .aloud = "gradients are not summed in the order of ranks, so other bits come out than by rank"},
 
-    {"model", "NAME",
-     "mlp, convnet, resnet20, 32, 44, 56, 110 (He et al. 2015, 4.2), resnet18, 34, 50, 101 or 152 "
-     "(torchvision's)",
-     MODEL, "resnet20", STRING(model), .words = model_words},
-    {"shortcut", "a|b", "of resnet20 to 110: padded identity (A) or 1x1 convolution (B)", MODEL, "a",
+    {"model", "NAME", "the network", MODEL, "resnet20", STRING(model)},
+    {"shortcut", "a|b", "of He et al.'s section 4.2: padded identity (A) or 1x1 convolution (B)", MODEL, "a",
      ENUM(shortcut, shortcut_words)},
     {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are float32 always", MODEL, "fp32",
      ENUM(precision, precision_words), .unlisted = precision_unlisted},
@@ -397,9 +391,8 @@ const char *psr_option_nearest(const char *name)
     const char *nearest = NULL;
     for (size_t i = 0; i < psr_options_count; i++) {
         const psr_option *option = &psr_options[i];
-        if (!option->hidden && psr_is_near(name, option->name) &&
-            (nearest == NULL || psr_edit_distance(name, option->name) < psr_edit_distance(name, nearest)))
-            nearest = option->name;
+        if (!option->hidden)
+            nearest = psr_nearer(name, nearest, option->name);
     }
     return nearest;
 }

@@ -162,9 +162,7 @@ static psr_err refuse_word(const psr_option *option, const char *text)
         if (is_unlisted(option, *word))
             continue;
         snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "", *word);
-        if (psr_is_near(text, *word) &&
-            (near == NULL || psr_edit_distance(text, *word) < psr_edit_distance(text, near)))
-            near = *word;
+        near = psr_nearer(text, near, *word);
     }
     if (near != NULL)
         return psr_fail(PSR_ERR_USAGE, "--%s: '%s' is not known (%s?); give one of %s", option->name, text,
@@ -210,9 +208,6 @@ static psr_err read_string(const psr_option *option, psr_config *config, const c
     if (!psr_is_printable(text, length))
         return psr_fail(PSR_ERR_USAGE, "--%s: '%s' holds control characters or is not UTF-8", option->name,
                         text);
-    int index;
-    if (option->words != NULL)
-        PSR_TRY(find_word(option, text, &index));
     if (option->read != NULL) {
         psr_err err = option->read(config, text);
         if (err != PSR_OK)

@@ -42,3 +42,11 @@ int psr_is_near(const char *word, const char *candidate)
     size_t distance = psr_edit_distance(word, candidate);
     return distance <= allowed && distance < strlen(candidate);
 }
+
+const char *psr_nearer(const char *word, const char *best, const char *candidate)
+{
+    if (!psr_is_near(word, candidate))
+        return best;
+    return best == NULL || psr_edit_distance(word, candidate) < psr_edit_distance(word, best) ? candidate
+                                                                                              : best;
+}

@@ -11,4 +11,8 @@ size_t psr_edit_distance(const char *a, const char *b);
 /* Is candidate near enough to word to be offered in its place? A third of its letters, two at least. */
 int psr_is_near(const char *word, const char *candidate);
 
+/* To find the one to offer among candidates: candidate if it is near to word and nearer than best (NULL: none yet), else
+ * best. */
+const char *psr_nearer(const char *word, const char *best, const char *candidate);
+
 #endif

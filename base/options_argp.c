@@ -70,7 +70,7 @@ static void write_doc(char doc[static DOC_BYTES], const psr_option_info *info, c
         snprintf(doc, DOC_BYTES, "%s (default %.64s)", info->help, initial);
 }
 
-psr_options_argp *psr_options_argp_new(void)
+psr_options_argp *psr_options_argp_new(const char *networks)
 {
     size_t count = count_options();
     psr_options_argp *options = calloc(1, sizeof *options);
@@ -92,6 +92,8 @@ psr_options_argp *psr_options_argp_new(void)
     for (size_t i = 0; i < count; i++) {
         psr_option_info info;
         psr_config_option(i, &info);
+        if (strcmp(info.name, "model") == 0)
+            info.help = networks;
         if (strcmp(info.group, group) != 0) {
             group = info.group;
             group_number++;
@@ -151,9 +153,8 @@ typedef struct lookup {
 static void look_at(lookup *l, const char *name, const char *argument, int flags)
 {
     if (strncmp(name, l->word, l->length) != 0) {
-        if ((flags & OPTION_HIDDEN) == 0 && psr_is_near(l->word, name) &&
-            (l->nearest == NULL || psr_edit_distance(l->word, name) < psr_edit_distance(l->word, l->nearest)))
-            l->nearest = name;
+        if ((flags & OPTION_HIDDEN) == 0)
+            l->nearest = psr_nearer(l->word, l->nearest, name);
         return;
     }
     bool exact = name[l->length] == '\0';

@@ -14,8 +14,9 @@
 
 typedef struct psr_options_argp psr_options_argp;
 
-/* NULL without memory. ret owns: psr_options_argp_free, after the last use of its child. */
-psr_options_argp *psr_options_argp_new(void);
+/* networks: what --help says of --model, whose networks are not known here. NULL without memory.
+ * ret owns: psr_options_argp_free, after the last use of its child. */
+psr_options_argp *psr_options_argp_new(const char *networks);
 void psr_options_argp_free(psr_options_argp *options);
 
 /* The child, for the program's own struct argp_child array; borrowed from options. At ARGP_KEY_INIT the

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/options_argp.h"
 #include "model/networks/network.h"
+#include "model/networks/network_list.h"
 #include "model/optimizers/optimizer.h"
 #include "net/keys.h"
 #include "comm/slices.h"
@@ -532,7 +533,9 @@ int main(int argc, char **argv)
     psr_memory_keep_pages();
     bench b = {.rounds = 11, .warmup = 3};
     psr_config_defaults(&b.config);
-    psr_options_argp *table = psr_options_argp_new();
+    char networks[PSR_NETWORK_TEXT_MAX];
+    psr_network_help(networks, sizeof networks);
+    psr_options_argp *table = psr_options_argp_new(networks);
     if (!table)
         die("memory");
     const struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 2}, {0}};
@@ -563,7 +566,9 @@ int main(int argc, char **argv)
     b.config.schedule = PSR_SCHEDULE_CONSTANT;
     b.config.warmup = 0;
     b.config.steps = b.rounds + b.warmup + 1;
-    psr_err err = psr_config_check(&b.config);
+    psr_err err = psr_network_check(&b.config);
+    if (!err)
+        err = psr_config_check(&b.config);
     if (!err)
         err = plan(&b);
     int status = psr_err_exit_status(err);

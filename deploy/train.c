@@ -5,6 +5,7 @@
 #include "base/printable.h"
 #include "deploy/earlier_run.h"
 #include "deploy/launch.h"
+#include "model/networks/network_list.h"
 
 #include <argp.h>
 #include <stdio.h>
@@ -154,6 +155,7 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
 {
     psr_config *config = &o->config;
     char mode[32];
+    PSR_TRY(psr_network_check(config));
     PSR_TRY(psr_config_get(config, "mode", mode, sizeof mode));
     PSR_TRY(read_hosts(o, hosts, ps_hosts));
     if (config->workers == 0) /* not given: every slot, or one */
@@ -206,7 +208,9 @@ int psr_command_train(int argc, char **argv)
     psr_placement placement = {0};
     int status;
     psr_config_defaults(&o.config);
-    psr_options_argp *table = psr_options_argp_new();
+    char networks[PSR_NETWORK_TEXT_MAX];
+    psr_network_help(networks, sizeof networks);
+    psr_options_argp *table = psr_options_argp_new(networks);
     psr_err err = table ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for the options");
     if (!err) {
         const struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 2}, {0}};

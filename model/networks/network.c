@@ -1,6 +1,7 @@
 #include "model/networks/network_build.h"
 
 #include "base/rng.h"
+#include "model/networks/network_list.h"
 
 #include <assert.h>
 #include <math.h>
@@ -228,36 +229,13 @@ psr_err psr_build_begin(psr_network_builder *builder, const char *name, uint32_t
     return PSR_OK;
 }
 
-/* ---- models ---- */
-
-typedef enum model_family { FAMILY_MLP, FAMILY_CONVNET, FAMILY_CIFAR, FAMILY_IMAGENET } model_family;
-
-/* In the order of --model's help; the name at the same place of model_names. */
-static const struct {
-    model_family family;
-    uint32_t depth;
-    uint32_t least_size; /* of the image, pixels: the least for which every window fits */
-} models[] = {
-    {FAMILY_MLP, 0, 1},       {FAMILY_CONVNET, 0, 16},  {FAMILY_CIFAR, 20, 1},     {FAMILY_CIFAR, 32, 1},
-    {FAMILY_CIFAR, 44, 1},    {FAMILY_CIFAR, 56, 1},    {FAMILY_CIFAR, 110, 1},    {FAMILY_IMAGENET, 18, 1},
-    {FAMILY_IMAGENET, 34, 1}, {FAMILY_IMAGENET, 50, 1}, {FAMILY_IMAGENET, 101, 1}, {FAMILY_IMAGENET, 152, 1},
-};
-static const char *const model_names[] = {"mlp",       "convnet",   "resnet20", "resnet32", "resnet44",
-                                          "resnet56",  "resnet110", "resnet18", "resnet34", "resnet50",
-                                          "resnet101", "resnet152", NULL};
-#define MODEL_COUNT (sizeof models / sizeof models[0])
-_Static_assert(sizeof model_names / sizeof model_names[0] == MODEL_COUNT + 1, "one name per model");
+/* ---- networks by name ---- */
 
 /* Bounds within which every product of the descriptions fits 32 bits. */
 #define CLASSES_MAX 1000000
 #define CHANNELS_MAX 1024
 #define SIZE_MAX_PX 8192
 #define INPUT_MAX (1u << 28) /* channels * height * width */
-
-const char *const *psr_network_names(void)
-{
-    return model_names;
-}
 
 static psr_err check_input(const char *model, uint32_t least_size, uint32_t classes, uint32_t channels,
                            uint32_t height, uint32_t width)
@@ -283,32 +261,28 @@ static psr_err check_input(const char *model, uint32_t least_size, uint32_t clas
 psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels, uint32_t height,
                         uint32_t width, psr_shortcut shortcut, psr_network **ret_net)
 {
-    size_t m = 0;
-    while (m < MODEL_COUNT && strcmp(model, model_names[m]) != 0)
-        m++;
-    if (m == MODEL_COUNT) {
-        char known[256] = "";
-        for (size_t i = 0; i < MODEL_COUNT; i++)
-            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
-                     model_names[i]);
-        return psr_fail(PSR_ERR_USAGE, "model \"%.64s\" is unknown: one of %s", model, known);
+    const psr_listed_network *listed = psr_network_find(model);
+    if (listed == NULL) {
+        char names[PSR_NETWORK_TEXT_MAX];
+        psr_network_names(names, sizeof names);
+        return psr_fail(PSR_ERR_USAGE, "model \"%.64s\" is unknown: one of %s", model, names);
     }
-    PSR_TRY(check_input(model, models[m].least_size, classes, channels, height, width));
+    PSR_TRY(check_input(model, listed->least_size, classes, channels, height, width));
 
     psr_network_builder builder;
     PSR_TRY(psr_build_begin(&builder, model, classes, channels, height, width));
-    switch (models[m].family) {
-    case FAMILY_MLP:
+    switch (listed->family) {
+    case PSR_FAMILY_MLP:
         psr_build_mlp(&builder);
         break;
-    case FAMILY_CONVNET:
+    case PSR_FAMILY_CONVNET:
         psr_build_convnet(&builder);
         break;
-    case FAMILY_CIFAR:
-        psr_build_resnet_cifar(&builder, models[m].depth, shortcut);
+    case PSR_FAMILY_CIFAR:
+        psr_build_resnet_cifar(&builder, listed->depth, shortcut);
         break;
-    case FAMILY_IMAGENET:
-        psr_build_resnet_imagenet(&builder, models[m].depth);
+    case PSR_FAMILY_IMAGENET:
+        psr_build_resnet_imagenet(&builder, listed->depth);
         break;
     }
     if (builder.err != PSR_OK) {

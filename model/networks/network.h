@@ -65,15 +65,12 @@ typedef struct psr_network {
     psr_layout buffers; /* running_mean, running_var in torchvision's order */
 } psr_network;
 
-/* Builds the description of model (a name of --model). Errors: USAGE for an unknown model or an
+/* Builds the description of model (a name of network_list.h). Errors: USAGE for an unknown model or an
  * image too small for it, in words that say the least size. ret owns: psr_network_free. */
 PSR_MUST_CHECK psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels,
                                        uint32_t height, uint32_t width, psr_shortcut shortcut,
                                        psr_network **ret_net);
 void psr_network_free(psr_network *net);
-
-/* Names of --model in order; NULL ends. */
-const char *const *psr_network_names(void);
 
 /* Fills the arena (params.length floats, padding zeroed) from seed; and the buffers (mean 0, var 1). */
 void psr_network_init(const psr_network *net, uint64_t seed, float *arena, float *buffers);

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/options_argp.h"
+#include "model/networks/network_list.h"
 #include "net/transport.h"
 #include "ps/scheduler/scheduler_driver.h"
 #include "ps/input_thread.h"
@@ -74,6 +75,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 /* Threads are resolved by the launcher, which knows all hosts; by hand by this one's cores. */
 static psr_err check_config(psr_config *config)
 {
+    PSR_TRY(psr_network_check(config));
     if (config->threads == 0) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         config->threads = cores > (long)config->workers ? (uint32_t)(cores / config->workers) : 1;
@@ -133,7 +135,9 @@ int main(int argc, char **argv)
     psr_log_init("scheduler", PSR_LOG_INFO);
     arguments a = {0};
     psr_config_defaults(&a.config);
-    psr_options_argp *table = psr_options_argp_new();
+    char networks[PSR_NETWORK_TEXT_MAX];
+    psr_network_help(networks, sizeof networks);
+    psr_options_argp *table = psr_options_argp_new(networks);
     if (!table)
         return psr_err_exit_status(PSR_ERR_NOMEM);
     struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 0}, {0}};

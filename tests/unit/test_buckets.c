@@ -2,6 +2,7 @@
 
 #include "base/rng.h"
 #include "model/networks/network.h"
+#include "model/networks/network_list.h"
 
 #include <stdlib.h>
 
@@ -301,9 +302,9 @@ static void no_shard_of_any_network_carries_much_more_than_the_mean(void **state
     const struct {
         uint32_t classes, channels, side;
     } data[] = {{10, 1, 28}, {47, 1, 28}, {10, 3, 32}, {100, 3, 32}, {1000, 3, 224}};
-    for (const char *const *model = psr_network_names(); *model != NULL; model++)
+    for (const psr_listed_network *listed = psr_networks; listed->name != NULL; listed++)
         for (size_t d = 0; d < sizeof data / sizeof data[0]; d++) {
-            sized_net s = make_sized(*model, data[d].classes, data[d].channels, data[d].side);
+            sized_net s = make_sized(listed->name, data[d].classes, data[d].channels, data[d].side);
             for (uint32_t shards = 2; shards <= 8; shards++) {
                 double ratio = unevenness(&s, shards);
                 /* Largest first onto the lightest: beyond the mean there is at most a bucket's share of it. */
@@ -314,7 +315,7 @@ static void no_shard_of_any_network_carries_much_more_than_the_mean(void **state
                 if (ratio > bound)
                     fail_msg("%s of %u classes, %u shards: the largest part is %.3f times the mean, more "
                              "than %.3f",
-                             *model, data[d].classes, shards, ratio, bound);
+                             listed->name, data[d].classes, shards, ratio, bound);
             }
             free_sized(&s);
         }

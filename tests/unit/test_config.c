@@ -441,10 +441,6 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
          "--fold reversed does not go with --mode ps: it is the control of --mode local; use --fold rank"},
         {{{"bucket-size", "5000"}}, PSR_ERR_USAGE, "--bucket-size: 5000 is not a multiple of 64"},
         {{{"slice-size", "5000"}}, PSR_ERR_USAGE, "--slice-size: 5000 is not a multiple of 64"},
-        {{{"shortcut", "b"}, {"model", "resnet50"}},
-         PSR_ERR_USAGE,
-         "--shortcut b does not go with --model resnet50: only resnet20 to resnet110 have the choice; leave "
-         "--shortcut out"},
         {{{"precision", "bf16"}, {"backend", "reference"}},
          PSR_ERR_USAGE,
          "--precision bf16 does not go with --backend reference: the reference is float32; use --precision "
@@ -520,7 +516,6 @@ static void what_fits_together_is_taken(void **state)
         {{"optimizer", "adam"}, {"adam-beta1", "0.8"}},
         {{"optimizer", "lars"}, {"lars-trust", "0.01"}},
         {{"nesterov", "true"}},
-        {{"shortcut", "b"}, {"model", "resnet110"}},
         {{"slice-size", "4K"}, {"bucket-size", "4K"}},
     };
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {

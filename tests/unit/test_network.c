@@ -1,6 +1,7 @@
 #include "tests/unit/expect.h"
 
 #include "model/networks/network.h"
+#include "model/networks/network_list.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -113,8 +114,8 @@ static void every_network_has_the_names_shapes_and_order_of_torchvision(void **s
 static void nodes_read_earlier_nodes_and_end_in_the_logits(void **state)
 {
     (void)state;
-    for (const char *const *model = psr_network_names(); *model; model++) {
-        psr_network *net = net_of(*model, 7, 3, 33, PSR_SHORTCUT_A);
+    for (const psr_listed_network *listed = psr_networks; listed->name != NULL; listed++) {
+        psr_network *net = net_of(listed->name, 7, 3, 33, PSR_SHORTCUT_A);
         assert_int_equal(net->nodes[0].op, PSR_OP_INPUT);
         for (uint32_t i = 1; i < net->node_count; i++) {
             const psr_node *node = &net->nodes[i];
@@ -144,8 +145,8 @@ static void nodes_read_earlier_nodes_and_end_in_the_logits(void **state)
 static void every_tensor_belongs_to_one_node_in_forward_order(void **state)
 {
     (void)state;
-    for (const char *const *model = psr_network_names(); *model; model++) {
-        psr_network *net = net_of(*model, 10, 3, 32, PSR_SHORTCUT_B);
+    for (const psr_listed_network *listed = psr_networks; listed->name != NULL; listed++) {
+        psr_network *net = net_of(listed->name, 10, 3, 32, PSR_SHORTCUT_B);
         uint32_t next_param = 0, next_buffer = 0;
         for (uint32_t i = 0; i < net->node_count; i++) {
             const psr_node *node = &net->nodes[i];

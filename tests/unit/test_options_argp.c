@@ -36,7 +36,7 @@ static error_t run(program *p, const char **const_argv)
     int argc = 0;
     while (argv[argc] != NULL)
         argc++;
-    psr_options_argp *options = psr_options_argp_new();
+    psr_options_argp *options = psr_options_argp_new("alexnet, vgg16");
     if (options == NULL)
         return ENOMEM;
     const struct argp_option own[] = {{"hostfile", 'f', "FILE", 0, "the hosts", 0},
@@ -215,6 +215,7 @@ static void help_lists_every_option_with_its_default_and_hides_the_hidden(void *
     assert_non_null(strstr(text, "(default 512K)"));
     assert_non_null(strstr(text, " Optimisation:\n"));
     assert_non_null(strstr(text, "--hostfile=FILE"));
+    assert_non_null(strstr(text, "alexnet, vgg16 (default resnet20)"));
 }
 
 int main(void)

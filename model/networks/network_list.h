@@ -1,0 +1,40 @@
+/* The networks that there are, in one list: what --model may name. base has the options --model and --shortcut and
+ * knows no name; programs check them and print their help with these functions. Constant data, any thread. */
+#ifndef PSR_MODEL_NETWORK_LIST_H
+#define PSR_MODEL_NETWORK_LIST_H
+
+#include "base/config.h"
+
+typedef enum psr_network_family {
+    PSR_FAMILY_MLP,
+    PSR_FAMILY_CONVNET,
+    PSR_FAMILY_CIFAR,    /* ResNets of He et al. (2015), section 4.2 */
+    PSR_FAMILY_IMAGENET, /* torchvision's ResNets */
+} psr_network_family;
+
+typedef struct psr_listed_network {
+    const char *name;
+    psr_network_family family;
+    uint32_t depth;      /* layers with weights, of a ResNet; else 0 */
+    uint32_t least_size; /* of the image, pixels a side: the least for which every window fits */
+} psr_listed_network;
+
+/* In the order of --help; a row without a name ends it. */
+extern const psr_listed_network psr_networks[];
+
+/* NULL: there is none of that name. */
+const psr_listed_network *psr_network_find(const char *name);
+
+/* "mlp, convnet, resnet20, ..": all of them. */
+void psr_network_names(char *text, size_t size);
+
+/* --model names a network, and --shortcut fits it. USAGE, in words that say what would be right. */
+PSR_MUST_CHECK psr_err psr_network_check(const psr_config *config);
+
+/* What --help says of --model: the names, and where they are from. */
+void psr_network_help(char *text, size_t size);
+
+/* psr_network_help and psr_network_names need no more. */
+#define PSR_NETWORK_TEXT_MAX 256
+
+#endif
