@@ -38,7 +38,7 @@ typedef struct part {
     part_state state;
     piece *first, **last;
     uint64_t written; /* elements */
-    int64_t begun_ms; /* when the thread took it up; 0: it has not */
+    int64_t busy_ms;  /* that the disk has been at work on it, but for what it does now */
     psr_err err;
     char failure[512];
     struct part *next;
@@ -66,6 +66,7 @@ struct psr_checkpoints {
     /* under the mutex */
     part *parts;   /* coming, whole or not yet taken: in order of their steps */
     part *at_work; /* the thread's; NULL when it sleeps or is about to wake */
+    int64_t at_work_since_ms;
     bool quit;
 };
 
@@ -183,8 +184,7 @@ static piece *pop_piece(part *p)
 static void write_some(psr_checkpoints *set, part *p)
 {
     piece *work = pop_piece(p);
-    if (p->begun_ms == 0)
-        p->begun_ms = psr_clock_ms();
+    set->at_work_since_ms = psr_clock_ms();
     pthread_mutex_unlock(&set->mutex);
     psr_err err = work ? write_piece(set, p, work) : psr_checkpoint_files_commit(p->files);
     uint64_t elements = work ? work->elements : 0;
@@ -193,6 +193,8 @@ static void write_some(psr_checkpoints *set, part *p)
     moved(set);
     pthread_mutex_lock(&set->mutex);
     p->written += elements;
+    p->busy_ms += psr_clock_ms() - set->at_work_since_ms;
+    set->at_work_since_ms = 0;
     if (err != PSR_OK) {
         p->err = err;
         snprintf(p->failure, sizeof p->failure, "%s", psr_err_detail());
@@ -352,10 +354,11 @@ bool psr_checkpoints_writing(psr_checkpoints *set, psr_checkpoints_pace *ret_pac
 {
     pthread_mutex_lock(&set->mutex);
     const part *p = set->at_work ? set->at_work : next_part(set);
+    int64_t now_ms = psr_clock_ms(), since_ms = set->at_work_since_ms ? set->at_work_since_ms : now_ms;
     if (p)
         *ret_pace = (psr_checkpoints_pace){.step = p->step,
                                            .written = (double)p->written / (double)p->total,
-                                           .begun_ms = p->begun_ms ? p->begun_ms : psr_clock_ms(),
+                                           .busy_ms = p->busy_ms + now_ms - since_ms,
                                            .moved_ms = atomic_load(&set->moved_ms)};
     pthread_mutex_unlock(&set->mutex);
     return p != NULL;

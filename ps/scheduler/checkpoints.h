@@ -42,7 +42,7 @@ PSR_MUST_CHECK psr_err psr_checkpoints_take(psr_checkpoints *checkpoints, uint64
 typedef struct psr_checkpoints_pace {
     uint64_t step;    /* of the oldest checkpoint with something to write */
     double written;   /* of it, 0 to 1; 1: what is left is to flush it */
-    int64_t begun_ms; /* psr_clock_ms: when its first piece was */
+    int64_t busy_ms;  /* that the disk has been at work on it: not while it waited for pieces */
     int64_t moved_ms; /* when the disk last took or gave something, or got something to do */
 } psr_checkpoints_pace;
 

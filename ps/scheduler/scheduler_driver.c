@@ -349,13 +349,13 @@ static void check_disk(driver *d, int64_t now_ms)
         return;
     }
     psr_scheduler_writing(d->scheduler, now_ms);
-    int64_t taken_ms = now_ms - pace.begun_ms;
-    if (taken_ms < d->deadline_ms / 4 || now_ms - d->slow_said_ms < d->deadline_ms) /* say so once a while */
+    if (pace.busy_ms < d->deadline_ms / 4 ||
+        now_ms - d->slow_said_ms < d->deadline_ms) /* say so once a while */
         return;
     d->slow_said_ms = now_ms;
     snprintf(line, sizeof line,
              "the disk is slow: %.0f%% of the checkpoint of step %" PRIu64 " is written after %.1f s",
-             100 * pace.written, pace.step, (double)taken_ms / 1000);
+             100 * pace.written, pace.step, (double)pace.busy_ms / 1000);
     on_say(d, line);
 }
 

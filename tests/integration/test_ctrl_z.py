@@ -54,12 +54,12 @@ class Job(LiveRun):
         for process in self.working() + [self.of_role("launcher")]:
             process.wait_stopped(PATIENCE_S)
 
-    def stays_stopped(self):
-        """For longer than the deadline nobody moves or ends: only the time that passes can show that, and it is the deadline's."""
-        ended = [process for process in self.processes() if process.ended()]
+    def moves(self):
+        """Who ends or moves within more than the deadline: only the time that passes can show that nobody does, and it is the deadline's."""
+        before = self.processes()
         self.of_role("launcher").ended(STOPPED_S)
-        moving = [process for process in self.working() + [self.of_role("launcher")] if process.state() not in "Tt"]
-        return not ended and not moving
+        return ["%r has ended" % process for process in before if process.ended()] + \
+               ["%r moves" % process for process in self.working() + [self.of_role("launcher")] if process.state() not in "Tt"]
 
     def ended_with(self):
         match = re.match(r"ended (-?\d+)", self.wait_line(r"^ended ", PATIENCE_S))
@@ -99,7 +99,8 @@ def stopped_in(tap, psring, directory, mode, phase, step, undisturbed):
         job.member("worker", 1).wait_stopped(PATIENCE_S)  # it says so first: else it may be let go on before it stops
         job.ctrl_z()
         job.wait_all_stopped()
-        tap.ok(job.stays_stopped(), "%s: Ctrl-Z stops launcher, workers and shards, for longer than the deadline" % name, job.said())
+        moved = job.moves()
+        tap.ok(not moved, "%s: Ctrl-Z stops launcher, workers and shards, for longer than the deadline" % name, moved + job.said())
         job.fg()
         tap.ok(job.ended_with() == 0, "%s: fg goes on to the end" % name, job.said())
         outcome = job.json()["outcome"]
@@ -135,7 +136,7 @@ def stopped_twice_and_told_to_end(tap, psring, directory):
             job.ctrl_z()
             job.wait_all_stopped()
             begin_s = time.monotonic()
-            job.stays_stopped()
+            job.moves()
             with job.terminal.changed:
                 at = len(job.terminal.text)
             stopped_s += time.monotonic() - begin_s
@@ -194,7 +195,8 @@ def on_other_hosts(tap, psring, directory, undisturbed):
         job.member("worker", 1).wait_stopped(PATIENCE_S)
         job.ctrl_z()
         job.wait_all_stopped()
-        tap.ok(len(job.working()) == 2 and job.stays_stopped(), "%s: Ctrl-Z stops the workers there too" % name, job.said())
+        moved = job.moves()
+        tap.ok(len(job.working()) == 2 and not moved, "%s: Ctrl-Z stops the workers there too" % name, moved + job.said())
         job.fg()
         tap.ok(job.ended_with() == 0 and job.json()["outcome"]["hash"] == undisturbed.outcome()["hash"],
                "%s: fg goes on to the weights of an undisturbed run" % name, job.said())
