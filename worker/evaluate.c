@@ -52,7 +52,7 @@ psr_err psr_average_buffers(psr_trainer *t, float *averaged)
 static void count_progress(void *context)
 {
     const evaluating *e = context;
-    psr_exchange_progress(e->t->exchange, PSR_PHASE_EVALUATION);
+    psr_session_progress(e->t->session, PSR_PHASE_EVALUATION);
 }
 
 /* The weights are there: what is asked is whether to go on. */
@@ -60,7 +60,7 @@ static psr_err weights_wanted(void *context, uint32_t bucket)
 {
     const evaluating *e = context;
     (void)bucket;
-    return psr_exchange_stops_after(e->t->exchange, e->steps)
+    return psr_session_stops_after(e->t->session, e->steps)
                ? psr_fail(PSR_ERR_CANCELLED, "the evaluation is left out")
                : PSR_OK;
 }
@@ -82,7 +82,7 @@ static psr_err infer(evaluating *e, const psr_loader_batch *loaded, float *buffe
     sums[SUM_CORRECT] += result.correct;
     sums[SUM_COUNT] += loaded->count;
     e->counted += loaded->count;
-    psr_exchange_evaluating(t->exchange, e->counted);
+    psr_session_evaluating(t->session, e->counted);
     return PSR_OK;
 }
 
@@ -113,7 +113,7 @@ static psr_err count_share(evaluating *e, const psr_sampler *sampler, uint32_t r
             psr_loader_return(loader, batch);
     }
     psr_loader_free(loader);
-    if (err == PSR_ERR_CANCELLED && psr_exchange_stops_after(t->exchange, e->steps)) {
+    if (err == PSR_ERR_CANCELLED && psr_session_stops_after(t->session, e->steps)) {
         sums[SUM_LEFT_OUT] = 1;
         err = PSR_OK;
     }
@@ -123,8 +123,8 @@ static psr_err count_share(evaluating *e, const psr_sampler *sampler, uint32_t r
 psr_err psr_evaluate(psr_trainer *t, uint64_t steps, psr_evaluation *ret_evaluation)
 {
     evaluating e = {.t = t, .steps = steps};
-    psr_exchange_evaluating(t->exchange, 0);
-    psr_exchange_progress(t->exchange, PSR_PHASE_EVALUATION);
+    psr_session_evaluating(t->session, 0);
+    psr_session_progress(t->session, PSR_PHASE_EVALUATION);
     psr_sampler sampler = psr_trainer_sampler(t->config, t->test->count);
     sampler.partition = PSR_PARTITION_EXACT;
     sampler.shuffle = false;
@@ -145,7 +145,7 @@ psr_err psr_evaluate(psr_trainer *t, uint64_t steps, psr_evaluation *ret_evaluat
                                            .correct = (uint64_t)sums[SUM_CORRECT],
                                            .loss = sums[SUM_LOSS] / sums[SUM_COUNT],
                                            .left_out = sums[SUM_LEFT_OUT] > 0};
-    psr_exchange_evaluated(t->exchange);
+    psr_session_evaluated(t->session);
     psr_arena_free(averaged, t->net->buffers.length);
     free(sums);
     return err;

@@ -117,6 +117,7 @@ typedef struct worker {
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
     psr_network *net;
     psr_buckets buckets;
+    psr_session *session;
     psr_exchange *exchange;
     psr_trainer trainer;
 } worker;
@@ -184,8 +185,8 @@ static psr_err find_facts(void *context, uint32_t rank, const psr_config *config
 static void report(void *context, psr_head *head)
 {
     const worker *w = context;
-    if (w->exchange != NULL)
-        psr_exchange_report(w->exchange, head);
+    if (w->session != NULL)
+        psr_session_report(w->session, head);
     else
         *head = (psr_head){.type = head->type, .flags = PSR_PHASE_START, .offset = UINT64_MAX};
 }
@@ -233,18 +234,23 @@ static psr_err start_exchange(worker *w)
 {
     const psr_config *config = psr_member_config(w->member);
     PSR_TRY(psr_buckets_plan(&w->net->params, config->bucket_bytes, &w->buckets));
+    const psr_session_options options_of_session = {
+        .first_step = psr_member_first_step(w->member),
+        .total_steps = psr_member_facts(w->member)->total_steps,
+        .commands_max = psr_exchange_commands_max(&w->buckets),
+        .transport = w->transport,
+        .member = w->member,
+    };
+    PSR_TRY(psr_session_new(&options_of_session, &w->session));
     const psr_exchange_options options_of_exchange = {
+        .session = w->session,
         .config = config,
         .layout = &w->net->params,
         .buckets = &w->buckets,
         .rank = psr_member_self(w->member).rank,
-        .first_step = psr_member_first_step(w->member),
-        .total_steps = psr_member_facts(w->member)->total_steps,
-        .transport = w->transport,
-        .member = w->member,
     };
     PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));
-    return psr_exchange_start(w->exchange);
+    return psr_session_start(w->session);
 }
 
 static psr_err tell_ready(worker *w)
@@ -254,7 +260,7 @@ static psr_err tell_ready(worker *w)
     if (psr_trainer_is_first(&w->trainer)) /* the text is ours and plain: nothing in it needs an escape */
         snprintf(json, sizeof json, "{\"algorithms\": \"%s\"}",
                  algorithms[0] != '\0' ? algorithms : "direct");
-    return psr_exchange_ready(w->exchange, json[0] != '\0' ? json : NULL);
+    return psr_session_ready(w->session, json[0] != '\0' ? json : NULL);
 }
 
 /* What who takes the weights elsewhere has to know of the pixels. */
@@ -279,6 +285,7 @@ static psr_err train(worker *w)
         .config = config,
         .net = w->net,
         .buckets = &w->buckets,
+        .session = w->session,
         .exchange = w->exchange,
         .data = w->data,
         .rank = psr_member_self(w->member).rank,
@@ -291,7 +298,7 @@ static psr_err train(worker *w)
                         "--resume %s: that checkpoint is of step %" PRIu64
                         ", and this run ends at step %" PRIu64 "; give more --steps or --epochs",
                         config->resume, trainer.first_step, trainer.total_steps);
-    psr_exchange_progress(w->exchange, PSR_PHASE_START);
+    psr_session_progress(w->session, PSR_PHASE_START);
     PSR_TRY(psr_trainer_init(&trainer, &w->trainer));
     tell_data(&w->trainer);
     PSR_TRY(psr_snapshot_load(&w->trainer));
@@ -299,10 +306,10 @@ static psr_err train(worker *w)
 
     psr_outcome outcome;
     PSR_TRY(psr_train(&w->trainer, &outcome));
-    psr_exchange_progress(w->exchange, PSR_PHASE_SHUTDOWN);
+    psr_session_progress(w->session, PSR_PHASE_SHUTDOWN);
     char line[PSR_METRICS_LINE_MAX];
     psr_outcome_print(&outcome, line);
-    return psr_exchange_done(w->exchange, outcome.steps, outcome.left_out, line);
+    return psr_session_done(w->session, outcome.steps, outcome.left_out, line);
 }
 
 static psr_err run(worker *w)
@@ -324,18 +331,19 @@ static psr_err run(worker *w)
     }
     err = train(w);
     if (err != PSR_OK)
-        psr_exchange_fail(w->exchange, err);
+        psr_session_fail(w->session, err);
     return err;
 }
 
-/* In the order that exchange.h asks for: what is lent to the transport comes back when that ends. */
+/* In the order that session.h asks for: what is lent to the transport comes back when that ends. */
 static void clean_up(worker *w)
 {
     psr_trainer_done(&w->trainer);
-    psr_exchange_stop(w->exchange);
+    psr_session_stop(w->session);
     psr_member_free(w->member);
     psr_transport_free(&w->transport, LINGER_MS);
     psr_exchange_free(w->exchange);
+    psr_session_free(w->session);
     psr_buckets_done(&w->buckets);
     psr_network_free(w->net);
     psr_provision_done(&w->provision);

@@ -13,19 +13,20 @@
 
 static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *averaged)
 {
+    psr_session *session = t->session;
     psr_exchange *exchange = t->exchange;
-    PSR_TRY(psr_exchange_checkpoint(exchange, steps, PSR_SECTION_WEIGHTS, psr_exchange_weights(exchange),
-                                    t->net->params.length));
-    PSR_TRY(psr_exchange_checkpoint(exchange, steps, PSR_SECTION_BUFFERS, averaged, t->net->buffers.length));
+    PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_WEIGHTS, psr_exchange_weights(exchange),
+                                   t->net->params.length));
+    PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_BUFFERS, averaged, t->net->buffers.length));
     for (uint32_t slot = 0; slot < psr_exchange_slot_count(exchange); slot++)
-        PSR_TRY(psr_exchange_checkpoint(exchange, steps, PSR_SECTION_SLOT(slot),
-                                        psr_exchange_slot(exchange, slot), t->net->params.length));
+        PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_SLOT(slot),
+                                       psr_exchange_slot(exchange, slot), t->net->params.length));
     return PSR_OK;
 }
 
 psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
 {
-    psr_exchange_progress(t->exchange, PSR_PHASE_CHECKPOINT);
+    psr_session_progress(t->session, PSR_PHASE_CHECKPOINT);
     size_t length = t->net->buffers.length;
     float *averaged = NULL;
     PSR_TRY(psr_arena_new(length, &averaged));
@@ -33,8 +34,8 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
     if (err == PSR_OK && psr_trainer_is_first(t))
         err = save_first_workers(t, steps, averaged);
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
-        err = psr_exchange_checkpoint(t->exchange, steps, PSR_SECTION_RANK(t->replicas[r].rank),
-                                      t->replicas[r].buffers, length);
+        err = psr_session_checkpoint(t->session, steps, PSR_SECTION_RANK(t->replicas[r].rank),
+                                     t->replicas[r].buffers, length);
     psr_arena_free(averaged, length);
     return err;
 }
@@ -48,6 +49,7 @@ typedef struct snapshot {
     size_t statistics_count;
     psr_optimizer
         *optimizer; /* owned: its slots hold the state on its way to the shards; NULL without shards */
+    psr_session *session;
     psr_exchange *exchange;
     uint32_t workers;
     uint64_t missing; /* elements that have not been restored yet */
@@ -75,6 +77,7 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
     *s = (snapshot){.params = &t->net->params,
                     .buffers = &t->net->buffers,
                     .weights = psr_exchange_weights(t->exchange),
+                    .session = t->session,
                     .exchange = t->exchange,
                     .workers = t->config->workers};
     s->statistics_count = (size_t)s->workers * s->buffers->length;
@@ -130,11 +133,11 @@ static psr_err restore(snapshot *s)
     s->missing = (1 + (uint64_t)slot_count(s)) * s->params->count + (uint64_t)s->workers * s->buffers->count;
     while (s->missing > 0) {
         psr_message *message = NULL;
-        PSR_TRY(psr_exchange_restored(s->exchange, &message));
+        PSR_TRY(psr_session_restored(s->session, &message));
         psr_err err = take_piece(s, message);
         psr_message_free(&message);
         PSR_TRY(err);
-        psr_exchange_progress(s->exchange, PSR_PHASE_START);
+        psr_session_progress(s->session, PSR_PHASE_START);
     }
     return PSR_OK;
 }

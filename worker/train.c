@@ -68,14 +68,14 @@ static void progress(void *context)
     training *tr = context;
     tr->nodes_done++;
     psr_phase phase = tr->nodes_done <= tr->t->net->node_count ? PSR_PHASE_FORWARD : PSR_PHASE_BACKWARD;
-    psr_exchange_progress(tr->t->exchange, phase);
+    psr_session_progress(tr->t->session, phase);
     if (!tr->slow)
         return;
     mark_busy(tr);
     psr_err held_up = PSR_OK; /* it fails when the exchange has: the next call of that says so */
     for (double left = tr->t->config->slow_factor - 1; left > 0 && held_up == PSR_OK; left--) {
-        held_up = psr_exchange_pause(tr->t->exchange, tr->busy_s * (left < 1 ? left : 1));
-        psr_exchange_progress(tr->t->exchange, phase);
+        held_up = psr_session_pause(tr->t->session, tr->busy_s * (left < 1 ? left : 1));
+        psr_session_progress(tr->t->session, phase);
     }
     tr->busy_s = 0;
     tr->marked_s = psr_clock_s();
@@ -173,7 +173,7 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
     const psr_replica *replica = &t->replicas[index];
     turn *now = &tr->turns[index];
     const psr_loader_batch *batch = NULL;
-    psr_exchange_progress(t->exchange, PSR_PHASE_DATA);
+    psr_session_progress(t->session, PSR_PHASE_DATA);
     /* A turn of local mode begins where the one before ended, which was another rank's. */
     now->begun_s = t->replica_count > 1 ? training_clock_s(tr) : tr->outcome.train_s;
     PSR_TRY(psr_loader_next(replica->loader, &batch));
@@ -187,7 +187,7 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
                                  .loss = NAN,
                                  .images = batch->count,
                                  .lr = psr_schedule_lr(t->config, step, t->total_steps)};
-    psr_exchange_progress(t->exchange, PSR_PHASE_FORWARD);
+    psr_session_progress(t->session, PSR_PHASE_FORWARD);
     double begun_s = psr_clock_s();
     psr_err err =
         psr_exchange_begin_step(t->exchange, &(psr_step){step, replica->rank, batch->count, global_batch});
@@ -259,7 +259,7 @@ static psr_err evaluate(training *tr, uint64_t steps)
 static psr_err save(training *tr, uint64_t steps)
 {
     double left_s = psr_clock_s();
-    PSR_TRY(psr_exchange_await_saved(tr->t->exchange, tr->last_saved));
+    PSR_TRY(psr_session_await_saved(tr->t->session, tr->last_saved));
     PSR_TRY(psr_snapshot_save(tr->t, steps));
     came_back(tr, left_s);
     tr->last_saved = steps;
@@ -278,7 +278,7 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
         }
         char line[PSR_METRICS_LINE_MAX];
         psr_metrics_print(m, line);
-        PSR_TRY(psr_exchange_metrics(t->exchange, line));
+        PSR_TRY(psr_session_metrics(t->session, line));
     }
     const psr_metrics *m =
         &tr->turns[0].metrics; /* of all that local mode plays, rank 0: as its log has it in other modes */
@@ -329,7 +329,7 @@ static psr_err take_steps(training *tr)
         for (uint32_t i = 0; i < t->replica_count; i++) {
             psr_err err = take_turn(tr, step, i);
             tr->outcome.stopped =
-                err == PSR_ERR_CANCELLED && i == 0 && step > psr_exchange_last_step(t->exchange);
+                err == PSR_ERR_CANCELLED && i == 0 && step > psr_session_last_step(t->session);
             if (tr->outcome.stopped)
                 return PSR_OK;
             PSR_TRY(err);

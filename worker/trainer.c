@@ -112,11 +112,11 @@ static psr_err init_parts(psr_trainer *t, const char *data)
                         t->train->name, t->train->classes, t->net->classes);
     PSR_TRY(psr_dataset_normalise_by(t->train, t->config->mean, t->config->std));
     PSR_TRY(psr_dataset_normalise_by(t->test, t->config->mean, t->config->std));
-    psr_exchange_progress(t->exchange, PSR_PHASE_START);
+    psr_session_progress(t->session, PSR_PHASE_START);
     t->sampler = psr_trainer_sampler(t->config, t->train->count);
     t->steps_per_epoch = psr_sampler_steps(&t->sampler);
     PSR_TRY(compile(t));
-    psr_exchange_progress(t->exchange, PSR_PHASE_START);
+    psr_session_progress(t->session, PSR_PHASE_START);
 
     uint32_t count = t->config->mode == PSR_MODE_LOCAL ? t->config->workers : 1;
     t->replicas = calloc(count, sizeof *t->replicas);
@@ -134,6 +134,7 @@ psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_tr
         .config = options->config,
         .net = options->net,
         .buckets = options->buckets,
+        .session = options->session,
         .exchange = options->exchange,
         .rank = options->rank,
         .first_step = options->first_step,

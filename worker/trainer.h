@@ -1,4 +1,4 @@
-/* What a worker trains with: network, data, back end, exchange, and one replica for each rank that this
+/* What a worker trains with: network, data, back end, session, exchange, and one replica for each rank that this
  * process plays (one; all n in --mode local). Training, evaluation and checkpoints work on it. One thread:
  * the compute thread. */
 #ifndef PSR_WORKER_TRAINER_H
@@ -15,9 +15,10 @@ typedef struct psr_replica {
 } psr_replica;
 
 typedef struct psr_trainer {
-    const psr_config *config; /* borrowed for life, as net, buckets and exchange */
+    const psr_config *config; /* borrowed for life, as net, buckets, session and exchange */
     const psr_network *net;
     const psr_buckets *buckets;
+    psr_session *session;
     psr_exchange *exchange;
     psr_backend *backend; /* owned, as all below */
     psr_dataset *train, *test;
@@ -33,8 +34,9 @@ typedef struct psr_trainer_options {
     const psr_config *config;
     const psr_network *net;
     const psr_buckets *buckets;
-    psr_exchange *exchange; /* started; this worker's channels are open */
-    const char *data;       /* where config's data set is on this host */
+    psr_session *session; /* started; this worker's channels are open */
+    psr_exchange *exchange;
+    const char *data; /* where config's data set is on this host */
     uint32_t rank;
     uint64_t first_step, total_steps;
 } psr_trainer_options;

@@ -16,6 +16,7 @@
 static psr_config config;
 static psr_network *net;
 static psr_buckets buckets;
+static psr_session *session;
 static psr_exchange *exchange;
 static psr_trainer trainer;
 
@@ -33,12 +34,16 @@ static int set_up(void **state)
     strcpy(config.model, "resnet20");
     expect_ok(psr_network_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
     expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
+    const psr_session_options session_options = {.total_steps = 1,
+                                                 .commands_max = psr_exchange_commands_max(&buckets)};
+    expect_ok(psr_session_new(&session_options, &session));
     const psr_exchange_options exchange_options = {
-        .config = &config, .layout = &net->params, .buckets = &buckets, .total_steps = 1};
+        .session = session, .config = &config, .layout = &net->params, .buckets = &buckets};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
     const psr_trainer_options options = {.config = &config,
                                          .net = net,
                                          .buckets = &buckets,
+                                         .session = session,
                                          .exchange = exchange,
                                          .data = DATA,
                                          .total_steps = 1};
@@ -62,6 +67,7 @@ static int tear_down(void **state)
     (void)state;
     psr_trainer_done(&trainer);
     psr_exchange_free(exchange);
+    psr_session_free(session);
     psr_buckets_done(&buckets);
     psr_network_free(net);
     return 0;
@@ -145,18 +151,18 @@ static void an_evaluation_is_left_out_when_the_run_stops_with_its_step_and_only_
 {
     (void)state;
     psr_evaluation evaluation;
-    exchange->stop_at = 4; /* 0-based: five steps are to be taken */
+    session->stop_at = 4; /* 0-based: five steps are to be taken */
     expect_ok(psr_evaluate(&trainer, 4, &evaluation));
     assert_false(evaluation.left_out);
     assert_int_equal(evaluation.count, 50);
     expect_ok(psr_evaluate(&trainer, 5, &evaluation));
     assert_true(evaluation.left_out);
-    exchange->stop_at = UINT64_MAX;
-    exchange->held = true; /* nobody has begun a step that this process has not */
+    session->stop_at = UINT64_MAX;
+    session->held = true; /* nobody has begun a step that this process has not */
     expect_ok(psr_evaluate(&trainer, 5, &evaluation));
     assert_true(evaluation.left_out);
-    exchange->held = false;
-    assert_int_equal(atomic_load(&exchange->evaluating), 0);
+    session->held = false;
+    assert_int_equal(atomic_load(&session->evaluating), 0);
     expect_ok(psr_evaluate(&trainer, 5, &evaluation));
     assert_false(evaluation.left_out);
 }

@@ -1,4 +1,4 @@
-/* The front of the exchange and its thread, between an engine, a member and a transport that are played here:
+/* The front of session and exchange and their thread, between an engine, a member and a transport that are played here:
  * the real ones have tests of their own, and played ones can wait for each other. */
 #include "expect.h"
 
@@ -255,6 +255,7 @@ const psr_engine_ops psr_engine_ps, psr_engine_ring;
 static psr_config config;
 static psr_layout layout;
 static psr_buckets buckets;
+static psr_session *session;
 static psr_exchange *exchange;
 
 static int set_up_config(void **state)
@@ -279,10 +280,13 @@ static int set_up_config(void **state)
 
 static void start(const psr_engine_ops *ops)
 {
+    const psr_session_options options_of_session = {.total_steps = 100,
+                                                    .commands_max = psr_exchange_commands_max(&buckets)};
+    expect_ok(psr_session_new(&options_of_session, &session));
     const psr_exchange_options options = {
-        .config = &config, .layout = &layout, .buckets = &buckets, .total_steps = 100, .engine = ops};
+        .session = session, .config = &config, .layout = &layout, .buckets = &buckets, .engine = ops};
     expect_ok(psr_exchange_new(&options, &exchange));
-    expect_ok(psr_exchange_start(exchange));
+    expect_ok(psr_session_start(session));
 }
 
 static int set_up(void **state)
@@ -295,8 +299,10 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    psr_exchange_stop(exchange);
+    psr_session_stop(session);
     psr_exchange_free(exchange);
+    psr_session_free(session);
+    session = NULL;
     exchange = NULL;
     while (net.inbox_count > 0)
         psr_message_free(&net.inbox[--net.inbox_count]);
@@ -321,7 +327,7 @@ static void whole_step(uint64_t step)
 /* The compute thread waits for this now. */
 static void until_it_waits_for(psr_wait wait)
 {
-    while (atomic_load(&exchange->wait) != (int)wait)
+    while (atomic_load(&session->wait) != (int)wait)
         sched_yield();
 }
 
@@ -361,7 +367,7 @@ static void *land_then_give_back(void *unused)
     while (atomic_load(&exchange->landed[0]) != 1)
         sched_yield();
     /* It has landed, and is still lent: the compute thread must go on waiting. */
-    bool waited = atomic_load(&exchange->wait) == PSR_WAIT_BUCKET;
+    bool waited = atomic_load(&session->wait) == PSR_WAIT_BUCKET;
     net.loan.release(net.loan.context);
     return waited ? unused : &net;
 }
@@ -395,7 +401,7 @@ static void *land_all_but_one_then_that(void *unused)
     deliver_landed(0, 0);
     while (atomic_load(&exchange->landed[0]) != 1)
         sched_yield();
-    bool waited = atomic_load(&exchange->wait) == PSR_WAIT_ALL;
+    bool waited = atomic_load(&session->wait) == PSR_WAIT_ALL;
     deliver_landed(0, 1);
     return waited ? unused : &net;
 }
@@ -434,8 +440,8 @@ static void a_failure_of_the_exchange_reaches_a_waiting_compute_thread_at_once(v
     expect_failure(psr_exchange_drain(exchange), PSR_ERR_PEER, "worker 1 on host7 died");
     expect_failure(psr_exchange_begin_step(exchange, &(psr_step){.step = 2}), PSR_ERR_PEER,
                    "worker 1 on host7 died");
-    expect_failure(psr_exchange_metrics(exchange, "{}"), PSR_ERR_PEER, "worker 1 on host7 died");
-    expect_failure(psr_exchange_pause(exchange, 1000), PSR_ERR_PEER, "worker 1 on host7 died");
+    expect_failure(psr_session_metrics(session, "{}"), PSR_ERR_PEER, "worker 1 on host7 died");
+    expect_failure(psr_session_pause(session, 1000), PSR_ERR_PEER, "worker 1 on host7 died");
     event *last = event_at(5); /* begin, 3 ready, begin */
     assert_string_equal(last->what, "failed");
     assert_string_equal(last->text, "worker 1 on host7 died");
@@ -444,7 +450,7 @@ static void a_failure_of_the_exchange_reaches_a_waiting_compute_thread_at_once(v
 static void a_failure_of_the_compute_thread_is_told_and_ends_the_exchange(void **state)
 {
     (void)state;
-    psr_exchange_fail(exchange, psr_fail(PSR_ERR_NUMERIC, "step 3: the loss is not finite"));
+    psr_session_fail(session, psr_fail(PSR_ERR_NUMERIC, "step 3: the loss is not finite"));
     event *first = event_at(0);
     assert_string_equal(first->what, "failed");
     assert_int_equal(first->head.flags, PSR_ERR_NUMERIC);
@@ -457,7 +463,7 @@ static void the_first_of_two_failures_is_the_one_that_stays(void **state)
     (void)state;
     break_network(PSR_ERR_TIMEOUT);
     assert_string_equal(event_at(0)->what, "failed");
-    psr_exchange_fail(exchange, psr_fail(PSR_ERR_NUMERIC, "something else"));
+    psr_session_fail(session, psr_fail(PSR_ERR_NUMERIC, "something else"));
     expect_failure(psr_exchange_drain(exchange), PSR_ERR_TIMEOUT, "worker 1 on host7 died");
 }
 
@@ -487,7 +493,7 @@ static void a_hold_is_answered_and_lasts_until_the_last_step_is_named(void **sta
     expect_ok(psr_exchange_end_step(exchange));
     expect_failure(psr_exchange_begin_step(exchange, &(psr_step){3, 0, 4, 4}), PSR_ERR_CANCELLED,
                    "the run was stopped after step 3");
-    assert_int_equal(psr_exchange_last_step(exchange), 2);
+    assert_int_equal(psr_session_last_step(session), 2);
     for (uint32_t b = 0; b < BUCKETS; b++)
         for (uint64_t step = 0; step < 3; step++)
             deliver_landed(step, b);
@@ -533,14 +539,14 @@ static void a_report_says_what_the_compute_thread_does(void **state)
 {
     (void)state;
     begin(3, 4);
-    psr_exchange_progress(exchange, PSR_PHASE_BACKWARD);
+    psr_session_progress(session, PSR_PHASE_BACKWARD);
     psr_head head = {0}, later = {0};
-    psr_exchange_report(exchange, &head);
+    psr_session_report(session, &head);
     assert_int_equal(head.step, 3);
     assert_int_equal(head.flags, PSR_PHASE_BACKWARD);
     assert_true(head.offset == UINT64_MAX);
-    psr_exchange_progress(exchange, PSR_PHASE_BACKWARD);
-    psr_exchange_report(exchange, &later);
+    psr_session_progress(session, PSR_PHASE_BACKWARD);
+    psr_session_report(session, &later);
     assert_true(later.aux > head.aux);
 }
 
@@ -549,7 +555,7 @@ static psr_head report_while_waiting;
 static void *report_then_land(void *unused)
 {
     until_it_waits_for(PSR_WAIT_BUCKET);
-    psr_exchange_report(exchange, &report_while_waiting);
+    psr_session_report(session, &report_while_waiting);
     deliver_landed(0, 1);
     return unused;
 }
@@ -575,7 +581,7 @@ static void more_metrics_than_the_queue_holds_all_arrive_in_order(void **state)
     char line[32];
     for (int i = 0; i < LINES; i++) {
         snprintf(line, sizeof line, "{\"step\": %d}", i);
-        expect_ok(psr_exchange_metrics(exchange, line));
+        expect_ok(psr_session_metrics(session, line));
     }
     for (int i = 0; i < LINES; i++) {
         snprintf(line, sizeof line, "{\"step\": %d}", i);
@@ -592,7 +598,7 @@ static void a_checkpoints_section_leaves_in_pieces_that_cover_it_once(void **sta
     data[0] = 1;
     data[piece] = 2;
     data[2 * piece] = 3;
-    expect_ok(psr_exchange_checkpoint(exchange, 9, PSR_SECTION_SLOT(1), data, count));
+    expect_ok(psr_session_checkpoint(session, 9, PSR_SECTION_SLOT(1), data, count));
     free(data); /* it was copied */
     uint64_t next = 0;
     for (uint32_t i = 0; i < 3; i++) {
@@ -611,7 +617,7 @@ static void a_checkpoints_section_leaves_in_pieces_that_cover_it_once(void **sta
 static void *report_then_say_saved(void *unused)
 {
     until_it_waits_for(PSR_WAIT_SAVED);
-    psr_exchange_report(exchange, &report_while_waiting);
+    psr_session_report(session, &report_while_waiting);
     deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_SAVED, .step = 20}, NULL, 0);
     return unused;
 }
@@ -619,15 +625,15 @@ static void *report_then_say_saved(void *unused)
 static void the_next_checkpoint_waits_until_the_last_one_is_in_place(void **state)
 {
     (void)state;
-    expect_ok(psr_exchange_await_saved(exchange, 0)); /* there was none */
+    expect_ok(psr_session_await_saved(session, 0)); /* there was none */
     whole_step(29);
     meanwhile(report_then_say_saved);
-    expect_ok(psr_exchange_await_saved(exchange, 20));
+    expect_ok(psr_session_await_saved(session, 20));
     helper_result();
     assert_int_equal(report_while_waiting.flags, PSR_PHASE_CHECKPOINT);
     assert_int_equal(report_while_waiting.step, 29);
     assert_true(report_while_waiting.offset == psr_peer_pack((psr_peer){PSR_ROLE_SCHEDULER, 0}));
-    expect_ok(psr_exchange_await_saved(exchange, 20));
+    expect_ok(psr_session_await_saved(session, 20));
 }
 
 static void restored_pieces_come_in_order(void **state)
@@ -637,7 +643,7 @@ static void restored_pieces_come_in_order(void **state)
         deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_RESTORE, .offset = i}, NULL, 0);
     for (uint32_t i = 0; i < 4; i++) { /* the fifth is freed with the exchange */
         psr_message *message = NULL;
-        expect_ok(psr_exchange_restored(exchange, &message));
+        expect_ok(psr_session_restored(session, &message));
         assert_int_equal(message->head.offset, i);
         psr_message_free(&message);
     }
@@ -647,11 +653,11 @@ static void ready_waits_for_start_and_done_for_bye(void **state)
 {
     (void)state;
     deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_START}, NULL, 0);
-    expect_ok(psr_exchange_ready(exchange, "{\"algorithms\": \"\"}"));
+    expect_ok(psr_session_ready(session, "{\"algorithms\": \"\"}"));
     assert_int_equal(event_at(0)->head.type, PSR_MSG_READY);
     assert_string_equal(event_at(0)->text, "{\"algorithms\": \"\"}");
     deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_BYE}, NULL, 0);
-    expect_ok(psr_exchange_done(exchange, 12, false, "{}"));
+    expect_ok(psr_session_done(session, 12, false, "{}"));
     assert_int_equal(event_at(1)->head.type, PSR_MSG_DONE);
     assert_int_equal(event_at(1)->head.step, 12);
 }

@@ -20,6 +20,7 @@ static psr_network *net;
 static psr_buckets buckets;
 static psr_sim *sim;
 static psr_transport *transport;
+static psr_session *session;
 static psr_exchange *exchange;
 static psr_trainer trainer;
 
@@ -31,16 +32,18 @@ static void open_at(uint64_t first_step)
     expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
     expect_ok(psr_sim_new(&none, &sim));
     expect_ok(psr_transport_sim_new(sim, self, &transport));
-    const psr_exchange_options exchange_options = {.config = &config,
-                                                   .layout = &net->params,
-                                                   .buckets = &buckets,
-                                                   .first_step = first_step,
-                                                   .total_steps = 9,
-                                                   .transport = transport};
+    const psr_session_options session_options = {.first_step = first_step,
+                                                 .total_steps = 9,
+                                                 .commands_max = psr_exchange_commands_max(&buckets),
+                                                 .transport = transport};
+    expect_ok(psr_session_new(&session_options, &session));
+    const psr_exchange_options exchange_options = {
+        .session = session, .config = &config, .layout = &net->params, .buckets = &buckets};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
     const psr_trainer_options options = {.config = &config,
                                          .net = net,
                                          .buckets = &buckets,
+                                         .session = session,
                                          .exchange = exchange,
                                          .data = DATA,
                                          .first_step = first_step,
@@ -69,6 +72,7 @@ static int tear_down(void **state)
     psr_trainer_done(&trainer);
     psr_transport_free(&transport, 0);
     psr_exchange_free(exchange);
+    psr_session_free(session);
     psr_sim_free(sim);
     psr_buckets_done(&buckets);
     psr_network_free(net);
@@ -105,8 +109,8 @@ static void restore(psr_message *message)
 {
     psr_restored *restored = calloc(1, sizeof *restored);
     restored->message = message;
-    *exchange->restored_end = restored;
-    exchange->restored_end = &restored->next;
+    *session->restored_end = restored;
+    session->restored_end = &restored->next;
 }
 
 /* In two pieces, the later one first. */
@@ -271,7 +275,7 @@ static void a_checkpoint_sends_every_section_once(void **state)
     size_t seen[PSR_SECTION_RANK(3)] = {0};
     float *whole = calloc(net->params.length, sizeof *whole); /* of the section whose pieces come */
     psr_command command;
-    while (psr_command_pop(exchange->queue, &command)) {
+    while (psr_command_pop(session->queue, &command)) {
         const psr_head *head = &command.head;
         assert_int_equal(command.kind, PSR_COMMAND_SEND);
         assert_int_equal(head->type, PSR_MSG_CHECKPOINT);

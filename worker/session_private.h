@@ -1,0 +1,100 @@
+/* What session.c, exchange.c and exchange_thread.c share of a session: the thread and what the compute thread waits for.
+ * For those three files only.
+ *
+ * Down (compute to exchange thread): the command queue, and a wake of the transport. Up: atomics that only the exchange
+ * thread writes, and one mutex and condition for a compute thread that must wait. A writer of those atomics calls
+ * psr_session_changed after it, which costs one load while nobody waits. */
+#ifndef PSR_WORKER_SESSION_PRIVATE_H
+#define PSR_WORKER_SESSION_PRIVATE_H
+
+#include "worker/command_queue.h"
+#include "worker/exchange.h"
+#include "worker/session.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define PSR_LINE_MAX 1024
+
+/* What the compute thread waits for. */
+typedef enum psr_wait {
+    PSR_WAIT_NOTHING,
+    PSR_WAIT_BUCKET,     /* wanted_bucket has landed wanted_steps times and is not lent */
+    PSR_WAIT_ALL,        /* so have all buckets */
+    PSR_WAIT_COLLECTIVE, /* the last collective operation has ended */
+    PSR_WAIT_ROOM,       /* the command queue has room */
+    PSR_WAIT_RESTORE,    /* a RESTORE message */
+    PSR_WAIT_START,      /* START */
+    PSR_WAIT_HOLD,       /* no hold is on */
+    PSR_WAIT_SAVED,      /* the checkpoint of wanted_steps is in place */
+    PSR_WAIT_BYE,        /* BYE */
+} psr_wait;
+
+/* A RESTORE message that waits for the compute thread. */
+typedef struct psr_restored {
+    psr_message *message;
+    struct psr_restored *next;
+} psr_restored;
+
+struct psr_session {
+    psr_session_options options;
+    psr_exchange *exchange; /* that stands on this session: borrowed from its making to its end */
+    psr_command_queue *queue;
+
+    pthread_t thread;
+    bool thread_runs;
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+
+    /* ---- the compute thread's own ---- */
+    uint64_t step; /* begun last, or about to be */
+    double wait_s; /* since the figures were last taken */
+
+    /* ---- written by the compute thread, read by the exchange thread ---- */
+    _Atomic uint64_t counter; /* of progress */
+    _Atomic int phase;
+    _Atomic uint64_t evaluating; /* 1 + samples counted; 0: no evaluation goes on */
+    _Atomic int wait;            /* psr_wait */
+    _Atomic uint32_t wanted_bucket;
+    _Atomic uint64_t wanted_steps;
+    _Atomic bool quit;
+
+    /* ---- written by the exchange thread, read by the compute thread ---- */
+    _Atomic bool started, bye;
+    _Atomic uint64_t saved_steps; /* of the last checkpoint in place */
+    _Atomic int status;           /* psr_err: of the whole, for good */
+
+    /* ---- under the mutex ---- */
+    char failure[PSR_LINE_MAX]; /* status' line; written once, before status */
+    bool held;
+    bool any_begun;
+    uint64_t begun;   /* the last step begun */
+    uint64_t stop_at; /* the last step to take */
+    psr_restored *restored, **restored_end;
+
+    /* ---- the exchange thread's own ---- */
+    bool told_done;
+};
+
+/* Something that the compute thread may wait for has changed. Any thread. */
+void psr_session_changed(psr_session *session);
+
+/* It has failed: keeps status and line (the first one stays) and lets the compute thread know. Any thread. */
+void psr_session_set_failed(psr_session *session, psr_err status, const char *line);
+
+/* ---- the compute thread's ---- */
+
+/* The status that it has failed with, and its line. */
+psr_err psr_session_failure(psr_session *session);
+/* Waits, while the phase says so in reports. */
+psr_err psr_session_wait(psr_session *session, psr_wait wait, psr_phase phase);
+/* Hands a command to the thread; waits for room. A SEND command's data is consumed, on failure too. */
+psr_err psr_session_command(psr_session *session, const psr_command *command);
+/* Copies bytes (0 allowed) into a message to a peer. */
+psr_err psr_session_send(psr_session *session, psr_peer to, const psr_head *head, const void *data,
+                         size_t bytes);
+
+/* exchange_thread.c; context is the session. */
+void *psr_session_thread(void *context);
+
+#endif
