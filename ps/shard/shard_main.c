@@ -8,7 +8,7 @@
 #include "comm/member.h"
 #include "ps/parts.h"
 #include "ps/scheduler/sections.h"
-#include "ps/shard/shard.h"
+#include "ps/shard/shard_run.h"
 #include "ps/input_thread.h"
 
 #include <inttypes.h>
@@ -98,10 +98,9 @@ typedef struct program {
     psr_member *member;
     psr_sections sections;
     psr_parts parts;
-    psr_shard *shard;
-    psr_traffic traffic;
-    bool by_hand; /* standard input is nobody's */
-    bool ready, started, done, bye;
+    psr_shard_run *shard;
+    bool by_hand;  /* standard input is nobody's */
+    bool counted;  /* what it carried is in its log */
     bool orphaned; /* its agent has gone */
 } program;
 
@@ -141,52 +140,16 @@ static psr_err check_watch(void *context)
 static void report(void *context, psr_head *head)
 {
     const program *p = context;
-    uint32_t rank = 0;
     head->flags = PSR_PHASE_START;
     head->offset = UINT64_MAX;
-    if (!p->shard)
-        return;
-    head->step = psr_shard_clock(p->shard);
-    head->aux = psr_shard_progress(p->shard);
-    if (!psr_shard_initialised(p->shard)) {
-        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_WORKER, 0});
-    } else if (p->started && psr_shard_waits(p->shard, &head->step, &head->bucket, &rank)) {
-        head->flags = PSR_PHASE_PUSH;
-        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_WORKER, rank});
-    } else {
-        head->flags = p->started ? PSR_PHASE_SHUTDOWN : PSR_PHASE_BARRIER;
-        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_SCHEDULER, 0});
-    }
+    if (p->shard)
+        psr_shard_run_report(p->shard, head);
 }
 
-/* ---- what the shard sends ---- */
-
-static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_to(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
-    program *p = context;
-    if (head->type == PSR_MSG_WEIGHTS) {
-        psr_fault_point("pull", head->step);
-        p->traffic.weight_bytes += payload ? payload->bytes : 0;
-    }
+    const program *p = context;
     return psr_transport_send(p->transport, to, head, payload);
-}
-
-static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
-                               size_t count)
-{
-    program *p = context;
-    const size_t most = PSR_PAYLOAD_BYTES_MAX / sizeof(float);
-    psr_fault_point("checkpoint", step);
-    for (size_t at = 0; at < count; at += most) {
-        size_t piece = count - at < most ? count - at : most;
-        psr_head head = {.type = PSR_MSG_CHECKPOINT,
-                         .step = step,
-                         .bucket = PSR_SECTION_SLOT(slot),
-                         .offset = offset + at,
-                         .count = piece};
-        PSR_TRY(psr_member_tell(p->member, &head, data + at, piece * sizeof *data));
-    }
-    return PSR_OK;
 }
 
 /* ---- setting up ---- */
@@ -226,11 +189,9 @@ static psr_err make_shard(program *p)
         .shard = rank,
         .total_steps = psr_member_facts(p->member)->total_steps,
         .first_step = psr_member_first_step(p->member),
-        .outbox = {p, send_to_worker},
-        .context = p,
-        .checkpoint = send_checkpoint,
+        .outbox = {p, send_to},
     };
-    PSR_TRY(psr_shard_new(&shard, &p->shard));
+    PSR_TRY(psr_shard_run_new(&shard, &p->shard));
     for (uint32_t r = 0; r < config->workers; r++)
         PSR_TRY(psr_member_connect(p->member, (psr_peer){PSR_ROLE_WORKER, r}));
     return PSR_OK;
@@ -238,83 +199,38 @@ static psr_err make_shard(program *p)
 
 /* ---- the loop ---- */
 
-static psr_err take_scheduler_message(program *p, const psr_message *message)
-{
-    switch (message->head.type) {
-    case PSR_MSG_START:
-        p->started = true;
-        return PSR_OK;
-    case PSR_MSG_STOP_AT:
-        return psr_shard_stop_at(p->shard, message->head.step);
-    case PSR_MSG_BYE:
-        p->bye = true;
-        return PSR_OK;
-    default:
-        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler sent a message of type %d, which no shard takes",
-                        (int)message->head.type);
-    }
-}
-
 static psr_err take_message(program *p, psr_message **message)
 {
-    if ((*message)->from.role == PSR_ROLE_SCHEDULER) {
-        psr_err err = take_scheduler_message(p, *message);
-        psr_message_free(message);
-        return err;
-    }
     psr_peer from = (*message)->from;
-    if ((*message)->head.type == PSR_MSG_PUSH) {
-        psr_fault_point("push", (*message)->head.step);
-        p->traffic.gradient_bytes += (*message)->payload_bytes;
-    }
-    psr_err err = psr_shard_message(p->shard, message);
-    return err == PSR_ERR_PROTOCOL
-               ? psr_fail_context(err, "%s broke the protocol", psr_member_name(p->member, from))
-               : err;
-}
-
-static psr_err tell_done(program *p)
-{
-    psr_head head = {.type = PSR_MSG_DONE, .step = psr_shard_clock(p->shard)};
-    char *json = NULL;
-    if (p->by_hand) /* else the scheduler writes it into this shard's log, which the run's end overtakes on the other way */
-        psr_log(PSR_LOG_INFO, PSR_TRAFFIC_LINE, p->traffic.gradient_bytes, p->traffic.weight_bytes);
-    PSR_TRY(psr_traffic_to_json(&p->traffic, &json));
-    psr_err err = psr_member_tell(p->member, &head, json, strlen(json));
-    free(json);
+    psr_err err = psr_shard_run_message(p->shard, message);
+    if (err == PSR_ERR_PROTOCOL && from.role != PSR_ROLE_SCHEDULER)
+        err = psr_fail_context(err, "%s broke the protocol", psr_member_name(p->member, from));
     return err;
 }
 
-/* What is due after a message. */
-static psr_err move_on(program *p)
+/* Into its own log only by hand: else the scheduler writes it into this shard's log, which the run's end overtakes on the other way. */
+static void log_traffic(program *p)
 {
-    if (!p->ready && psr_shard_initialised(p->shard)) {
-        p->ready = true;
-        psr_fault_point("start", psr_member_first_step(p->member));
-        PSR_TRY(psr_member_ready(p->member, NULL));
-    }
-    if (p->started && !p->done && psr_shard_finished(p->shard)) {
-        p->done = true;
-        psr_fault_point("shutdown", psr_shard_clock(p->shard));
-        PSR_TRY(tell_done(p));
-    }
-    return PSR_OK;
+    const psr_traffic *traffic = psr_shard_run_traffic(p->shard);
+    if (!traffic || !p->by_hand || p->counted)
+        return;
+    p->counted = true;
+    psr_log(PSR_LOG_INFO, PSR_TRAFFIC_LINE, traffic->gradient_bytes, traffic->weight_bytes);
 }
 
 static psr_err run_loop(program *p)
 {
-    PSR_TRY(move_on(p)); /* a shard that owns nothing has nothing to wait for */
-    while (!p->bye) {
+    PSR_TRY(psr_shard_run_begin(p->shard));
+    while (!psr_shard_run_left(p->shard)) {
         psr_message *message = NULL;
         psr_err err = psr_member_recv(p->member, -1, &message);
         if (err == PSR_ERR_CANCELLED)
             err = check_watch(p);
         else if (err == PSR_OK)
             err = take_message(p, &message);
-        if (err == PSR_OK)
-            err = move_on(p);
         if (err != PSR_OK)
             return err;
+        log_traffic(p);
     }
     return PSR_OK;
 }
@@ -345,7 +261,7 @@ static void clean_up(program *p)
     psr_input_thread_free(p->watch);
     psr_member_free(p->member);
     psr_transport_free(&p->transport, LINGER_MS);
-    psr_shard_free(p->shard);
+    psr_shard_run_free(p->shard);
     psr_parts_done(&p->parts);
     psr_sections_done(&p->sections);
     psr_provision_done(&p->provision);

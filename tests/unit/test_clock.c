@@ -25,8 +25,9 @@ static void let_time_pass(void)
 static void it_stands_between_stop_and_go_on(void **state)
 {
     (void)state;
-    int64_t begin_ns = psr_clock_ns(), real_begin_ns = real_ns();
-    psr_clock_go_on(); /* it runs: nothing */
+    int64_t real_begin_ns = real_ns(),
+            begin_ns = psr_clock_ns(); /* in this order: this thread may be stopped between */
+    psr_clock_go_on();                 /* it runs: nothing */
     assert_true(psr_clock_ns() >= begin_ns);
     psr_clock_stop();
     int64_t stopped_ns = psr_clock_ns(), real_stopped_ns = real_ns();

@@ -1,0 +1,181 @@
+#include "ps/shard/shard_run.h"
+
+#include "base/fault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
+
+struct psr_shard_run {
+    psr_shard *shard;
+    psr_outbox outbox;
+    uint64_t first_step;
+    psr_traffic traffic;
+    bool ready, started, done, bye;
+};
+
+/* ---- what the shard sends ---- */
+
+static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    psr_shard_run *run = context;
+    if (head->type == PSR_MSG_WEIGHTS) {
+        psr_fault_point("pull", head->step);
+        run->traffic.weight_bytes += payload ? payload->bytes : 0;
+    }
+    return run->outbox.send(run->outbox.context, to, head, payload);
+}
+
+static psr_err tell(psr_shard_run *run, const psr_head *head, const void *data, size_t bytes)
+{
+    const psr_payload copied = {.data = data, .bytes = bytes};
+    return run->outbox.send(run->outbox.context, scheduler, head, bytes ? &copied : NULL);
+}
+
+static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
+                               size_t count)
+{
+    const size_t most = PSR_PAYLOAD_BYTES_MAX / sizeof(float);
+    psr_fault_point("checkpoint", step);
+    for (size_t at = 0; at < count; at += most) {
+        size_t piece = count - at < most ? count - at : most;
+        psr_head head = {.type = PSR_MSG_CHECKPOINT,
+                         .step = step,
+                         .bucket = PSR_SECTION_SLOT(slot),
+                         .offset = offset + at,
+                         .count = piece};
+        PSR_TRY(tell(context, &head, data + at, piece * sizeof *data));
+    }
+    return PSR_OK;
+}
+
+static psr_err tell_done(psr_shard_run *run)
+{
+    psr_head head = {.type = PSR_MSG_DONE, .step = psr_shard_clock(run->shard)};
+    char *json = NULL;
+    PSR_TRY(psr_traffic_to_json(&run->traffic, &json));
+    psr_err err = tell(run, &head, json, strlen(json));
+    free(json);
+    return err;
+}
+
+/* ---- messages ---- */
+
+static psr_err take_scheduler_message(psr_shard_run *run, const psr_message *message)
+{
+    switch (message->head.type) {
+    case PSR_MSG_START:
+        run->started = true;
+        return PSR_OK;
+    case PSR_MSG_STOP_AT:
+        return psr_shard_stop_at(run->shard, message->head.step);
+    case PSR_MSG_BYE:
+        run->bye = true;
+        return PSR_OK;
+    default:
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler sent a message of type %d, which no shard takes",
+                        (int)message->head.type);
+    }
+}
+
+static psr_err take_worker_message(psr_shard_run *run, psr_message **message)
+{
+    if ((*message)->head.type == PSR_MSG_PUSH) {
+        psr_fault_point("push", (*message)->head.step);
+        run->traffic.gradient_bytes += (*message)->payload_bytes;
+    }
+    return psr_shard_message(run->shard, message);
+}
+
+/* What is due after a message. */
+static psr_err move_on(psr_shard_run *run)
+{
+    if (!run->ready && psr_shard_initialised(run->shard)) {
+        run->ready = true;
+        psr_fault_point("start", run->first_step);
+        PSR_TRY(tell(run, &(psr_head){.type = PSR_MSG_READY}, NULL, 0));
+    }
+    if (run->started && !run->done && psr_shard_finished(run->shard)) {
+        run->done = true;
+        psr_fault_point("shutdown", psr_shard_clock(run->shard));
+        PSR_TRY(tell_done(run));
+    }
+    return PSR_OK;
+}
+
+psr_err psr_shard_run_begin(psr_shard_run *run)
+{
+    return move_on(run);
+}
+
+psr_err psr_shard_run_message(psr_shard_run *run, psr_message **message)
+{
+    psr_err err = PSR_OK;
+    if ((*message)->from.role == PSR_ROLE_SCHEDULER) {
+        err = take_scheduler_message(run, *message);
+        psr_message_free(message);
+    } else {
+        err = take_worker_message(run, message);
+    }
+    return err == PSR_OK ? move_on(run) : err;
+}
+
+/* ---- what it tells of itself ---- */
+
+bool psr_shard_run_left(const psr_shard_run *run)
+{
+    return run->bye;
+}
+
+const psr_traffic *psr_shard_run_traffic(const psr_shard_run *run)
+{
+    return run->done ? &run->traffic : NULL;
+}
+
+void psr_shard_run_report(const psr_shard_run *run, psr_head *head)
+{
+    uint32_t rank = 0;
+    head->flags = PSR_PHASE_START;
+    head->step = psr_shard_clock(run->shard);
+    head->aux = psr_shard_progress(run->shard);
+    if (!psr_shard_initialised(run->shard)) {
+        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_WORKER, 0});
+    } else if (run->started && psr_shard_waits(run->shard, &head->step, &head->bucket, &rank)) {
+        head->flags = PSR_PHASE_PUSH;
+        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_WORKER, rank});
+    } else {
+        head->flags = run->started ? PSR_PHASE_SHUTDOWN : PSR_PHASE_BARRIER;
+        head->offset = psr_peer_pack(scheduler);
+    }
+}
+
+/* ---- life ---- */
+
+psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_run)
+{
+    psr_shard_run *run = calloc(1, sizeof *run);
+    if (!run)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a shard");
+    run->outbox = options->outbox;
+    run->first_step = options->first_step;
+    psr_shard_options own = *options;
+    own.outbox = (psr_outbox){run, send_to_worker};
+    own.context = run;
+    own.checkpoint = send_checkpoint;
+    psr_err err = psr_shard_new(&own, &run->shard);
+    if (err != PSR_OK) {
+        psr_shard_run_free(run);
+        return err;
+    }
+    *ret_run = run;
+    return PSR_OK;
+}
+
+void psr_shard_run_free(psr_shard_run *run)
+{
+    if (!run)
+        return;
+    psr_shard_free(run->shard);
+    free(run);
+}

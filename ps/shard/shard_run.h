@@ -1,0 +1,36 @@
+/* A shard in its run, from WELCOME to BYE: what its scheduler and the workers tell it, what it tells them, and when.
+ * Free of I/O and of clocks: messages in, messages out. ps/shard/shard_main.c drives it over sockets, the simulated
+ * cluster of the tests without.
+ *
+ *     INIT from worker 0   -> READY, when its part is complete
+ *     START, pushes, pulls -> what ps/shard/shard.h answers; pieces of checkpoints
+ *     STOP_AT
+ *     the last step        -> DONE
+ *     BYE: it may leave
+ * One thread. */
+#ifndef PSR_PS_SHARD_RUN_H
+#define PSR_PS_SHARD_RUN_H
+
+#include "comm/join.h"
+#include "ps/shard/shard.h"
+
+typedef struct psr_shard_run psr_shard_run;
+
+/* options: as psr_shard_new's, but for context and checkpoint, which are its own; the outbox takes messages to workers
+ * and to the scheduler. ret owns; free it after the transport. */
+PSR_MUST_CHECK psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_run);
+void psr_shard_run_free(psr_shard_run *run);
+
+/* What is due before any message: a shard that owns nothing is ready. Once. */
+PSR_MUST_CHECK psr_err psr_shard_run_begin(psr_shard_run *run);
+/* A message of a worker or of the scheduler. Takes *message. PROTOCOL, NUMERIC: psr_shard_message's; PROTOCOL too for
+ * what no scheduler says to a shard. */
+PSR_MUST_CHECK psr_err psr_shard_run_message(psr_shard_run *run, psr_message **message);
+/* BYE has come. */
+bool psr_shard_run_left(const psr_shard_run *run);
+/* What it has exchanged, once it has said DONE; NULL before. Borrowed for life. */
+const psr_traffic *psr_shard_run_traffic(const psr_shard_run *run);
+/* Fills a PROGRESS head (psr_member_options.report). */
+void psr_shard_run_report(const psr_shard_run *run, psr_head *head);
+
+#endif

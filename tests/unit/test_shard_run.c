@@ -1,0 +1,185 @@
+/* A shard from WELCOME to BYE, with what it says written down. How it folds is test_shard's. */
+#include "network_fixture.h"
+
+#include "ps/shard/shard_run.h"
+
+enum { FLOATS = 16, TOLD_MAX = 32, STEPS = 2 };
+
+static struct {
+    psr_config config;
+    psr_layout layout;
+    psr_buckets buckets;
+    uint32_t owner[1];
+    psr_shard_run *run;
+    psr_peer to[TOLD_MAX];
+    psr_head told[TOLD_MAX];
+    size_t count;
+} s;
+
+static psr_err send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context;
+    assert_true(s.count < TOLD_MAX);
+    s.to[s.count] = to;
+    s.told[s.count++] = *head;
+    if (payload && payload->release)
+        payload->release(payload->context);
+    return PSR_OK;
+}
+
+static void make(uint32_t shard, double momentum)
+{
+    memset(&s, 0, sizeof s);
+    psr_config_defaults(&s.config);
+    s.config.workers = 1;
+    s.config.shards = 2;
+    s.config.momentum = momentum;
+    assert_ok(psr_layout_add(&s.layout, "t", 1, (uint32_t[]){FLOATS}));
+    assert_ok(psr_buckets_plan(&s.layout, FLOATS * sizeof(float), &s.buckets));
+    assert_int_equal(s.buckets.count, 1);
+    const psr_shard_options options = {.config = &s.config,
+                                       .layout = &s.layout,
+                                       .buckets = &s.buckets,
+                                       .owner = s.owner,
+                                       .shard = shard,
+                                       .total_steps = STEPS,
+                                       .outbox = {NULL, send}};
+    assert_ok(psr_shard_run_new(&options, &s.run));
+}
+
+static void finish(void)
+{
+    psr_shard_run_free(s.run);
+    psr_buckets_done(&s.buckets);
+    psr_layout_done(&s.layout);
+}
+
+static void release(psr_message *message)
+{
+    free(message);
+}
+
+static psr_err hear(psr_peer from, psr_head head, bool floats)
+{
+    struct {
+        psr_message message;
+        float values[FLOATS];
+    } *parcel = calloc(1, sizeof *parcel);
+    head.count = floats ? FLOATS : 0;
+    parcel->message =
+        (psr_message){.from = from, .head = head, .payload = parcel->values, .release = release};
+    parcel->message.payload_bytes = floats ? sizeof parcel->values : 0;
+    psr_message *message = &parcel->message;
+    psr_err err = psr_shard_run_message(s.run, &message);
+    assert_null(message);
+    return err;
+}
+
+static psr_err order(psr_message_type type, uint64_t step)
+{
+    return hear(scheduler, (psr_head){.type = type, .step = step}, false);
+}
+
+static psr_err push(uint64_t step)
+{
+    return hear(worker0, (psr_head){.type = PSR_MSG_PUSH, .step = step, .flags = 1}, true);
+}
+
+static psr_head report(void)
+{
+    psr_head head = {0};
+    psr_shard_run_report(s.run, &head);
+    return head;
+}
+
+static psr_message_type said(size_t i)
+{
+    assert_true(i < s.count);
+    return s.told[i].type;
+}
+
+static void a_shard_is_ready_when_its_part_is_there_and_done_after_the_last_step(void **state)
+{
+    (void)state;
+    make(0, 0);
+    assert_ok(psr_shard_run_begin(s.run));
+    assert_int_equal(s.count, 0);
+    assert_int_equal(report().offset, psr_peer_pack(worker0));
+    assert_ok(hear(worker0, (psr_head){.type = PSR_MSG_INIT}, true));
+    assert_int_equal(s.count, 1);
+    assert_int_equal(said(0), PSR_MSG_READY);
+    assert_true(psr_peer_equal(s.to[0], scheduler));
+    assert_int_equal(report().flags, PSR_PHASE_BARRIER);
+    assert_int_equal(report().offset, psr_peer_pack(scheduler));
+    assert_ok(order(PSR_MSG_START, 0));
+    assert_int_equal(report().flags, PSR_PHASE_PUSH);
+    assert_int_equal(report().offset, psr_peer_pack(worker0));
+    assert_ok(push(0));
+    assert_int_equal(said(1), PSR_MSG_WEIGHTS);
+    assert_int_equal(report().step, 1);
+    assert_null(psr_shard_run_traffic(s.run));
+    assert_ok(push(1));
+    assert_int_equal(said(2), PSR_MSG_WEIGHTS);
+    assert_int_equal(said(3), PSR_MSG_DONE);
+    assert_int_equal(s.told[3].step, STEPS);
+    assert_int_equal(report().flags, PSR_PHASE_SHUTDOWN);
+    const psr_traffic *traffic = psr_shard_run_traffic(s.run);
+    assert_non_null(traffic);
+    assert_int_equal(traffic->gradient_bytes, STEPS * FLOATS * sizeof(float));
+    assert_int_equal(traffic->weight_bytes, STEPS * FLOATS * sizeof(float));
+    assert_false(psr_shard_run_left(s.run));
+    assert_ok(order(PSR_MSG_BYE, 0));
+    assert_true(psr_shard_run_left(s.run));
+    assert_int_equal(s.count, 4);
+    finish();
+}
+
+static void one_that_owns_nothing_waits_for_nobody(void **state)
+{
+    (void)state;
+    make(1, 0);
+    assert_ok(psr_shard_run_begin(s.run));
+    assert_int_equal(said(0), PSR_MSG_READY);
+    assert_ok(order(PSR_MSG_START, 0));
+    assert_int_equal(said(1), PSR_MSG_DONE);
+    finish();
+}
+
+static void told_to_stop_it_sends_its_part_of_the_checkpoint_and_is_done(void **state)
+{
+    (void)state;
+    make(0, 0.9);
+    assert_ok(psr_shard_run_begin(s.run));
+    assert_ok(hear(worker0, (psr_head){.type = PSR_MSG_INIT}, true));
+    assert_ok(order(PSR_MSG_START, 0));
+    assert_ok(order(PSR_MSG_STOP_AT, 0));
+    assert_ok(push(0));
+    bool checkpointed = false;
+    for (size_t i = 0; i < s.count; i++)
+        checkpointed = checkpointed || (said(i) == PSR_MSG_CHECKPOINT && s.told[i].step == 1 &&
+                                        s.told[i].bucket == PSR_SECTION_SLOT(0) && s.told[i].count == FLOATS);
+    assert_true(checkpointed);
+    assert_int_equal(said(s.count - 1), PSR_MSG_DONE);
+    assert_int_equal(s.told[s.count - 1].step, 1);
+    finish();
+}
+
+static void what_no_scheduler_says_to_a_shard_is_a_violation(void **state)
+{
+    (void)state;
+    make(0, 0);
+    assert_fails(order(PSR_MSG_HOLD, 0), PSR_ERR_PROTOCOL, "which no shard takes");
+    assert_fails(hear(worker0, (psr_head){.type = PSR_MSG_RING}, true), PSR_ERR_PROTOCOL, "worker 0");
+    finish();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shard_is_ready_when_its_part_is_there_and_done_after_the_last_step),
+        cmocka_unit_test(one_that_owns_nothing_waits_for_nobody),
+        cmocka_unit_test(told_to_stop_it_sends_its_part_of_the_checkpoint_and_is_done),
+        cmocka_unit_test(what_no_scheduler_says_to_a_shard_is_a_violation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
