@@ -4,11 +4,16 @@
 #include "base/thread.h"
 #include "net/half_open.h"
 #include "net/sockets.h"
+#include "net/zap.h"
 
-#include <czmq.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zmq.h>
 
 /* libzmq has it in every build since 4.3.0 and declares it for its own drafts alone. */
 #ifndef ZMQ_ZAP_ENFORCE_DOMAIN
@@ -86,24 +91,23 @@ static bool same_token(const char *token, const uint8_t *claimed, size_t claimed
     return difference == 0;
 }
 
-static const char *admit_token(const psr_admission *door, zmsg_t *credentials, psr_peer *ret_peer)
+static const char *admit_token(const psr_admission *door, const psr_zap_request *request, psr_peer *ret_peer)
 {
-    zframe_t *name = zmsg_first(credentials), *token = zmsg_next(credentials);
-    if (name == NULL || token == NULL)
+    const psr_zap_frame *name = &request->frames[PSR_ZAP_CREDENTIALS], *token = name + 1;
+    if (request->count < PSR_ZAP_CREDENTIALS + 2)
         return "no name and token";
-    if (!same_token(door->keys->token, zframe_data(token), zframe_size(token)))
+    if (!same_token(door->keys->token, token->bytes, token->size))
         return "the token is not this run's";
-    char text[PSR_ADMISSION_NAME_BYTES] = "";
-    if (zframe_size(name) < sizeof text)
-        memcpy(text, zframe_data(name), zframe_size(name));
+    char text[PSR_ADMISSION_NAME_BYTES];
+    psr_zap_text(name, text, sizeof text);
     return psr_admission_name_read(text, ret_peer) ? NULL : "its name is not one of a member";
 }
 
-static const char *admit_key(const psr_admission *door, zmsg_t *credentials, psr_peer *ret_peer)
+static const char *admit_key(const psr_admission *door, const psr_zap_request *request, psr_peer *ret_peer)
 {
-    zframe_t *key = zmsg_first(credentials);
+    const psr_zap_frame *key = &request->frames[PSR_ZAP_CREDENTIALS];
     char text[PSR_KEY_Z85];
-    if (key == NULL || zframe_size(key) != 32 || zmq_z85_encode(text, zframe_data(key), 32) == NULL)
+    if (key->size != 32 || zmq_z85_encode(text, key->bytes, 32) == NULL)
         return "no key";
     for (size_t i = 0; i < door->keys->member_count; i++)
         if (strcmp(door->keys->members[i].public_key, text) == 0) {
@@ -131,22 +135,16 @@ static void refuse(psr_admission *door, const char *address, const char *reason)
                    ZMQ_DONTWAIT);
 }
 
-/* RFC 27: version, request id, domain, address, routing id, mechanism, credentials. */
-static void answer_request(psr_admission *door, zmsg_t *request)
+static void answer_request(psr_admission *door, const psr_zap_request *request)
 {
-    char *version = zmsg_popstr(request);
-    zframe_t *id = zmsg_pop(request);
-    char *domain = zmsg_popstr(request), *address = zmsg_popstr(request);
-    zframe_t *routing_id = zmsg_pop(request);
-    char *mechanism = zmsg_popstr(request);
-
+    const psr_zap_frame *mechanism = &request->frames[PSR_ZAP_MECHANISM];
     psr_peer peer;
     const char *refusal = "no security mechanism";
-    if (mechanism == NULL || version == NULL || !streq(version, "1.0"))
+    if (request->count <= PSR_ZAP_MECHANISM || !psr_zap_is(&request->frames[PSR_ZAP_VERSION], "1.0"))
         refusal = "a request that libzmq does not make";
-    else if (door->keys->curve && streq(mechanism, "CURVE"))
+    else if (door->keys->curve && psr_zap_is(mechanism, "CURVE"))
         refusal = admit_key(door, request, &peer);
-    else if (!door->keys->curve && streq(mechanism, "PLAIN"))
+    else if (!door->keys->curve && psr_zap_is(mechanism, "PLAIN"))
         refusal = admit_token(door, request, &peer);
 
     char name[PSR_ADMISSION_NAME_BYTES] = "";
@@ -154,24 +152,12 @@ static void answer_request(psr_admission *door, zmsg_t *request)
         psr_admission_name(peer, name);
         door->in_between++;
         door->told_ms = psr_clock_ms();
-    } else
-        refuse(door, address != NULL ? address : "", refusal);
-
-    zmsg_t *reply = zmsg_new();
-    zmsg_addstr(reply, "1.0");
-    zmsg_append(reply, &id);
-    zmsg_addstr(reply, refusal == NULL ? "200" : "400");
-    zmsg_addstr(reply, refusal == NULL ? "OK" : refusal);
-    zmsg_addstr(reply, name);
-    zmsg_addmem(reply, NULL, 0); /* metadata: none */
-    (void)zmsg_send(&reply, door->zap);
-    zmsg_destroy(&reply); /* where it was not sent */
-
-    zstr_free(&version);
-    zstr_free(&domain);
-    zstr_free(&address);
-    zstr_free(&mechanism);
-    zframe_destroy(&routing_id);
+    } else {
+        char address[128];
+        psr_zap_text(&request->frames[PSR_ZAP_ADDRESS], address, sizeof address);
+        refuse(door, address, refusal);
+    }
+    psr_zap_answer(door->zap, request, refusal, name);
 }
 
 /* ---- connections that never reach ZAP, from libzmq's monitor ----
@@ -184,17 +170,13 @@ static void answer_request(psr_admission *door, zmsg_t *request)
 
 static bool read_event(void *monitor, uint16_t *ret_event, uint32_t *ret_value)
 {
-    zmsg_t *event = zmsg_recv_nowait(monitor);
-    if (event == NULL)
+    uint8_t event[6], endpoint;
+    if (zmq_recv(monitor, event, sizeof event, ZMQ_DONTWAIT) != (int)sizeof event ||
+        zmq_recv(monitor, &endpoint, sizeof endpoint, ZMQ_DONTWAIT) < 0)
         return false;
-    zframe_t *first = zmsg_first(event);
-    bool whole = first != NULL && zframe_size(first) == 6;
-    if (whole) {
-        memcpy(ret_event, zframe_data(first), 2);
-        memcpy(ret_value, zframe_data(first) + 2, 4);
-    }
-    zmsg_destroy(&event);
-    return whole;
+    memcpy(ret_event, event, 2);
+    memcpy(ret_value, event + 2, 4);
+    return true;
 }
 
 /* When descriptor fd was accepted; NULL: no memory, or not one. */
@@ -272,10 +254,9 @@ static void *door_main(void *context)
         if (items[1].revents)
             break;
         if (items[0].revents) {
-            zmsg_t *request = zmsg_recv(door->zap);
-            if (request != NULL)
-                answer_request(door, request);
-            zmsg_destroy(&request);
+            psr_zap_request request;
+            if (psr_zap_receive(door->zap, &request))
+                answer_request(door, &request);
         }
         uint16_t event;
         uint32_t value;

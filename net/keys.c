@@ -3,7 +3,6 @@
 #include "base/secret.h"
 
 #include <cjson/cJSON.h>
-#include <czmq.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,6 +12,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zmq.h>
 
 #define JSON_BYTES_MAX (1u << 20)
 #define MEMBERS_MAX 8192
@@ -46,13 +46,9 @@ static psr_err random_token(char token[PSR_TOKEN_BYTES])
 
 static psr_err fresh_pair(psr_keys *keys)
 {
-    zcert_t *cert = zcert_new();
-    if (cert == NULL)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "this libzmq was built without CURVE");
-    memcpy(keys->public_key, zcert_public_txt(cert), PSR_KEY_Z85);
-    memcpy(keys->secret_key, zcert_secret_txt(cert), PSR_KEY_Z85);
-    zcert_destroy(&cert);
-    return PSR_OK;
+    return zmq_curve_keypair(keys->public_key, keys->secret_key) == 0
+               ? PSR_OK
+               : psr_fail(PSR_ERR_UNSUPPORTED, "this libzmq was built without CURVE");
 }
 
 /* The i-th member: the scheduler, then shards, then workers. */
