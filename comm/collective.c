@@ -9,6 +9,7 @@
  * until it begins here. */
 #include "comm/collective.h"
 
+#include "comm/early.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -18,14 +19,9 @@
 
 typedef enum operation { IDLE, FOLD, BROADCAST } operation;
 
-typedef struct early {
-    psr_message *message;
-    struct early *next;
-} early;
-
 struct psr_collective {
     uint32_t rank, ranks;
-    size_t slice_bytes;
+    size_t slice_bytes, bytes_max;
     psr_outbox outbox;
     uint64_t number; /* of the operation begun last; 0: none yet */
     operation doing; /* IDLE: it is complete here */
@@ -38,7 +34,7 @@ struct psr_collective {
     psr_message **waiting; /* [slice][rank]: a fold's slices that came before those of lower ranks */
     uint32_t *next_rank;   /* [slice]: the rank that is to be added next */
     size_t slices_done;
-    early *first, **last;
+    psr_early *early; /* of the next operation */
 };
 
 static size_t slice_count(const psr_collective *c)
@@ -166,13 +162,9 @@ static psr_err take_spread(psr_collective *c, const psr_message *message)
 
 static psr_err hold(psr_collective *c, psr_message **message)
 {
-    early *entry = malloc(sizeof *entry);
-    if (entry == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for an early message");
-    *entry = (early){.message = *message};
-    *message = NULL;
-    *c->last = entry;
-    c->last = &entry->next;
+    if (psr_early_full(c->early))
+        return psr_violation(*message, "no collective is as large as what came of it already");
+    psr_early_put(c->early, 0, message);
     return PSR_OK;
 }
 
@@ -206,19 +198,13 @@ psr_err psr_collective_message(psr_collective *collective, psr_message **message
     return err;
 }
 
-/* What came before the operation began. What is early even for this one is held again, in order. */
+/* What came before the operation began. */
 static psr_err take_early(psr_collective *c)
 {
-    early *entry = c->first, *next;
-    c->first = NULL;
-    c->last = &c->first;
     psr_err err = PSR_OK;
-    for (; entry != NULL; entry = next) {
-        next = entry->next;
-        if (err == PSR_OK)
-            err = take(c, &entry->message);
-        psr_message_free(&entry->message);
-        free(entry);
+    for (psr_message *message; err == PSR_OK && (message = psr_early_take(c->early, 0)) != NULL;) {
+        err = take(c, &message);
+        psr_message_free(&message);
     }
     return err;
 }
@@ -227,7 +213,7 @@ static psr_err take_early(psr_collective *c)
 
 static void begin(psr_collective *c, operation doing, void *bytes, size_t size, size_t unit)
 {
-    assert(c->doing == IDLE);
+    assert(c->doing == IDLE && size <= c->bytes_max);
     c->number++;
     c->doing = doing;
     c->bytes = bytes;
@@ -294,20 +280,30 @@ uint32_t psr_collective_waits(const psr_collective *collective)
 
 /* ---- beginning and end ---- */
 
-psr_err psr_collective_new(uint32_t rank, uint32_t ranks, size_t slice_bytes, psr_outbox outbox,
-                           psr_collective **ret_collective)
+psr_err psr_collective_new(uint32_t rank, uint32_t ranks, size_t slice_bytes, size_t bytes_max,
+                           psr_outbox outbox, psr_collective **ret_collective)
 {
     assert(rank < ranks && slice_bytes >= sizeof(double));
+    psr_early *early = NULL;
+    size_t slices_max = bytes_max / (slice_bytes / sizeof(double) * sizeof(double)) + 1;
+    PSR_TRY(psr_early_new(1, slices_max * (ranks - 1), &early));
     psr_collective *c = calloc(1, sizeof *c);
     size_t *from = calloc(ranks, sizeof *from);
     if (c == NULL || from == NULL) {
+        psr_early_free(early);
         free(c);
         free(from);
         return psr_fail(PSR_ERR_NOMEM, "no memory for collectives of %" PRIu32 " workers", ranks);
     }
     *c = (psr_collective){
-        .rank = rank, .ranks = ranks, .slice_bytes = slice_bytes, .outbox = outbox, .from = from};
-    c->last = &c->first;
+        .rank = rank,
+        .ranks = ranks,
+        .slice_bytes = slice_bytes,
+        .bytes_max = bytes_max,
+        .outbox = outbox,
+        .from = from,
+        .early = early,
+    };
     *ret_collective = c;
     return PSR_OK;
 }
@@ -317,11 +313,7 @@ void psr_collective_free(psr_collective *collective)
     if (collective == NULL)
         return;
     forget_gathered(collective);
-    for (early *entry = collective->first, *next; entry != NULL; entry = next) {
-        next = entry->next;
-        psr_message_free(&entry->message);
-        free(entry);
-    }
+    psr_early_free(collective->early);
     free(collective->from);
     free(collective);
 }

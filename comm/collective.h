@@ -11,7 +11,8 @@
 
 typedef struct psr_collective psr_collective;
 
-PSR_MUST_CHECK psr_err psr_collective_new(uint32_t rank, uint32_t ranks, size_t slice_bytes,
+/* bytes_max: of any one operation, here or on any other rank. It bounds what comes before its operation begins here. */
+PSR_MUST_CHECK psr_err psr_collective_new(uint32_t rank, uint32_t ranks, size_t slice_bytes, size_t bytes_max,
                                           psr_outbox outbox, psr_collective **ret_collective);
 void psr_collective_free(psr_collective *collective);
 
@@ -22,7 +23,7 @@ PSR_MUST_CHECK psr_err psr_collective_fold(psr_collective *collective, double *v
  * has everybody's answer by then), or on failure until the transport's end: they are lent to it. */
 PSR_MUST_CHECK psr_err psr_collective_broadcast(psr_collective *collective, void *bytes, size_t size);
 /* GATHER or SPREAD. Takes *message. PROTOCOL when it is not one that can come now (sender, number, range,
- * repeated, payload size). */
+ * repeated, payload size, more than any operation has). */
 PSR_MUST_CHECK psr_err psr_collective_message(psr_collective *collective, psr_message **message);
 /* True when the operation begun last is complete here. */
 bool psr_collective_finished(const psr_collective *collective);

@@ -1,6 +1,7 @@
 #include "comm/membership.h"
 
 #include "base/clock.h"
+#include "comm/early.h"
 #include "comm/join.h"
 #include "net/violation.h"
 
@@ -18,12 +19,6 @@
 
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
-/* What others said before this member had its WELCOME: they had theirs. */
-typedef struct early {
-    psr_message *message;
-    struct early *next;
-} early;
-
 struct psr_membership {
     psr_membership_options options;
     psr_message_type due; /* of the scheduler's next message while joining; 0: joined */
@@ -35,7 +30,7 @@ struct psr_membership {
     psr_head told;       /* the last report */
     psr_presence_clock presence;
     int64_t heard_ms; /* of the scheduler, by that clock */
-    early *first_early, **last_early;
+    psr_early *early; /* what others said before this member had its WELCOME: they had theirs */
 };
 
 /* ---- life ---- */
@@ -53,40 +48,29 @@ static void set_deadline(psr_membership *m, int64_t deadline_ms, int64_t now_ms)
 psr_err psr_membership_new(const psr_membership_options *options, int64_t now_ms,
                            psr_membership **ret_membership)
 {
+    psr_early *early = NULL;
+    PSR_TRY(psr_early_new(1, PSR_EARLY_UNBOUNDED, &early));
     psr_membership *m = calloc(1, sizeof *m);
-    if (!m)
+    if (!m) {
+        psr_early_free(early);
         return psr_fail(PSR_ERR_NOMEM, "no memory to join a run");
+    }
     m->options = *options;
     m->due = PSR_MSG_CONFIG;
     m->next_report_ms = NEVER;
     m->change_every_ms = CHANGE_EVERY_MS;
     m->compared_ms = INT64_MIN;
-    m->last_early = &m->first_early;
+    m->early = early;
     set_deadline(m, options->deadline_ms, now_ms);
     *ret_membership = m;
     return PSR_OK;
-}
-
-/* NULL: there is none. */
-static psr_message *take_early(psr_membership *m)
-{
-    early *first = m->first_early;
-    if (!first)
-        return NULL;
-    psr_message *message = first->message;
-    m->first_early = first->next;
-    if (!m->first_early)
-        m->last_early = &m->first_early;
-    free(first);
-    return message;
 }
 
 void psr_membership_free(psr_membership *membership)
 {
     if (!membership)
         return;
-    for (psr_message *message; (message = take_early(membership)) != NULL;)
-        psr_message_free(&message);
+    psr_early_free(membership->early);
     free(membership);
 }
 
@@ -241,28 +225,16 @@ static psr_err take_scheduler_message(psr_membership *m, psr_message **message, 
     return err;
 }
 
-static psr_err keep_early(psr_membership *m, psr_message **message)
-{
-    early *kept = malloc(sizeof *kept);
-    if (!kept) {
-        psr_message_free(message);
-        return psr_fail(PSR_ERR_NOMEM, "no memory for an early message");
-    }
-    *kept = (early){.message = *message};
-    *message = NULL;
-    *m->last_early = kept;
-    m->last_early = &kept->next;
-    return PSR_OK;
-}
-
 psr_err psr_membership_message(psr_membership *membership, psr_message **message, int64_t now_ms)
 {
     if (psr_peer_equal((*message)->from, scheduler))
         return take_scheduler_message(membership, message, now_ms);
-    return psr_membership_joined(membership) ? PSR_OK : keep_early(membership, message);
+    if (!psr_membership_joined(membership))
+        psr_early_put(membership->early, 0, message);
+    return PSR_OK;
 }
 
 psr_message *psr_membership_early(psr_membership *membership)
 {
-    return psr_membership_joined(membership) ? take_early(membership) : NULL;
+    return psr_membership_joined(membership) ? psr_early_take(membership->early, 0) : NULL;
 }

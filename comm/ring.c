@@ -19,6 +19,7 @@
 #include "comm/ring.h"
 
 #include "base/fold.h"
+#include "comm/early.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -29,11 +30,6 @@
 
 enum { REDUCE, GATHER, PHASES };
 
-typedef struct held {
-    psr_message *message;
-    struct held *next;
-} held;
-
 typedef struct bucket_state {
     uint64_t step;   /* in work when active, else the next one */
     bool step_known; /* by psr_ring_ready or by a message that came before it */
@@ -43,7 +39,6 @@ typedef struct bucket_state {
     uint32_t slices;         /* of all chunks together */
     uint32_t pending;        /* slices whose sum is not here yet */
     size_t *arrived[PHASES]; /* [chunk]: floats received from the left */
-    held *first, **last;     /* messages that came before ready */
     _Atomic uint32_t lent;
 } bucket_state;
 
@@ -51,7 +46,7 @@ struct psr_ring {
     psr_ring_options options;
     uint32_t left, right, injects; /* injects: chunk r-1 */
     uint32_t in_flight;            /* slices injected whose sum has not come back */
-    uint32_t held_count;
+    psr_early *early;              /* [bucket]: messages that came before ready */
     uint32_t active_count;
     uint64_t turns;
     bucket_state *buckets;
@@ -195,8 +190,7 @@ static psr_err check_turn(const psr_ring *ring, const psr_message *message, cons
         return psr_violation(message, "%zu floats of chunk %" PRIu32 " came before, this begins at %zu",
                              state->arrived[phase][s->chunk], s->chunk, s->begin);
     if (phase == REDUCE) {
-        /* Every other rank has at most a window on its way. */
-        if (!state->active && ring->held_count / ring->options.window >= ring->options.ranks - 1)
+        if (!state->active && psr_early_full(ring->early))
             return psr_violation(
                 message, "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
                 ring->options.window, ring->options.ranks - 1);
@@ -205,20 +199,6 @@ static psr_err check_turn(const psr_ring *ring, const psr_message *message, cons
     size_t given = s->chunk == ring->injects ? state->injected : state->arrived[REDUCE][s->chunk];
     if (!state->active || given < s->begin + s->count)
         return psr_violation(message, "it claims a sum to which this worker has not contributed");
-    return PSR_OK;
-}
-
-static psr_err hold(psr_ring *ring, uint32_t bucket, psr_message **message)
-{
-    bucket_state *state = &ring->buckets[bucket];
-    held *entry = malloc(sizeof *entry);
-    if (entry == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for an early message");
-    *entry = (held){.message = *message};
-    *message = NULL;
-    *state->last = entry;
-    state->last = &entry->next;
-    ring->held_count++;
     return PSR_OK;
 }
 
@@ -276,7 +256,8 @@ static psr_err take(psr_ring *ring, psr_message **message)
         return apply(ring, &s, *message);
     state->step = (*message)->head.step;
     state->step_known = true;
-    return hold(ring, s.bucket, message);
+    psr_early_put(ring->early, s.bucket, message);
+    return PSR_OK;
 }
 
 psr_err psr_ring_message(psr_ring *ring, psr_message **message)
@@ -288,22 +269,15 @@ psr_err psr_ring_message(psr_ring *ring, psr_message **message)
 
 /* ---- events of the owner ---- */
 
-static psr_err take_held(psr_ring *ring, uint32_t bucket)
+static psr_err take_early(psr_ring *ring, uint32_t bucket)
 {
-    bucket_state *state = &ring->buckets[bucket];
     psr_err err = PSR_OK;
-    while (err == PSR_OK && state->first != NULL) {
-        held *entry = state->first;
-        state->first = entry->next;
-        if (state->first == NULL)
-            state->last = &state->first;
-        ring->held_count--;
+    for (psr_message *message; err == PSR_OK && (message = psr_early_take(ring->early, bucket)) != NULL;) {
         slice s = {0};
-        err = check_fields(ring, entry->message, &s); /* was checked before: this finds its place again */
+        err = check_fields(ring, message, &s); /* was checked before: this finds its place again */
         if (err == PSR_OK)
-            err = apply(ring, &s, entry->message);
-        psr_message_free(&entry->message);
-        free(entry);
+            err = apply(ring, &s, message);
+        psr_message_free(&message);
     }
     return err;
 }
@@ -327,7 +301,7 @@ psr_err psr_ring_ready(psr_ring *ring, uint64_t step, uint32_t bucket)
     if (state->pending == 0)
         return complete(ring, bucket);
     PSR_TRY(inject(ring));
-    return take_held(ring, bucket);
+    return take_early(ring, bucket);
 }
 
 uint32_t psr_ring_lent(const psr_ring *ring, uint32_t bucket)
@@ -360,7 +334,11 @@ psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
     psr_ring *ring = calloc(1, sizeof *ring);
     bucket_state *buckets = calloc((size_t)options->bucket_count + 1, sizeof *buckets);
     size_t *arrived = calloc((size_t)options->bucket_count * PHASES * n + 1, sizeof *arrived);
-    if (ring == NULL || buckets == NULL || arrived == NULL) {
+    /* Every other rank has at most a window on its way. */
+    psr_early *early = NULL;
+    psr_err err = psr_early_new(options->bucket_count, (size_t)options->window * (n - 1), &early);
+    if (ring == NULL || buckets == NULL || arrived == NULL || err != PSR_OK) {
+        psr_early_free(early);
         free(ring);
         free(buckets);
         free(arrived);
@@ -371,13 +349,13 @@ psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
         .left = (options->rank + n - 1) % n,
         .right = (options->rank + 1) % n,
         .injects = (options->rank + n - 1) % n,
+        .early = early,
         .buckets = buckets,
         .arrived = arrived,
     };
     for (uint32_t b = 0; b < options->bucket_count; b++) {
         for (uint32_t phase = 0; phase < PHASES; phase++, arrived += n)
             buckets[b].arrived[phase] = arrived;
-        buckets[b].last = &buckets[b].first;
         buckets[b].slices = count_slices(ring, b);
     }
     *ret_ring = ring;
@@ -388,12 +366,7 @@ void psr_ring_free(psr_ring *ring)
 {
     if (ring == NULL)
         return;
-    for (uint32_t b = 0; b < ring->options.bucket_count; b++)
-        for (held *entry = ring->buckets[b].first, *next; entry != NULL; entry = next) {
-            next = entry->next;
-            psr_message_free(&entry->message);
-            free(entry);
-        }
+    psr_early_free(ring->early);
     free(ring->arrived);
     free(ring->buckets);
     free(ring);

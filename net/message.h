@@ -121,6 +121,7 @@ typedef struct psr_message {
     const void *payload;
     size_t payload_bytes;
     void (*release)(struct psr_message *message); /* the transport's */
+    struct psr_message *next; /* of those that wait: whoever holds it may link it so (comm/early.h) */
 } psr_message;
 
 void psr_message_free(psr_message **message); /* NULL allowed; nulls it */

@@ -115,7 +115,10 @@ static psr_err open_parts(psr_exchange *exchange)
     PSR_TRY(psr_arena_new(length, &exchange->gradients));
     if (o->config->workers > 1) {
         const psr_outbox outbox = {exchange, psr_exchange_send};
-        PSR_TRY(psr_collective_new(o->rank, o->config->workers, o->config->slice_bytes, outbox,
+        /* The largest is a broadcast of the arena. A network has fewer statistics than parameters: as doubles
+         * they take less than twice the arena; figures, names and the like fit in what is added. */
+        const size_t bytes_max = 2 * length * sizeof(float) + ((size_t)1 << 20);
+        PSR_TRY(psr_collective_new(o->rank, o->config->workers, o->config->slice_bytes, bytes_max, outbox,
                                    &exchange->collective));
     }
     return open_engine(exchange);

@@ -162,19 +162,12 @@ static void stop_at(psr_session *session, uint64_t step)
     psr_session_changed(session);
 }
 
-static psr_err keep_restored(psr_session *session, psr_message **message)
+static void keep_restored(psr_session *session, psr_message **message)
 {
-    psr_restored *restored = calloc(1, sizeof *restored);
-    if (restored == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a piece of the checkpoint");
-    restored->message = *message;
-    *message = NULL;
     pthread_mutex_lock(&session->mutex);
-    *session->restored_end = restored;
-    session->restored_end = &restored->next;
+    psr_early_put(session->restored, 0, message);
     pthread_mutex_unlock(&session->mutex);
     psr_session_changed(session);
-    return PSR_OK;
 }
 
 static psr_err refuse(const psr_message *message)
@@ -195,7 +188,8 @@ static psr_err take_scheduler_message(psr_session *session, psr_message **messag
         stop_at(session, (*message)->head.step);
         return PSR_OK;
     case PSR_MSG_RESTORE:
-        return keep_restored(session, message);
+        keep_restored(session, message);
+        return PSR_OK;
     case PSR_MSG_SAVED:
         atomic_store(&session->saved_steps, (*message)->head.step);
         psr_session_changed(session);

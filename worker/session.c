@@ -57,7 +57,7 @@ static bool satisfied(psr_session *session, psr_wait wait)
     case PSR_WAIT_ROOM:
         return psr_command_room(session->queue);
     case PSR_WAIT_RESTORE:
-        return session->restored != NULL;
+        return psr_early_any(session->restored, 0);
     case PSR_WAIT_START:
         return atomic_load(&session->started);
     case PSR_WAIT_HOLD:
@@ -149,7 +149,6 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
         return psr_fail(PSR_ERR_NOMEM, "no memory for a session");
     session->options = *options;
     session->stop_at = UINT64_MAX;
-    session->restored_end = &session->restored;
     pthread_mutex_init(&session->mutex, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -157,6 +156,8 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
     pthread_cond_init(&session->condition, &monotonic);
     pthread_condattr_destroy(&monotonic);
     psr_err err = psr_command_queue_new(options->commands_max, &session->queue);
+    if (err == PSR_OK)
+        err = psr_early_new(1, PSR_EARLY_UNBOUNDED, &session->restored);
     if (err != PSR_OK) {
         psr_session_free(session);
         return err;
@@ -191,12 +192,7 @@ void psr_session_free(psr_session *session)
         return;
     assert(!session->thread_runs);
     psr_command_queue_free(session->queue);
-    while (session->restored != NULL) {
-        psr_restored *next = session->restored->next;
-        psr_message_free(&session->restored->message);
-        free(session->restored);
-        session->restored = next;
-    }
+    psr_early_free(session->restored);
     pthread_cond_destroy(&session->condition);
     pthread_mutex_destroy(&session->mutex);
     free(session);
@@ -208,13 +204,8 @@ psr_err psr_session_restored(psr_session *session, psr_message **ret_message)
 {
     PSR_TRY(wait_for(session, PSR_WAIT_RESTORE));
     pthread_mutex_lock(&session->mutex);
-    psr_restored *first = session->restored;
-    session->restored = first->next;
-    if (session->restored == NULL)
-        session->restored_end = &session->restored;
+    *ret_message = psr_early_take(session->restored, 0);
     pthread_mutex_unlock(&session->mutex);
-    *ret_message = first->message;
-    free(first);
     return PSR_OK;
 }
 

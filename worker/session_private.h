@@ -7,6 +7,7 @@
 #ifndef PSR_WORKER_SESSION_PRIVATE_H
 #define PSR_WORKER_SESSION_PRIVATE_H
 
+#include "comm/early.h"
 #include "worker/command_queue.h"
 #include "worker/exchange.h"
 #include "worker/session.h"
@@ -29,12 +30,6 @@ typedef enum psr_wait {
     PSR_WAIT_SAVED,      /* the checkpoint of wanted_steps is in place */
     PSR_WAIT_BYE,        /* BYE */
 } psr_wait;
-
-/* A RESTORE message that waits for the compute thread. */
-typedef struct psr_restored {
-    psr_message *message;
-    struct psr_restored *next;
-} psr_restored;
 
 struct psr_session {
     psr_session_options options;
@@ -70,7 +65,7 @@ struct psr_session {
     bool any_begun;
     uint64_t begun;   /* the last step begun */
     uint64_t stop_at; /* the last step to take */
-    psr_restored *restored, **restored_end;
+    psr_early *restored; /* RESTORE messages that wait for the compute thread */
 
     /* ---- the exchange thread's own ---- */
     bool told_done;

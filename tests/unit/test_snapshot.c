@@ -107,10 +107,7 @@ static psr_message *piece(uint32_t section, size_t offset, size_t count)
 
 static void restore(psr_message *message)
 {
-    psr_restored *restored = calloc(1, sizeof *restored);
-    restored->message = message;
-    *session->restored_end = restored;
-    session->restored_end = &restored->next;
+    psr_early_put(session->restored, 0, &message);
 }
 
 /* In two pieces, the later one first. */
