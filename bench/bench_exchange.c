@@ -117,33 +117,17 @@ static psr_err send_message(void *context, psr_peer to, const psr_head *head, co
     return psr_transport_send(context, to, head, payload);
 }
 
-/* A worker's lent slice on its way. It comes back on a thread of libzmq's, which wakes a worker that waits for it. */
-typedef struct loan {
-    process *p;
-    void (*release)(void *context);
-    void *context;
-} loan;
-
-static void end_loan(void *context)
+static psr_err send_of_worker(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
-    loan ended = *(loan *)context;
-    free(context);
-    ended.release(ended.context);
-    if (atomic_load(&ended.p->waits_for_loans))
-        psr_transport_wake(ended.p->transport);
+    return psr_transport_send(((process *)context)->transport, to, head, payload);
 }
 
-static psr_err lend_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+/* A worker's bucket came back, on a thread of libzmq's: it wakes a worker that waits for that. */
+static void wake_who_waits(void *context)
 {
     process *p = context;
-    if (!payload || !payload->release)
-        return psr_transport_send(p->transport, to, head, payload);
-    loan *begun = malloc(sizeof *begun);
-    if (!begun)
-        die("memory for a loan");
-    *begun = (loan){p, payload->release, payload->context};
-    const psr_payload lent = {payload->data, payload->bytes, end_loan, begun};
-    return psr_transport_send(p->transport, to, head, &lent);
+    if (atomic_load(&p->waits_for_loans))
+        psr_transport_wake(p->transport);
 }
 
 static psr_err on_landed(void *context, uint64_t step, uint32_t bucket)
@@ -186,7 +170,7 @@ static void shard_main(const bench *b, uint32_t index, int link)
                                  .owner = b->owner,
                                  .shard = index,
                                  .total_steps = UINT64_MAX,
-                                 .outbox = {p.transport, send_message}};
+                                 .outbox = {.context = p.transport, .send = send_message}};
     psr_shard *shard;
     must(psr_shard_new(&options, &shard), "a shard");
     for (bool told = false;;) { /* until the parent ends it */
@@ -307,7 +291,7 @@ static void worker_main(const bench *b, uint32_t index, int link)
                           .weights = p.weights,
                           .gradients = p.gradients,
                           .optimizer = optimizer,
-                          .outbox = {&p, lend_message},
+                          .outbox = {&p, send_of_worker, wake_who_waits},
                           .context = &p,
                           .landed = on_landed};
     must(p.ops->open(&env, &p.engine), "an engine");

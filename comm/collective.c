@@ -10,6 +10,7 @@
 #include "comm/collective.h"
 
 #include "comm/early.h"
+#include "comm/loan.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -49,18 +50,14 @@ static size_t slice_size(const psr_collective *c, size_t k)
 
 /* ---- sending ---- */
 
-/* Bytes lent for a broadcast stay the caller's until everybody has answered: nothing is to be done when they
- * have left. */
-static void nothing(void *context)
-{
-    (void)context;
-}
-
+/* lend: a broadcast's bytes, which stand until everybody has answered. */
 static psr_err send_slice(psr_collective *c, uint32_t to, psr_message_type type, size_t begin, size_t bytes,
                           size_t unit, bool lend)
 {
     psr_head head = {.type = type, .aux = c->number, .offset = begin / unit, .count = bytes / unit};
-    psr_payload payload = {.data = c->bytes + begin, .bytes = bytes, .release = lend ? nothing : NULL};
+    const uint8_t *data = c->bytes + begin;
+    psr_payload payload =
+        lend ? psr_loan_payload(NULL, data, bytes) : (psr_payload){.data = data, .bytes = bytes};
     return c->outbox.send(c->outbox.context, (psr_peer){PSR_ROLE_WORKER, to}, &head, &payload);
 }
 

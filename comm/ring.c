@@ -20,11 +20,11 @@
 
 #include "base/fold.h"
 #include "comm/early.h"
+#include "comm/loan.h"
 #include "net/violation.h"
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ typedef struct bucket_state {
     uint32_t slices;         /* of all chunks together */
     uint32_t pending;        /* slices whose sum is not here yet */
     size_t *arrived[PHASES]; /* [chunk]: floats received from the left */
-    _Atomic uint32_t lent;
+    psr_loan loan;
 } bucket_state;
 
 struct psr_ring {
@@ -98,11 +98,6 @@ static uint32_t count_slices(const psr_ring *ring, uint32_t bucket)
 
 /* ---- sending ---- */
 
-static void end_loan(void *context)
-{
-    atomic_fetch_sub_explicit((_Atomic uint32_t *)context, 1, memory_order_release);
-}
-
 static psr_err send_slice(psr_ring *ring, const slice *s, uint32_t phase, uint32_t hop)
 {
     bucket_state *state = &ring->buckets[s->bucket];
@@ -115,8 +110,8 @@ static psr_err send_slice(psr_ring *ring, const slice *s, uint32_t phase, uint32
         .count = s->count,
         .aux = (uint64_t)s->chunk << 32 | hop,
     };
-    psr_payload payload = {s->values, s->count * sizeof(float), end_loan, &state->lent};
-    atomic_fetch_add_explicit(&state->lent, 1, memory_order_relaxed);
+    psr_loan_begin(&state->loan, 1);
+    psr_payload payload = psr_loan_payload(&state->loan, s->values, s->count * sizeof(float));
     return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right},
                                      &head, &payload);
 }
@@ -306,7 +301,7 @@ psr_err psr_ring_ready(psr_ring *ring, uint64_t step, uint32_t bucket)
 
 uint32_t psr_ring_lent(const psr_ring *ring, uint32_t bucket)
 {
-    return atomic_load_explicit(&ring->buckets[bucket].lent, memory_order_acquire);
+    return psr_loan_lent(&ring->buckets[bucket].loan);
 }
 
 bool psr_ring_waits(const psr_ring *ring, uint64_t *ret_step, uint32_t *ret_bucket, uint32_t *ret_rank)
@@ -357,6 +352,7 @@ psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
         for (uint32_t phase = 0; phase < PHASES; phase++, arrived += n)
             buckets[b].arrived[phase] = arrived;
         buckets[b].slices = count_slices(ring, b);
+        psr_loan_init(&buckets[b].loan, &options->outbox);
     }
     *ret_ring = ring;
     return PSR_OK;

@@ -8,11 +8,11 @@
  * push on the same channel, so the answer holds this worker's own update too. */
 #include "worker/engine.h"
 
-#include "net/violation.h"
+#include "comm/loan.h"
 #include "comm/slices.h"
+#include "net/violation.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,12 +31,6 @@ typedef struct lane {
     uint64_t sent, received; /* pushes */
 } lane;
 
-/* Slices of a bucket whose gradient must stay as it is: ready, or lent to the transport, which gives them
- * back on a thread of its own. */
-typedef struct lent_count {
-    atomic_uint slices;
-} lent_count;
-
 typedef struct bucket_state {
     uint32_t first, count, missing; /* slices; missing: those of the present step that have not landed */
 } bucket_state;
@@ -48,8 +42,8 @@ struct psr_engine {
     uint32_t slice_count;
     bucket_state *buckets;
     lane *lanes;
-    uint32_t *heap;   /* the lanes' */
-    lent_count *lent; /* [bucket] */
+    uint32_t *heap;  /* the lanes' */
+    psr_loan *loans; /* [bucket]: its gradient, from ready on */
     uint64_t staleness;
 };
 
@@ -93,7 +87,7 @@ static void engine_close(psr_engine *engine)
     free(engine->buckets);
     free(engine->lanes);
     free(engine->heap);
-    free(engine->lent);
+    free(engine->loans);
     free(engine);
 }
 
@@ -131,10 +125,10 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         engine->buckets = calloc((size_t)env->buckets->count + 1, sizeof *engine->buckets);
         engine->lanes = calloc(shards, sizeof *engine->lanes);
         engine->heap = calloc(total + 1, sizeof *engine->heap);
-        engine->lent = calloc((size_t)env->buckets->count + 1, sizeof *engine->lent);
+        engine->loans = calloc((size_t)env->buckets->count + 1, sizeof *engine->loans);
     }
     if (!engine || !owner || !engine->slices || !engine->buckets || !engine->lanes || !engine->heap ||
-        !engine->lent) {
+        !engine->loans) {
         err = psr_fail(PSR_ERR_NOMEM, "no memory for %zu slices", total);
         goto out;
     }
@@ -143,6 +137,8 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
     if (err != PSR_OK)
         goto out;
     cut_buckets(engine, owner);
+    for (uint32_t b = 0; b < env->buckets->count; b++)
+        psr_loan_init(&engine->loans[b], &env->outbox);
 
     /* Each lane's heap has room for all slices of its shard. */
     uint32_t *room = engine->heap;
@@ -161,12 +157,6 @@ out:
 
 /* ---- out ---- */
 
-static void slice_returned(void *context)
-{
-    lent_count *lent = context;
-    atomic_fetch_sub_explicit(&lent->slices, 1, memory_order_release);
-}
-
 static psr_err send_slice(psr_engine *engine, lane *l, uint32_t index)
 {
     const slice *sl = &engine->slices[index];
@@ -181,12 +171,8 @@ static psr_err send_slice(psr_engine *engine, lane *l, uint32_t index)
         .offset = sl->offset,
         .count = sl->length,
     };
-    psr_payload payload = {
-        .data = engine->env.gradients + sl->offset,
-        .bytes = sl->length * sizeof(float),
-        .release = slice_returned,
-        .context = &engine->lent[sl->bucket],
-    };
+    psr_payload payload = psr_loan_payload(&engine->loans[sl->bucket], engine->env.gradients + sl->offset,
+                                           sl->length * sizeof(float));
     l->sent++;
     PSR_TRY(outbox->send(outbox->context, shard, &head, &payload));
     if (bsp)
@@ -213,7 +199,7 @@ static psr_err engine_begin_step(psr_engine *engine, uint64_t step)
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     bucket_state *state = &engine->buckets[bucket];
-    atomic_fetch_add_explicit(&engine->lent[bucket].slices, state->count, memory_order_relaxed);
+    psr_loan_begin(&engine->loans[bucket], state->count);
     state->missing = state->count;
     for (uint32_t i = state->first; i < state->first + state->count; i++) {
         engine->slices[i].landed = step;
@@ -327,7 +313,7 @@ static bool engine_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t 
 
 static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)
 {
-    return atomic_load_explicit(&engine->lent[bucket].slices, memory_order_acquire);
+    return psr_loan_lent(&engine->loans[bucket]);
 }
 
 static uint64_t engine_staleness(psr_engine *engine)

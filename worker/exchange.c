@@ -74,7 +74,7 @@ static psr_err open_engine(psr_exchange *exchange)
         .weights = exchange->weights,
         .gradients = exchange->gradients,
         .optimizer = exchange->optimizer,
-        .outbox = {exchange, psr_exchange_send},
+        .outbox = {exchange, psr_exchange_send, psr_exchange_returned},
         .context = exchange,
         .landed = psr_exchange_landed,
     };
@@ -114,7 +114,7 @@ static psr_err open_parts(psr_exchange *exchange)
 
     PSR_TRY(psr_arena_new(length, &exchange->gradients));
     if (o->config->workers > 1) {
-        const psr_outbox outbox = {exchange, psr_exchange_send};
+        const psr_outbox outbox = {exchange, psr_exchange_send, psr_exchange_returned};
         /* The largest is a broadcast of the arena. A network has fewer statistics than parameters: as doubles
          * they take less than twice the arena; figures, names and the like fit in what is added. */
         const size_t bytes_max = 2 * length * sizeof(float) + ((size_t)1 << 20);

@@ -50,6 +50,7 @@ bool psr_exchange_waits(const psr_exchange *exchange, bool collective, psr_peer 
 
 /* exchange_thread.c */
 psr_err psr_exchange_send(void *exchange, psr_peer to, const psr_head *head, const psr_payload *payload);
+void psr_exchange_returned(void *exchange);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);
 
 #endif

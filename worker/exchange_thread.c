@@ -14,38 +14,18 @@
 
 /* ---- out ---- */
 
-/* A lent payload on its way. Its return may be what the compute thread waits for, and comes on a thread of
- * libzmq's. */
-typedef struct loan {
-    psr_exchange *exchange;
-    void (*release)(void *context);
-    void *context;
-} loan;
-
-static void end_loan(void *context)
-{
-    loan ended = *(loan *)context;
-    free(context);
-    ended.release(ended.context);
-    psr_session_changed(ended.exchange->session);
-}
-
 psr_err psr_exchange_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
     psr_exchange *exchange = context;
-    if (payload == NULL || payload->release == NULL)
-        return psr_transport_send(exchange->session->options.transport, to, head, payload);
-    loan *begun = malloc(sizeof *begun);
-    if (begun == NULL) {
-        payload->release(payload->context);
-        return psr_fail(PSR_ERR_NOMEM, "no memory to lend a slice");
-    }
-    *begun = (loan){exchange, payload->release, payload->context};
-    const psr_payload lent = {payload->data, payload->bytes, end_loan, begun};
-    PSR_TRY(psr_transport_send(exchange->session->options.transport, to, head, &lent));
+    PSR_TRY(psr_transport_send(exchange->session->options.transport, to, head, payload));
     if (head->type == PSR_MSG_PUSH)
         psr_fault_point("push", head->step);
     return PSR_OK;
+}
+
+void psr_exchange_returned(void *context)
+{
+    psr_session_changed(((psr_exchange *)context)->session);
 }
 
 psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)

@@ -63,8 +63,8 @@ struct psr_session {
     char failure[PSR_LINE_MAX]; /* status' line; written once, before status */
     bool held;
     bool any_begun;
-    uint64_t begun;   /* the last step begun */
-    uint64_t stop_at; /* the last step to take */
+    uint64_t begun;      /* the last step begun */
+    uint64_t stop_at;    /* the last step to take */
     psr_early *restored; /* RESTORE messages that wait for the compute thread */
 
     /* ---- the exchange thread's own ---- */

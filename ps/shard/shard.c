@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/finite.h"
 #include "base/fold.h"
+#include "comm/loan.h"
 #include "model/optimizers/optimizer.h"
 #include "model/optimizers/whole_tensors.h"
 #include "net/violation.h"
@@ -208,13 +209,6 @@ psr_err psr_shard_stop_at(psr_shard *shard, uint64_t step)
 
 /* ---- answers ---- */
 
-/* The weights are lent for as long as they stand: the next update of the range needs every worker's next
- * push, which it makes after it has these. */
-static void lent_for_good(void *context)
-{
-    (void)context;
-}
-
 static psr_err send_weights(psr_shard *shard, const psr_shard_slice *slice, uint32_t rank, uint64_t step,
                             uint64_t staleness)
 {
@@ -227,9 +221,12 @@ static psr_err send_weights(psr_shard *shard, const psr_shard_slice *slice, uint
         .count = slice->length,
         .aux = shard->received[rank],
     };
-    psr_payload payload = {.data = shard->weights + slice->offset, .bytes = slice->length * sizeof(float)};
+    const float *weights = shard->weights + slice->offset;
+    psr_payload payload = {.data = weights, .bytes = slice->length * sizeof *weights};
+    /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next
+     * push, which it makes after it has these. */
     if (is_bsp(shard))
-        payload.release = lent_for_good;
+        payload = psr_loan_payload(NULL, weights, payload.bytes);
     shard->told[rank] = shard->received[rank];
     return shard->options.outbox.send(shard->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
                                       &payload);

@@ -189,7 +189,7 @@ static psr_err make_shard(program *p)
         .shard = rank,
         .total_steps = psr_member_facts(p->member)->total_steps,
         .first_step = psr_member_first_step(p->member),
-        .outbox = {p, send_to},
+        .outbox = {.context = p, .send = send_to},
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
     for (uint32_t r = 0; r < config->workers; r++)

@@ -160,7 +160,7 @@ psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_
     run->outbox = options->outbox;
     run->first_step = options->first_step;
     psr_shard_options own = *options;
-    own.outbox = (psr_outbox){run, send_to_worker};
+    own.outbox = (psr_outbox){.context = run, .send = send_to_worker};
     own.context = run;
     own.checkpoint = send_checkpoint;
     psr_err err = psr_shard_new(&own, &run->shard);

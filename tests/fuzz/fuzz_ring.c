@@ -123,13 +123,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                 .slice_floats = 4,
                                 .window = 2,
                                 .arena = arena,
-                                .outbox = {NULL, give_back},
+                                .outbox = {.context = NULL, .send = give_back},
                                 .context = reduced,
                                 .reduced = ignore_reduced};
     psr_ring *ring;
     psr_collective *collective;
     if (psr_ring_new(&options, &ring) != PSR_OK ||
-        psr_collective_new(rank, 3, 32, 128, (psr_outbox){NULL, give_back}, &collective) != PSR_OK)
+        psr_collective_new(rank, 3, 32, 128, (psr_outbox){.context = NULL, .send = give_back}, &collective) !=
+            PSR_OK)
         abort();
     play(data + 1, size - 1, ring, collective, begun, reduced, values);
     for (size_t i = 0; i < ARENA; i++) {

@@ -93,7 +93,7 @@ static void play_shard(const uint8_t *data, size_t size, const psr_config *confi
                                  .buckets = &buckets,
                                  .owner = owner,
                                  .total_steps = 8,
-                                 .outbox = {NULL, give_back}};
+                                 .outbox = {.context = NULL, .send = give_back}};
     if (psr_shard_new(&options, &shard) != PSR_OK)
         abort();
     static const psr_message_type types[] = {PSR_MSG_INIT, PSR_MSG_PUSH, PSR_MSG_PUSH, PSR_MSG_PUSH,

@@ -315,7 +315,7 @@ static void start_shards(cluster *c)
             .shard = s,
             .total_steps = o->first_step + o->steps,
             .first_step = o->first_step,
-            .outbox = {&c->shards[s], shard_send},
+            .outbox = {.context = &c->shards[s], .send = shard_send},
             .context = &c->shards[s],
             .checkpoint = keep_checkpoint,
         };
@@ -389,7 +389,7 @@ static void start_workers(cluster *c)
             .weights = w->weights,
             .gradients = w->gradients,
             .optimizer = w->optimizer,
-            .outbox = {w, worker_send},
+            .outbox = {.context = w, .send = worker_send},
             .context = w,
             .landed = landed,
         };

@@ -43,7 +43,8 @@ static cluster *build(uint32_t ranks, size_t slice_bytes, uint64_t seed)
         for (uint32_t to = 0; to < ranks; to++)
             if (to != r)
                 assert_ok(psr_transport_connect(c->transports[r], (psr_peer){PSR_ROLE_WORKER, to}, "", NULL));
-        assert_ok(psr_collective_new(r, ranks, slice_bytes, 8192, (psr_outbox){&senders[r], send_on},
+        assert_ok(psr_collective_new(r, ranks, slice_bytes, 8192,
+                                     (psr_outbox){.context = &senders[r], .send = send_on},
                                      &c->collectives[r]));
     }
     return c;
@@ -265,7 +266,8 @@ static void worker_0_refuses_what_cannot_come_now(void **state)
     (void)state;
     psr_collective *c;
     double values[12] = {0};
-    assert_ok(psr_collective_new(0, 3, 64, 128, (psr_outbox){NULL, ignore}, &c)); /* 8 doubles a slice */
+    assert_ok(psr_collective_new(0, 3, 64, 128, (psr_outbox){.context = NULL, .send = ignore},
+                                 &c)); /* 8 doubles a slice */
     refused(c, make(PSR_MSG_GATHER, 1, 2, 0, 8, 64), "collective 2 while 0");
     refused(c, make(PSR_MSG_GATHER, 1, 0, 0, 8, 64), "collective 0 while 0");
     assert_ok(psr_collective_fold(c, values, 12));
@@ -306,7 +308,7 @@ static void the_others_refuse_what_cannot_come_now(void **state)
     (void)state;
     psr_collective *c;
     uint8_t bytes[100] = {0};
-    assert_ok(psr_collective_new(1, 3, 64, 128, (psr_outbox){NULL, ignore}, &c));
+    assert_ok(psr_collective_new(1, 3, 64, 128, (psr_outbox){.context = NULL, .send = ignore}, &c));
     assert_ok(psr_collective_broadcast(c, bytes, sizeof bytes));
     refused(c, make(PSR_MSG_GATHER, 0, 1, 0, 8, 64), "does not hear that");
     refused(c, make(PSR_MSG_SPREAD, 2, 1, 0, 64, 64), "does not hear that");
@@ -325,7 +327,8 @@ static void more_than_the_largest_operation_of_all_others_is_not_held(void **sta
 {
     (void)state;
     psr_collective *c;
-    assert_ok(psr_collective_new(0, 3, 64, 64, (psr_outbox){NULL, ignore}, &c)); /* 2 slices of each */
+    assert_ok(psr_collective_new(0, 3, 64, 64, (psr_outbox){.context = NULL, .send = ignore},
+                                 &c)); /* 2 slices of each */
     for (uint32_t i = 0; i < 4; i++)
         accepted(c, make(PSR_MSG_GATHER, 1 + i % 2, 1, 0, 8, 64));
     refused(c, make(PSR_MSG_GATHER, 1, 1, 0, 8, 64), "no collective is as large");

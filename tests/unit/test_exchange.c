@@ -3,6 +3,7 @@
 #include "expect.h"
 
 #include "base/fault.h"
+#include "comm/loan.h"
 #include "worker/exchange_private.h"
 
 #include <sched.h>
@@ -178,7 +179,7 @@ void psr_fault_point(const char *phase, uint64_t step)
 
 struct psr_engine {
     psr_engine_env env;
-    _Atomic uint32_t lent;
+    psr_loan loan;
 };
 
 static psr_engine *played; /* the open one */
@@ -187,6 +188,7 @@ static psr_err played_open(const psr_engine_env *env, psr_engine **ret_engine)
 {
     played = calloc(1, sizeof *played);
     played->env = *env;
+    psr_loan_init(&played->loan, &env->outbox);
     *ret_engine = played;
     return PSR_OK;
 }
@@ -212,11 +214,6 @@ static psr_err played_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
     return PSR_OK;
 }
 
-static void give_back(void *context)
-{
-    atomic_fetch_sub(&((psr_engine *)context)->lent, 1);
-}
-
 /* WEIGHTS land; ACK makes the engine lend a slice. */
 static psr_err played_message(psr_engine *engine, psr_message **message)
 {
@@ -224,8 +221,8 @@ static psr_err played_message(psr_engine *engine, psr_message **message)
     psr_message_free(message);
     if (head.type == PSR_MSG_WEIGHTS)
         return engine->env.landed(engine->env.context, head.step, head.bucket);
-    atomic_fetch_add(&engine->lent, 1);
-    const psr_payload payload = {engine->env.gradients, 4, give_back, engine};
+    psr_loan_begin(&engine->loan, 1);
+    const psr_payload payload = psr_loan_payload(&engine->loan, engine->env.gradients, 4);
     return engine->env.outbox.send(engine->env.outbox.context, (psr_peer){PSR_ROLE_SHARD, 0},
                                    &(psr_head){.type = PSR_MSG_PUSH}, &payload);
 }
@@ -242,7 +239,7 @@ static bool played_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t 
 
 static uint32_t played_lent(const psr_engine *engine, uint32_t bucket)
 {
-    return bucket == 0 ? atomic_load(&engine->lent) : 0;
+    return bucket == 0 ? psr_loan_lent(&engine->loan) : 0;
 }
 
 static const psr_engine_ops played_ops = {"played",          played_open,  played_close,
@@ -383,7 +380,7 @@ static void weights_are_wanted_until_they_landed_and_the_gradient_is_no_longer_l
     meanwhile(land_then_give_back);
     expect_ok(psr_exchange_weights_wanted(exchange, 0));
     assert_null(helper_result());
-    assert_int_equal(atomic_load(&played->lent), 0);
+    assert_int_equal(psr_loan_lent(&played->loan), 0);
 
     psr_exchange_figures figures;
     psr_exchange_take_figures(exchange, &figures);

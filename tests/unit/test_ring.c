@@ -129,7 +129,7 @@ static cluster *build(const setup *s)
             .slice_floats = s->slice_floats,
             .window = s->window,
             .arena = m->arena,
-            .outbox = {m, send_on},
+            .outbox = {.context = m, .send = send_on},
             .context = m,
             .reduced = bucket_reduced,
         };
@@ -333,7 +333,7 @@ static bench *bench_new(uint32_t window)
                                 .slice_floats = 2,
                                 .window = window,
                                 .arena = b->arena,
-                                .outbox = {b, keep},
+                                .outbox = {.context = b, .send = keep},
                                 .context = b,
                                 .reduced = count_reduced};
     assert_ok(psr_ring_new(&options, &b->ring));
@@ -582,7 +582,7 @@ static void a_failure_to_send_is_the_callers(void **state)
                                 .slice_floats = 2,
                                 .window = 1,
                                 .arena = arena,
-                                .outbox = {NULL, refuse_to_send},
+                                .outbox = {.context = NULL, .send = refuse_to_send},
                                 .reduced = count_reduced};
     psr_ring *ring;
     assert_ok(psr_ring_new(&options, &ring));

@@ -59,7 +59,7 @@ static void open_shard(fixture *f, uint64_t first_step)
         .shard = 0,
         .total_steps = 10,
         .first_step = first_step,
-        .outbox = {f, keep_sent},
+        .outbox = {.context = f, .send = keep_sent},
         .context = f,
         .checkpoint = keep_checkpoint,
     };

@@ -43,7 +43,7 @@ static void make(uint32_t shard, double momentum)
                                        .owner = s.owner,
                                        .shard = shard,
                                        .total_steps = STEPS,
-                                       .outbox = {NULL, send}};
+                                       .outbox = {.send = send}};
     assert_ok(psr_shard_run_new(&options, &s.run));
 }
 

@@ -1,0 +1,28 @@
+/* Memory that is lent to a transport: it sends from where the bytes lie, and gives them back on a thread of its own. A loan
+ * counts what of one thing (a bucket's gradient) must stay as it is: what is lent, and what waits to be. */
+#ifndef PSR_COMM_LOAN_H
+#define PSR_COMM_LOAN_H
+
+#include "comm/outbox.h"
+
+#include <stdatomic.h>
+
+/* In place; outlives the transport that it is lent to. */
+typedef struct psr_loan {
+    _Atomic uint32_t lent;           /* payloads */
+    void (*returned)(void *context); /* the outbox's */
+    void *context;
+} psr_loan;
+
+/* Nothing is lent. When the last payload has come back, outbox->returned is called on the thread that gave it back. */
+void psr_loan_init(psr_loan *loan, const psr_outbox *outbox);
+
+/* count payloads more are to be sent from the memory. Its owner's thread. */
+void psr_loan_begin(psr_loan *loan, uint32_t count);
+/* One of them, for the transport to send. loan NULL: the bytes stand for as long as anybody could ask. */
+psr_payload psr_loan_payload(psr_loan *loan, const void *data, size_t bytes);
+
+/* Payloads that have not come back; when 0 the memory may be written again. Any thread. */
+uint32_t psr_loan_lent(const psr_loan *loan);
+
+#endif
