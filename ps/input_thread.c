@@ -60,7 +60,7 @@ static size_t bytes_of(const event *e)
 }
 
 /* Consumes line. Without memory an event is lost, and the deadlines end the run. */
-static void tell(psr_input_thread *watch, psr_input_thread_kind kind, char *line)
+static void tell(psr_input_thread *input, psr_input_thread_kind kind, char *line)
 {
     event *e = malloc(sizeof *e);
     if (!e) {
@@ -68,155 +68,155 @@ static void tell(psr_input_thread *watch, psr_input_thread_kind kind, char *line
         return;
     }
     *e = (event){kind, line, NULL};
-    pthread_mutex_lock(&watch->mutex);
-    *watch->end = e;
-    watch->end = &e->next;
-    watch->waiting_bytes += bytes_of(e);
-    pthread_mutex_unlock(&watch->mutex);
-    watch->wake(watch->context);
+    pthread_mutex_lock(&input->mutex);
+    *input->end = e;
+    input->end = &e->next;
+    input->waiting_bytes += bytes_of(e);
+    pthread_mutex_unlock(&input->mutex);
+    input->wake(input->context);
 }
 
-static void take_bytes(psr_input_thread *watch, const char *bytes, size_t count)
+static void take_bytes(psr_input_thread *input, const char *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (watch->used + 1 >= watch->room && watch->room < LINE_BYTES_MAX) {
-            size_t room = watch->room ? 2 * watch->room : 256;
-            char *grown = realloc(watch->partial, room);
+        if (input->used + 1 >= input->room && input->room < LINE_BYTES_MAX) {
+            size_t room = input->room ? 2 * input->room : 256;
+            char *grown = realloc(input->partial, room);
             if (grown) {
-                watch->partial = grown;
-                watch->room = room;
+                input->partial = grown;
+                input->room = room;
             }
         }
         if (bytes[i] == '\n') {
-            char *line = watch->partial ? strndup(watch->partial, watch->used) : strdup("");
-            watch->used = 0;
+            char *line = input->partial ? strndup(input->partial, input->used) : strdup("");
+            input->used = 0;
             if (line)
-                tell(watch, PSR_INPUT_LINE, line);
-        } else if (watch->used + 1 < watch->room) {
-            watch->partial[watch->used++] = bytes[i];
+                tell(input, PSR_INPUT_LINE, line);
+        } else if (input->used + 1 < input->room) {
+            input->partial[input->used++] = bytes[i];
         }
     }
 }
 
 /* false: the descriptor has ended. */
-static bool read_some(psr_input_thread *watch)
+static bool read_some(psr_input_thread *input)
 {
     char bytes[4096];
-    ssize_t got = read(watch->fd, bytes, sizeof bytes);
+    ssize_t got = read(input->fd, bytes, sizeof bytes);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return true;
     if (got <= 0) {
-        tell(watch, PSR_INPUT_END, NULL);
+        tell(input, PSR_INPUT_END, NULL);
         return false;
     }
-    take_bytes(watch, bytes, (size_t)got);
+    take_bytes(input, bytes, (size_t)got);
     return true;
 }
 
-static bool has_room(psr_input_thread *watch)
+static bool has_room(psr_input_thread *input)
 {
-    pthread_mutex_lock(&watch->mutex);
-    bool room = watch->waiting_bytes < WAITING_BYTES_MAX;
-    pthread_mutex_unlock(&watch->mutex);
+    pthread_mutex_lock(&input->mutex);
+    bool room = input->waiting_bytes < WAITING_BYTES_MAX;
+    pthread_mutex_unlock(&input->mutex);
     return room;
 }
 
-static void *watch_all(void *context)
+static void *read_all(void *context)
 {
-    psr_input_thread *watch = context;
+    psr_input_thread *input = context;
     bool ended = false;
-    struct pollfd fds[] = {{watch->quit, POLLIN, 0},
-                           {watch->signals, POLLIN, 0},
-                           {watch->fd, POLLIN, 0},
-                           {watch->drained, POLLIN, 0}};
+    struct pollfd fds[] = {{input->quit, POLLIN, 0},
+                           {input->signals, POLLIN, 0},
+                           {input->fd, POLLIN, 0},
+                           {input->drained, POLLIN, 0}};
     for (;;) {
-        fds[2].fd = ended || !has_room(watch) ? -1 : watch->fd;
+        fds[2].fd = ended || !has_room(input) ? -1 : input->fd;
         if (poll(fds, 4, -1) < 0 && errno != EINTR)
             return NULL;
         uint64_t count;
         if (fds[3].revents)
-            (void)!read(watch->drained, &count, sizeof count);
+            (void)!read(input->drained, &count, sizeof count);
         if (fds[0].revents)
             return NULL;
         struct signalfd_siginfo info;
-        if (fds[1].revents && read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info)
-            tell(watch, PSR_INPUT_INTERRUPT, NULL);
-        if (fds[2].revents && !read_some(watch))
+        if (fds[1].revents && read(input->signals, &info, sizeof info) == (ssize_t)sizeof info)
+            tell(input, PSR_INPUT_INTERRUPT, NULL);
+        if (fds[2].revents && !read_some(input))
             ended = true;
     }
 }
 
 /* ---- life ---- */
 
-psr_err psr_input_thread_new(int fd, void (*wake)(void *), void *context, psr_input_thread **ret_watch)
+psr_err psr_input_thread_new(int fd, void (*wake)(void *), void *context, psr_input_thread **ret_input)
 {
-    psr_input_thread *watch = calloc(1, sizeof *watch);
-    if (!watch)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a watch");
+    psr_input_thread *input = calloc(1, sizeof *input);
+    if (!input)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a thread that reads standard input");
     sigset_t set;
     end_signals(&set);
-    *watch = (psr_input_thread){.fd = fd, .wake = wake, .context = context};
-    watch->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    watch->quit = eventfd(0, EFD_CLOEXEC);
-    watch->drained = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    watch->end = &watch->first;
-    pthread_mutex_init(&watch->mutex, NULL);
-    int failure = watch->signals < 0 || watch->quit < 0 || watch->drained < 0
+    *input = (psr_input_thread){.fd = fd, .wake = wake, .context = context};
+    input->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    input->quit = eventfd(0, EFD_CLOEXEC);
+    input->drained = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    input->end = &input->first;
+    pthread_mutex_init(&input->mutex, NULL);
+    int failure = input->signals < 0 || input->quit < 0 || input->drained < 0
                       ? errno
-                      : pthread_create(&watch->thread, NULL, watch_all, watch);
-    watch->thread_runs = failure == 0;
+                      : pthread_create(&input->thread, NULL, read_all, input);
+    input->thread_runs = failure == 0;
     if (failure != 0) {
-        psr_input_thread_free(watch);
-        return psr_fail(PSR_ERR_IO, "no watch of standard input: %s", strerror(failure));
+        psr_input_thread_free(input);
+        return psr_fail(PSR_ERR_IO, "no thread that reads standard input: %s", strerror(failure));
     }
-    *ret_watch = watch;
+    *ret_input = input;
     return PSR_OK;
 }
 
-void psr_input_thread_free(psr_input_thread *watch)
+void psr_input_thread_free(psr_input_thread *input)
 {
-    if (!watch)
+    if (!input)
         return;
-    if (watch->thread_runs) {
+    if (input->thread_runs) {
         uint64_t one = 1;
-        ssize_t written = write(watch->quit, &one, sizeof one);
+        ssize_t written = write(input->quit, &one, sizeof one);
         (void)written;
-        pthread_join(watch->thread, NULL);
+        pthread_join(input->thread, NULL);
     }
     char *line = NULL;
-    while (psr_input_thread_next(watch, &line) != PSR_INPUT_NOTHING) {
+    while (psr_input_thread_next(input, &line) != PSR_INPUT_NOTHING) {
         free(line);
         line = NULL;
     }
-    if (watch->signals >= 0)
-        close(watch->signals);
-    if (watch->quit >= 0)
-        close(watch->quit);
-    if (watch->drained >= 0)
-        close(watch->drained);
-    pthread_mutex_destroy(&watch->mutex);
-    free(watch->partial);
-    free(watch);
+    if (input->signals >= 0)
+        close(input->signals);
+    if (input->quit >= 0)
+        close(input->quit);
+    if (input->drained >= 0)
+        close(input->drained);
+    pthread_mutex_destroy(&input->mutex);
+    free(input->partial);
+    free(input);
 }
 
-psr_input_thread_kind psr_input_thread_next(psr_input_thread *watch, char **ret_line)
+psr_input_thread_kind psr_input_thread_next(psr_input_thread *input, char **ret_line)
 {
-    pthread_mutex_lock(&watch->mutex);
-    event *e = watch->first;
-    bool was_full = watch->waiting_bytes >= WAITING_BYTES_MAX;
+    pthread_mutex_lock(&input->mutex);
+    event *e = input->first;
+    bool was_full = input->waiting_bytes >= WAITING_BYTES_MAX;
     if (e) {
-        watch->waiting_bytes -= bytes_of(e);
-        was_full = was_full && watch->waiting_bytes < WAITING_BYTES_MAX;
-        watch->first = e->next;
-        if (!watch->first)
-            watch->end = &watch->first;
+        input->waiting_bytes -= bytes_of(e);
+        was_full = was_full && input->waiting_bytes < WAITING_BYTES_MAX;
+        input->first = e->next;
+        if (!input->first)
+            input->end = &input->first;
     }
-    pthread_mutex_unlock(&watch->mutex);
+    pthread_mutex_unlock(&input->mutex);
     if (!e)
         return PSR_INPUT_NOTHING;
     const uint64_t one = 1;
     if (was_full) /* the counter's end is far: this cannot fail */
-        (void)!write(watch->drained, &one, sizeof one);
+        (void)!write(input->drained, &one, sizeof one);
     psr_input_thread_kind kind = e->kind;
     if (kind == PSR_INPUT_LINE)
         *ret_line = e->line;

@@ -14,17 +14,17 @@ typedef enum psr_input_thread_kind {
     PSR_INPUT_INTERRUPT, /* SIGINT or SIGTERM */
 } psr_input_thread_kind;
 
-/* Blocks SIGINT and SIGTERM for this thread and those that it makes from now on, so that a watch alone takes
+/* Blocks SIGINT and SIGTERM for this thread and those that it makes from now on, so that an input thread alone takes
  * them. Called first in main. */
 void psr_input_thread_block_signals(void);
 
-/* fd: -1 for none; stays the caller's. wake is called on the watch's thread after each event. ret owns. */
+/* fd: -1 for none; stays the caller's. wake is called on that thread after each event. ret owns. */
 PSR_MUST_CHECK psr_err psr_input_thread_new(int fd, void (*wake)(void *context), void *context,
-                                            psr_input_thread **ret_watch);
+                                            psr_input_thread **ret_input);
 /* NULL allowed. */
-void psr_input_thread_free(psr_input_thread *watch);
+void psr_input_thread_free(psr_input_thread *input);
 
 /* The next event in order, without waiting. *ret_line (LINE): owned, free(). */
-psr_input_thread_kind psr_input_thread_next(psr_input_thread *watch, char **ret_line);
+psr_input_thread_kind psr_input_thread_next(psr_input_thread *input, char **ret_line);
 
 #endif

@@ -94,7 +94,7 @@ static const struct argp parser = {
 typedef struct program {
     psr_provision provision;
     psr_transport *transport;
-    psr_input_thread *watch;
+    psr_input_thread *input;
     psr_member *member;
     psr_sections sections;
     psr_parts parts;
@@ -116,13 +116,13 @@ static void wake(void *context)
     psr_transport_wake(p->transport);
 }
 
-/* What the watch saw: an agent that died, or a signal to end. */
-static psr_err check_watch(void *context)
+/* What the input thread saw: an agent that died, or a signal to end. */
+static psr_err check_input(void *context)
 {
     program *p = context;
     char *line = NULL;
     for (;;) {
-        switch (psr_input_thread_next(p->watch, &line)) {
+        switch (psr_input_thread_next(p->input, &line)) {
         case PSR_INPUT_NOTHING:
             return PSR_OK;
         case PSR_INPUT_END:
@@ -165,12 +165,12 @@ static psr_err join(program *p)
         .log_stranger = log_stranger,
     };
     PSR_TRY(psr_transport_zmq_new(&zmq, &p->transport));
-    PSR_TRY(psr_input_thread_new(p->by_hand ? -1 : STDIN_FILENO, wake, p, &p->watch));
+    PSR_TRY(psr_input_thread_new(p->by_hand ? -1 : STDIN_FILENO, wake, p, &p->input));
     psr_member_options member = {.transport = p->transport,
                                  .provision = &p->provision,
                                  .context = p,
                                  .report = report,
-                                 .interrupted = check_watch};
+                                 .interrupted = check_input};
     return psr_member_join(&member, &p->member);
 }
 
@@ -225,7 +225,7 @@ static psr_err run_loop(program *p)
         psr_message *message = NULL;
         psr_err err = psr_member_recv(p->member, -1, &message);
         if (err == PSR_ERR_CANCELLED)
-            err = check_watch(p);
+            err = check_input(p);
         else if (err == PSR_OK)
             err = take_message(p, &message);
         if (err != PSR_OK)
@@ -255,10 +255,10 @@ static psr_err run(program *p)
     return err;
 }
 
-/* The transport has borrowed weights of the shard, and the watch wakes the transport. */
+/* The transport has borrowed weights of the shard, and the input thread wakes the transport. */
 static void clean_up(program *p)
 {
-    psr_input_thread_free(p->watch);
+    psr_input_thread_free(p->input);
     psr_member_free(p->member);
     psr_transport_free(&p->transport, LINGER_MS);
     psr_shard_run_free(p->shard);

@@ -1,149 +1,21 @@
-/* The scheduler's pipes with the launcher, the watch that reads them, and what a person sees of the run.
+/* The scheduler's pipes with the launcher, and what a person sees of the run.
  * Standard input and output of this program are replaced for the tests by pipes of their own. */
 #include "expect.h"
+#include "wakes.h"
 
 #include "ps/scheduler/launcher.h"
 #include "ps/scheduler/progress.h"
 #include "ps/input_thread.h"
 
-#include <fcntl.h>
 #include <math.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ---- being woken ---- */
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
-static unsigned wakes;
-
-static void wake(void *context)
-{
-    (void)context;
-    pthread_mutex_lock(&mutex);
-    wakes++;
-    pthread_cond_signal(&condition);
-    pthread_mutex_unlock(&mutex);
-}
-
-/* The next event; waits for a wake when there is none yet. */
-static psr_input_thread_kind next_event(psr_input_thread *watch, char **line)
-{
-    for (;;) {
-        pthread_mutex_lock(&mutex);
-        unsigned before = wakes;
-        pthread_mutex_unlock(&mutex);
-        psr_input_thread_kind kind = psr_input_thread_next(watch, line);
-        if (kind != PSR_INPUT_NOTHING)
-            return kind;
-        pthread_mutex_lock(&mutex);
-        while (wakes == before)
-            pthread_cond_wait(&condition, &mutex);
-        pthread_mutex_unlock(&mutex);
-    }
-}
-
 static void put(int fd, const char *text)
 {
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-}
-
-static void expect_line(psr_input_thread *watch, const char *text)
-{
-    char *line = NULL;
-    assert_int_equal(next_event(watch, &line), PSR_INPUT_LINE);
-    assert_string_equal(line, text);
-    free(line);
-}
-
-/* ---- the watch ---- */
-
-static void lines_come_whole_and_in_order_however_they_were_written(void **state)
-{
-    (void)state;
-    int ends[2];
-    psr_input_thread *watch;
-    char *line = NULL;
-    assert_int_equal(pipe(ends), 0);
-    expect_ok(psr_input_thread_new(ends[0], wake, NULL, &watch));
-    put(ends[1], "first\n\nthi");
-    expect_line(watch, "first");
-    expect_line(watch, "");
-    put(ends[1], "rd\nnever ended");
-    expect_line(watch, "third");
-    close(ends[1]);
-    assert_int_equal(next_event(watch, &line), PSR_INPUT_END);
-    assert_int_equal(psr_input_thread_next(watch, &line), PSR_INPUT_NOTHING); /* told once */
-    psr_input_thread_free(watch);
-    close(ends[0]);
-}
-
-static void a_line_without_end_is_cut_and_costs_no_more_memory(void **state)
-{
-    (void)state;
-    int ends[2];
-    psr_input_thread *watch;
-    char *line = NULL, block[4096];
-    memset(block, 'x', sizeof block);
-    assert_int_equal(pipe(ends), 0);
-    expect_ok(psr_input_thread_new(ends[0], wake, NULL, &watch));
-    for (int i = 0; i < 1024; i++) /* 4 MiB */
-        assert_int_equal(write(ends[1], block, sizeof block), sizeof block);
-    put(ends[1], "\nshort\n");
-    assert_int_equal(next_event(watch, &line), PSR_INPUT_LINE);
-    assert_true(strlen(line) < 1 << 20);
-    free(line);
-    expect_line(watch, "short");
-    close(ends[1]);
-    psr_input_thread_free(watch);
-    close(ends[0]);
-}
-
-/* Who writes faster than the lines are taken waits, and nothing is lost. */
-static void lines_that_nobody_takes_wait_where_they_were_written(void **state)
-{
-    (void)state;
-    enum { LINES_MAX = 1 << 20 };
-    int ends[2], written = 0;
-    psr_input_thread *watch;
-    char line[16], *taken = NULL;
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
-    expect_ok(psr_input_thread_new(ends[0], wake, NULL, &watch));
-    struct pollfd room = {ends[1], POLLOUT, 0};
-    while (written < LINES_MAX &&
-           poll(&room, 1, 500) == 1) { /* longer than the watch takes to read a pipe, or the test is easier */
-        int size = snprintf(line, sizeof line, "%d\n", written);
-        written += write(ends[1], line, (size_t)size) == size;
-    }
-    assert_true(written < LINES_MAX); /* of all, it would have taken tens of MiB */
-    assert_int_equal(fcntl(ends[1], F_SETFL, 0), 0);
-    for (int i = 0; i < written; i++) {
-        snprintf(line, sizeof line, "%d", i);
-        expect_line(watch, line);
-    }
-    close(ends[1]);
-    assert_int_equal(next_event(watch, &taken), PSR_INPUT_END);
-    psr_input_thread_free(watch);
-    close(ends[0]);
-}
-
-static void a_signal_to_end_is_an_event(void **state)
-{
-    (void)state;
-    psr_input_thread *watch;
-    char *line = NULL;
-    expect_ok(psr_input_thread_new(-1, wake, NULL, &watch));
-    kill(getpid(), SIGTERM);
-    assert_int_equal(next_event(watch, &line), PSR_INPUT_INTERRUPT);
-    kill(getpid(), SIGINT);
-    assert_int_equal(next_event(watch, &line), PSR_INPUT_INTERRUPT);
-    psr_input_thread_free(watch);
 }
 
 /* ---- the launcher's pipes ---- */
@@ -187,16 +59,11 @@ static psr_order next_order(pipes *p)
 {
     static psr_order order; /* large */
     for (;;) {
-        pthread_mutex_lock(&mutex);
-        unsigned before = wakes;
-        pthread_mutex_unlock(&mutex);
+        unsigned before = wakes_so_far();
         psr_launcher_take(p->launcher, &order);
         if (order.kind != PSR_ORDER_NOTHING)
             return order;
-        pthread_mutex_lock(&mutex);
-        while (wakes == before)
-            pthread_cond_wait(&condition, &mutex);
-        pthread_mutex_unlock(&mutex);
+        await_wake(before);
     }
 }
 
@@ -400,10 +267,6 @@ int main(void)
 {
     psr_input_thread_block_signals();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_come_whole_and_in_order_however_they_were_written),
-        cmocka_unit_test(a_line_without_end_is_cut_and_costs_no_more_memory),
-        cmocka_unit_test(lines_that_nobody_takes_wait_where_they_were_written),
-        cmocka_unit_test(a_signal_to_end_is_an_event),
         cmocka_unit_test(orders_are_read_and_what_is_none_is_told_as_such),
         cmocka_unit_test(events_are_one_line_of_json_each),
         cmocka_unit_test(a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once),
