@@ -11,8 +11,8 @@
 #define CORES_MAX 65536
 #define ADDRESS_BYTES 64
 
-static psr_err breach(const psr_host_link *link, const char *format, ...) PSR_PRINTF(2, 3);
-static psr_err breach(const psr_host_link *link, const char *format, ...)
+static psr_err violation(const psr_host_link *link, const char *format, ...) PSR_PRINTF(2, 3);
+static psr_err violation(const psr_host_link *link, const char *format, ...)
 {
     char what[512];
     va_list args;
@@ -39,7 +39,7 @@ static psr_err read_address(const psr_host_link *link, const cJSON *json, const 
 {
     const char *text = psr_json_text(json, name);
     if (text && text[0] && (strlen(text) >= ADDRESS_BYTES || !is_address(text)))
-        return breach(link, "says that \"%s\" is '%.64s', which is no address", name, text);
+        return violation(link, "says that \"%s\" is '%.64s', which is no address", name, text);
     *ret_address = text ? text : "";
     return PSR_OK;
 }
@@ -48,7 +48,7 @@ static psr_err read_hello(const psr_host_link *link, psr_agent_event *event)
 {
     const char *version = psr_json_text(event->json, "version");
     if (link->greeted)
-        return breach(link, "said hello twice");
+        return violation(link, "said hello twice");
     if (!version || strcmp(version, PSR_VERSION) != 0)
         return psr_fail(PSR_ERR_VERSION,
                         "host %s has psring %s, this is %s; install the same version on both", link->name,
@@ -58,7 +58,7 @@ static psr_err read_hello(const psr_host_link *link, psr_agent_event *event)
     const char *machine = psr_json_text(event->json, "machine");
     event->machine = machine ? machine : "";
     if (!psr_json_count(event->json, "cores", CORES_MAX, &event->cores) || event->cores == 0)
-        return breach(link, "does not say how many cores it has");
+        return violation(link, "does not say how many cores it has");
     return PSR_OK;
 }
 
@@ -70,13 +70,13 @@ static psr_err find_item(const psr_placement *placement, uint32_t host, const ps
     const char *role = psr_json_text(json, "role");
     psr_peer peer;
     if (!role || !psr_role_parse(role, &peer.role) || !psr_json_count(json, "rank", UINT32_MAX, &peer.rank))
-        return breach(link, "speaks for a process without a role or rank");
+        return violation(link, "speaks for a process without a role or rank");
     for (size_t i = 0; i < placement->count; i++)
         if (placement->items[i].host == host && psr_peer_equal(placement->items[i].peer, peer)) {
             *ret_item = i;
             return PSR_OK;
         }
-    return breach(link, "speaks for %s %" PRIu32 ", which is not placed there", role, peer.rank);
+    return violation(link, "speaks for %s %" PRIu32 ", which is not placed there", role, peer.rank);
 }
 
 static psr_err read_line(const psr_host_link *link, psr_agent_event *event)
@@ -84,7 +84,7 @@ static psr_err read_line(const psr_host_link *link, psr_agent_event *event)
     const char *stream = psr_json_text(event->json, "stream");
     event->text = psr_json_text(event->json, "text");
     if (!event->text || !stream || (strcmp(stream, "out") != 0 && strcmp(stream, "err") != 0))
-        return breach(link, "sent a process's line without a text or stream");
+        return violation(link, "sent a process's line without a text or stream");
     event->to_stderr = strcmp(stream, "err") == 0;
     return PSR_OK;
 }
@@ -123,9 +123,9 @@ static psr_err read_event(const psr_placement *placement, uint32_t host, const p
     if (event->kind == PSR_AGENT_HELLO)
         return read_hello(link, event);
     if (event->kind == PSR_AGENT_ALIVE || event->kind == PSR_AGENT_PAUSED)
-        return link->greeted ? PSR_OK : breach(link, "speaks before its hello");
+        return link->greeted ? PSR_OK : violation(link, "speaks before its hello");
     if (!all_started)
-        return breach(link, "speaks for processes that nobody asked it to start");
+        return violation(link, "speaks for processes that nobody asked it to start");
     PSR_TRY(find_item(placement, host, link, event->json, &event->item));
     return event->kind == PSR_AGENT_LINE ? read_line(link, event) : read_exited(event);
 }
@@ -138,7 +138,7 @@ psr_err psr_agent_event_read(const psr_placement *placement, uint32_t host, cons
     if (kind_of(psr_json_text(event.json, "event"), &event.kind))
         err = read_event(placement, host, link, all_started, &event);
     else if (link->greeted)
-        err = breach(link, "sent what is no event: '%.100s'", line);
+        err = violation(link, "sent what is no event: '%.100s'", line);
     else
         event.kind = PSR_AGENT_GREETING;
     if (err != PSR_OK)

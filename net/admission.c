@@ -91,37 +91,39 @@ static bool same_token(const char *token, const uint8_t *claimed, size_t claimed
     return difference == 0;
 }
 
-static const char *admit_token(const psr_admission *door, const psr_zap_request *request, psr_peer *ret_peer)
+static const char *admit_token(const psr_admission *admission, const psr_zap_request *request,
+                               psr_peer *ret_peer)
 {
     const psr_zap_frame *name = &request->frames[PSR_ZAP_CREDENTIALS], *token = name + 1;
     if (request->count < PSR_ZAP_CREDENTIALS + 2)
         return "no name and token";
-    if (!same_token(door->keys->token, token->bytes, token->size))
+    if (!same_token(admission->keys->token, token->bytes, token->size))
         return "the token is not this run's";
     char text[PSR_ADMISSION_NAME_BYTES];
     psr_zap_text(name, text, sizeof text);
     return psr_admission_name_read(text, ret_peer) ? NULL : "its name is not one of a member";
 }
 
-static const char *admit_key(const psr_admission *door, const psr_zap_request *request, psr_peer *ret_peer)
+static const char *admit_key(const psr_admission *admission, const psr_zap_request *request,
+                             psr_peer *ret_peer)
 {
     const psr_zap_frame *key = &request->frames[PSR_ZAP_CREDENTIALS];
     char text[PSR_KEY_Z85];
     if (key->size != 32 || zmq_z85_encode(text, key->bytes, 32) == NULL)
         return "no key";
-    for (size_t i = 0; i < door->keys->member_count; i++)
-        if (strcmp(door->keys->members[i].public_key, text) == 0) {
-            *ret_peer = door->keys->members[i].peer;
+    for (size_t i = 0; i < admission->keys->member_count; i++)
+        if (strcmp(admission->keys->members[i].public_key, text) == 0) {
+            *ret_peer = admission->keys->members[i].peer;
             return NULL;
         }
     return "its key is not on the roster";
 }
 
-static void refuse(psr_admission *door, const char *address, const char *reason)
+static void refuse(psr_admission *admission, const char *address, const char *reason)
 {
-    atomic_fetch_add_explicit(&door->refused, 1, memory_order_relaxed);
-    door->in_handshake--;
-    door->refused_open++;
+    atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
+    admission->in_handshake--;
+    admission->refused_open++;
     char line[256], from[128] = "";
     unsigned uid, gid, pid;
     if (sscanf(address, "localhost:%u:%u:%u", &uid, &gid, &pid) ==
@@ -131,33 +133,33 @@ static void refuse(psr_admission *door, const char *address, const char *reason)
         snprintf(from, sizeof from, " from %.64s", address);
     int bytes = snprintf(line, sizeof line, "turned away a stranger%s: %s", from, reason);
     /* A line too many is dropped: the queue is as long as a high-water mark, the count goes on. */
-    (void)zmq_send(door->lines, line, (size_t)(bytes < (int)sizeof line ? bytes : (int)sizeof line - 1),
+    (void)zmq_send(admission->lines, line, (size_t)(bytes < (int)sizeof line ? bytes : (int)sizeof line - 1),
                    ZMQ_DONTWAIT);
 }
 
-static void answer_request(psr_admission *door, const psr_zap_request *request)
+static void answer_request(psr_admission *admission, const psr_zap_request *request)
 {
     const psr_zap_frame *mechanism = &request->frames[PSR_ZAP_MECHANISM];
     psr_peer peer;
     const char *refusal = "no security mechanism";
     if (request->count <= PSR_ZAP_MECHANISM || !psr_zap_is(&request->frames[PSR_ZAP_VERSION], "1.0"))
         refusal = "a request that libzmq does not make";
-    else if (door->keys->curve && psr_zap_is(mechanism, "CURVE"))
-        refusal = admit_key(door, request, &peer);
-    else if (!door->keys->curve && psr_zap_is(mechanism, "PLAIN"))
-        refusal = admit_token(door, request, &peer);
+    else if (admission->keys->curve && psr_zap_is(mechanism, "CURVE"))
+        refusal = admit_key(admission, request, &peer);
+    else if (!admission->keys->curve && psr_zap_is(mechanism, "PLAIN"))
+        refusal = admit_token(admission, request, &peer);
 
     char name[PSR_ADMISSION_NAME_BYTES] = "";
     if (refusal == NULL) {
         psr_admission_name(peer, name);
-        door->in_between++;
-        door->told_ms = psr_clock_ms();
+        admission->in_between++;
+        admission->told_ms = psr_clock_ms();
     } else {
         char address[128];
         psr_zap_text(&request->frames[PSR_ZAP_ADDRESS], address, sizeof address);
-        refuse(door, address, refusal);
+        refuse(admission, address, refusal);
     }
-    psr_zap_answer(door->zap, request, refusal, name);
+    psr_zap_answer(admission->zap, request, refusal, name);
 }
 
 /* ---- connections that never reach ZAP, from libzmq's monitor ----
@@ -180,53 +182,53 @@ static bool read_event(void *monitor, uint16_t *ret_event, uint32_t *ret_value)
 }
 
 /* When descriptor fd was accepted; NULL: no memory, or not one. */
-static int64_t *accepted_at(psr_admission *door, uint32_t fd)
+static int64_t *accepted_at(psr_admission *admission, uint32_t fd)
 {
-    if (fd >= door->accepted_count) {
+    if (fd >= admission->accepted_count) {
         size_t count = (size_t)fd + 64;
-        int64_t *grown = fd < DESCRIPTORS_MAX ? realloc(door->accepted_ms, count * sizeof *grown) : NULL;
+        int64_t *grown = fd < DESCRIPTORS_MAX ? realloc(admission->accepted_ms, count * sizeof *grown) : NULL;
         if (grown == NULL)
             return NULL;
-        memset(grown + door->accepted_count, 0, (count - door->accepted_count) * sizeof *grown);
-        door->accepted_ms = grown;
-        door->accepted_count = count;
+        memset(grown + admission->accepted_count, 0, (count - admission->accepted_count) * sizeof *grown);
+        admission->accepted_ms = grown;
+        admission->accepted_count = count;
     }
-    return &door->accepted_ms[fd];
+    return &admission->accepted_ms[fd];
 }
 
-static bool may_be_in_handshake(psr_admission *door, uint32_t fd)
+static bool may_be_in_handshake(psr_admission *admission, uint32_t fd)
 {
-    const int64_t *at = accepted_at(door, fd);
-    return door->in_handshake > 0 && at != NULL && psr_clock_ms() - *at < 2 * PSR_HANDSHAKE_MS;
+    const int64_t *at = accepted_at(admission, fd);
+    return admission->in_handshake > 0 && at != NULL && psr_clock_ms() - *at < 2 * PSR_HANDSHAKE_MS;
 }
 
-static void take_event(psr_admission *door, uint16_t event, uint32_t value)
+static void take_event(psr_admission *admission, uint16_t event, uint32_t value)
 {
     int64_t *at;
     switch (event) {
     case ZMQ_EVENT_ACCEPTED:
-        door->in_handshake++;
-        if ((at = accepted_at(door, value)) != NULL)
+        admission->in_handshake++;
+        if ((at = accepted_at(admission, value)) != NULL)
             *at = psr_clock_ms();
-        psr_half_open_add(&door->half_open, (int)value);
+        psr_half_open_add(&admission->half_open, (int)value);
         break;
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
-        door->in_handshake--;
-        if (door->in_between > 0)
-            door->in_between--;
+        admission->in_handshake--;
+        if (admission->in_between > 0)
+            admission->in_between--;
         break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
-        refuse(door, "", "what it sends is not our protocol");
+        refuse(admission, "", "what it sends is not our protocol");
         break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-        refuse(door, "", "it went away or fell silent in the handshake");
+        refuse(admission, "", "it went away or fell silent in the handshake");
         break;
     case ZMQ_EVENT_DISCONNECTED:
-        if (door->refused_open > 0)
-            door->refused_open--;
-        else if (may_be_in_handshake(door, value)) {
-            refuse(door, "", "what it sends is not our protocol");
-            door->refused_open--;
+        if (admission->refused_open > 0)
+            admission->refused_open--;
+        else if (may_be_in_handshake(admission, value)) {
+            refuse(admission, "", "what it sends is not our protocol");
+            admission->refused_open--;
         }
         break;
     }
@@ -234,35 +236,35 @@ static void take_event(psr_admission *door, uint16_t event, uint32_t value)
 
 /* Nobody is let in but by this thread, so while nobody is in between, what was not let in before will not be. One that
  * dies in between is forgotten when its handshake would have timed out. */
-static void end_the_oldest(psr_admission *door)
+static void end_the_oldest(psr_admission *admission)
 {
-    if (door->in_between > 0 && psr_clock_ms() - door->told_ms > 2 * PSR_HANDSHAKE_MS)
-        door->in_between = 0;
-    if (door->in_between == 0)
-        psr_half_open_trim(&door->half_open);
+    if (admission->in_between > 0 && psr_clock_ms() - admission->told_ms > 2 * PSR_HANDSHAKE_MS)
+        admission->in_between = 0;
+    if (admission->in_between == 0)
+        psr_half_open_trim(&admission->half_open);
 }
 
-static void *door_main(void *context)
+static void *admission_main(void *context)
 {
-    psr_admission *door = context;
+    psr_admission *admission = context;
     zmq_pollitem_t items[] = {
-        {.socket = door->zap, .events = ZMQ_POLLIN},
-        {.socket = door->stopped, .events = ZMQ_POLLIN},
-        {.socket = door->monitor, .events = ZMQ_POLLIN},
+        {.socket = admission->zap, .events = ZMQ_POLLIN},
+        {.socket = admission->stopped, .events = ZMQ_POLLIN},
+        {.socket = admission->monitor, .events = ZMQ_POLLIN},
     };
     while (zmq_poll(items, 3, -1) >= 0 || errno == EINTR) {
         if (items[1].revents)
             break;
         if (items[0].revents) {
             psr_zap_request request;
-            if (psr_zap_receive(door->zap, &request))
-                answer_request(door, &request);
+            if (psr_zap_receive(admission->zap, &request))
+                answer_request(admission, &request);
         }
         uint16_t event;
         uint32_t value;
-        while (items[2].revents && read_event(door->monitor, &event, &value))
-            take_event(door, event, value);
-        end_the_oldest(door);
+        while (items[2].revents && read_event(admission->monitor, &event, &value))
+            take_event(admission, event, value);
+        end_the_oldest(admission);
     }
     return NULL;
 }
@@ -291,7 +293,7 @@ static psr_err open_end(void *zmq_ctx, int type, const char *endpoint, bool boun
 static psr_err guard(const psr_keys *keys, void *router)
 {
     PSR_TRY(psr_zmq_set_text(router, ZMQ_ZAP_DOMAIN, "psring", "ZMQ_ZAP_DOMAIN"));
-    /* Without it CURVE lets everybody in while there is no handler, as when the door has ended before the router. */
+    /* Without it CURVE lets everybody in while there is no handler, as when this one has ended before the router. */
     PSR_TRY(psr_zmq_set(router, ZMQ_ZAP_ENFORCE_DOMAIN, 1, "ZMQ_ZAP_ENFORCE_DOMAIN"));
     PSR_TRY(psr_zmq_set(router, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
     if (!keys->curve)
@@ -309,63 +311,65 @@ static psr_err guard(const psr_keys *keys, void *router)
 }
 
 /* The monitor's end must take any number: libzmq's I/O thread would wait for room. */
-static psr_err open_ends(psr_admission *door, void *zmq_ctx)
+static psr_err open_ends(psr_admission *admission, void *zmq_ctx)
 {
-    PSR_TRY(open_end(zmq_ctx, ZMQ_REP, ZAP_ENDPOINT, true, 0, &door->zap));
-    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, true, 100, &door->refusals));
-    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, false, 100, &door->lines));
-    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, true, 0, &door->stopped));
-    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, false, 0, &door->stop));
-    return open_end(zmq_ctx, ZMQ_PAIR, MONITOR_ENDPOINT, false, 0, &door->monitor);
+    PSR_TRY(open_end(zmq_ctx, ZMQ_REP, ZAP_ENDPOINT, true, 0, &admission->zap));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, true, 100, &admission->refusals));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, false, 100, &admission->lines));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, true, 0, &admission->stopped));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, false, 0, &admission->stop));
+    return open_end(zmq_ctx, ZMQ_PAIR, MONITOR_ENDPOINT, false, 0, &admission->monitor);
 }
 
 /* A monitor that nobody reads any more would stop libzmq's I/O thread: it is ended first. */
-static void close_ends(psr_admission *door)
+static void close_ends(psr_admission *admission)
 {
-    (void)zmq_socket_monitor(door->router, NULL, 0);
-    void *ends[] = {door->zap, door->refusals, door->lines, door->stopped, door->stop, door->monitor};
+    (void)zmq_socket_monitor(admission->router, NULL, 0);
+    void *ends[] = {admission->zap,     admission->refusals, admission->lines,
+                    admission->stopped, admission->stop,     admission->monitor};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (ends[i] != NULL)
             zmq_close(ends[i]);
 }
 
-psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys, psr_admission **ret_door)
+psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
+                          psr_admission **ret_admission)
 {
     if (keys->curve && !zmq_has("curve"))
         return psr_fail(PSR_ERR_UNSUPPORTED, "this libzmq was built without CURVE");
     if (!keys->curve && keys->token[0] == '\0')
         return psr_fail(PSR_ERR_USAGE, "no keys: neither a CURVE key pair nor the token of the run");
-    psr_admission *door = calloc(1, sizeof *door);
-    if (door == NULL)
+    psr_admission *admission = calloc(1, sizeof *admission);
+    if (admission == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an inbox");
-    door->keys = keys;
-    door->router = zmq_router;
-    psr_half_open_init(&door->half_open, keys->curve);
+    admission->keys = keys;
+    admission->router = zmq_router;
+    psr_half_open_init(&admission->half_open, keys->curve);
     psr_err err = guard(keys, zmq_router);
     if (err == PSR_OK)
-        err = open_ends(door, zmq_ctx);
+        err = open_ends(admission, zmq_ctx);
     if (err == PSR_OK)
-        err = psr_thread_start("psr-door", door_main, door, &door->thread);
+        err = psr_thread_start("psr-admission", admission_main, admission, &admission->thread);
     if (err != PSR_OK) {
-        close_ends(door);
-        psr_half_open_done(&door->half_open);
-        free(door);
+        close_ends(admission);
+        psr_half_open_done(&admission->half_open);
+        free(admission);
         return err;
     }
-    *ret_door = door;
+    *ret_admission = admission;
     return PSR_OK;
 }
 
-void psr_admission_free(psr_admission *door)
+void psr_admission_free(psr_admission *admission)
 {
-    if (door == NULL)
+    if (admission == NULL)
         return;
-    (void)zmq_send(door->stop, "", 0, 0);
-    pthread_join(door->thread, NULL);
-    close_ends(door);
-    free(door->accepted_ms);
-    psr_half_open_done(&door->half_open);
-    free(door);
+    (void)zmq_send(admission->stop, "", 0, 0);
+    pthread_join(admission->thread, NULL);
+    close_ends(admission);
+    free(admission->accepted_ms);
+    psr_half_open_done(&admission->half_open);
+    free(admission);
 }
 
 psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer, const char *server_key)
@@ -383,21 +387,21 @@ psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_deale
     return psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_PASSWORD, keys->token, "ZMQ_PLAIN_PASSWORD");
 }
 
-void *psr_admission_refusals(psr_admission *door)
+void *psr_admission_refusals(psr_admission *admission)
 {
-    return door->refusals;
+    return admission->refusals;
 }
 
-bool psr_admission_refusal(psr_admission *door, char *line, size_t line_size)
+bool psr_admission_refusal(psr_admission *admission, char *line, size_t line_size)
 {
-    int bytes = zmq_recv(door->refusals, line, line_size - 1, ZMQ_DONTWAIT);
+    int bytes = zmq_recv(admission->refusals, line, line_size - 1, ZMQ_DONTWAIT);
     if (bytes < 0)
         return false;
     line[(size_t)bytes < line_size - 1 ? (size_t)bytes : line_size - 1] = '\0';
     return true;
 }
 
-uint64_t psr_admission_refused(const psr_admission *door)
+uint64_t psr_admission_refused(const psr_admission *admission)
 {
-    return atomic_load_explicit(&door->refused, memory_order_relaxed);
+    return atomic_load_explicit(&admission->refused, memory_order_relaxed);
 }

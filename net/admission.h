@@ -1,4 +1,4 @@
-/* The door of an inbox: decides in ZeroMQ's handshake who may come in, before a byte of a message is read.
+/* Who may connect to an inbox: decided in ZeroMQ's handshake, before a byte of a message is read.
  * The ZAP handler (https://rfc.zeromq.org/spec/27/) of one zmq context, on a thread of its own so that a busy
  * or computing owner keeps nobody waiting.
  *
@@ -17,25 +17,25 @@
 
 typedef struct psr_admission psr_admission;
 
-/* Puts a ROUTER that is not bound yet behind a door and starts the handler in its context. All are borrowed
+/* Puts a ROUTER that is not bound yet under admission and starts the handler in its context. All are borrowed
  * for life. */
 PSR_MUST_CHECK psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
-                                         psr_admission **ret_door);
+                                         psr_admission **ret_admission);
 
 /* Ends the handler, before the router is closed: nobody else comes in. NULL allowed. */
-void psr_admission_free(psr_admission *door);
+void psr_admission_free(psr_admission *admission);
 
-/* Makes a DEALER knock under a name. server_key: Z85, or NULL without CURVE. */
+/* Gives a DEALER the name and the keys with which it asks for admission. server_key: Z85, or NULL without CURVE. */
 PSR_MUST_CHECK psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer,
                                            const char *server_key);
 
 /* The socket to poll for lines about those turned away; psr_admission_refusal reads one without waiting, false:
  * none. Owner's thread. */
-void *psr_admission_refusals(psr_admission *door);
-bool psr_admission_refusal(psr_admission *door, char *line, size_t line_size);
+void *psr_admission_refusals(psr_admission *admission);
+bool psr_admission_refusal(psr_admission *admission, char *line, size_t line_size);
 
 /* Connections turned away so far. */
-uint64_t psr_admission_refused(const psr_admission *door);
+uint64_t psr_admission_refused(const psr_admission *admission);
 
 /* A name as it stands in User-Id. */
 void psr_admission_name(psr_peer peer, char name[PSR_ADMISSION_NAME_BYTES]);

@@ -23,12 +23,12 @@
 struct psr_inbox {
     psr_zmq_options options;
     void *router;
-    psr_admission *door;
+    psr_admission *admission;
     psr_bindings bindings;
     char endpoint[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADDRESS_BYTES + 32];
     char file[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADMISSION_NAME_BYTES +
               16];      /* of an ipc socket: it is ours to remove. "": none */
-    uint64_t strangers; /* messages; the door counts connections */
+    uint64_t strangers; /* messages; admission counts connections */
     int64_t window_begin_ms;
     unsigned window_lines;
     uint64_t unlogged;
@@ -71,7 +71,7 @@ static psr_err drop(psr_inbox *inbox, psr_peer claimed, const char *reason)
 }
 
 /* A member breaks the protocol: err is of the codec. */
-static psr_err breach(psr_peer peer, psr_err err)
+static psr_err violation(psr_peer peer, psr_err err)
 {
     char name[PSR_ADMISSION_NAME_BYTES];
     psr_admission_name(peer, name);
@@ -130,24 +130,24 @@ static bool frames_receive(void *router, frames *f)
     return true;
 }
 
-/* The first message of a routing id: HELLO, of a peer whose name the door has checked. */
+/* The first message of a routing id: HELLO, of a peer whose name admission has checked. */
 static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr_head *head)
 {
     psr_peer known, claimed;
     const char *name = zmq_msg_gets(&f->head, "User-Id");
     if (name == NULL || !psr_admission_name_read(name, &known))
-        return drop(inbox, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "the door did not name it");
+        return drop(inbox, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "it was not admitted under a name");
     if (psr_bindings_holder(&inbox->bindings, known) != NULL)
         return drop(inbox, known, "another process joined under that name before");
     if (decoded != PSR_OK)
-        return breach(known, decoded);
+        return violation(known, decoded);
     if (head->type != PSR_MSG_HELLO || head->sequence != 0 || f->count != 2)
-        return breach(known, psr_fail(PSR_ERR_PROTOCOL, "its first message is not HELLO"));
+        return violation(known, psr_fail(PSR_ERR_PROTOCOL, "its first message is not HELLO"));
     claimed = (psr_peer){(psr_role)(head->aux >> 32), (uint32_t)head->aux};
     if (claimed.role != known.role ||
         (claimed.rank != known.rank && claimed.rank != PSR_RANK_ANY && known.rank != PSR_RANK_ANY))
-        return breach(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32, psr_role_name(claimed.role),
-                                      claimed.rank));
+        return violation(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32,
+                                         psr_role_name(claimed.role), claimed.rank));
     psr_peer peer = claimed.rank == PSR_RANK_ANY ? known : claimed;
     if (psr_bindings_holder(&inbox->bindings, peer) != NULL)
         return drop(inbox, peer, "another process joined under that name before");
@@ -168,8 +168,8 @@ static psr_err rename_peer(psr_inbox *inbox, psr_binding *binding, const psr_hea
     if (psr_peer_equal(claimed, binding->peer))
         return PSR_OK;
     if (claimed.role != binding->peer.role || binding->peer.rank != PSR_RANK_ANY)
-        return breach(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "now says it is %s %" PRIu32,
-                                              psr_role_name(claimed.role), claimed.rank));
+        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "now says it is %s %" PRIu32,
+                                                 psr_role_name(claimed.role), claimed.rank));
     if (psr_bindings_holder(&inbox->bindings, claimed) != NULL) {
         binding->banned = true;
         return drop(inbox, claimed, "another process joined under that name before");
@@ -215,20 +215,20 @@ static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
     if (binding->banned)
         return drop(inbox, binding->peer, "another process joined under that name before");
     if (decoded != PSR_OK)
-        return breach(binding->peer, decoded);
+        return violation(binding->peer, decoded);
     if (head.sequence < binding->sequence)
-        return breach(binding->peer,
-                      psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice", head.sequence));
+        return violation(binding->peer,
+                         psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice", head.sequence));
     uint64_t lost = head.sequence - binding->sequence;
     if (lost > 0)
-        return breach(binding->peer,
-                      psr_fail(PSR_ERR_PEER, "its connection broke and %" PRIu64 " message%s lost", lost,
-                               lost == 1 ? " was" : "s were"));
+        return violation(binding->peer,
+                         psr_fail(PSR_ERR_PEER, "its connection broke and %" PRIu64 " message%s lost", lost,
+                                  lost == 1 ? " was" : "s were"));
     if (f->count != (payload_bytes > 0 ? 3u : 2u) || payload_bytes != zmq_msg_size(&f->payload))
-        return breach(binding->peer,
-                      psr_fail(PSR_ERR_PROTOCOL,
-                               "announced a payload of %" PRIu64 " bytes and sent %zu in %u frames",
-                               payload_bytes, zmq_msg_size(&f->payload), f->count - 2));
+        return violation(binding->peer,
+                         psr_fail(PSR_ERR_PROTOCOL,
+                                  "announced a payload of %" PRIu64 " bytes and sent %zu in %u frames",
+                                  payload_bytes, zmq_msg_size(&f->payload), f->count - 2));
     binding->sequence++;
     if (head.type == PSR_MSG_HELLO)
         return rename_peer(inbox, binding, &head);
@@ -259,13 +259,13 @@ void *psr_inbox_socket(const psr_inbox *inbox)
 
 void *psr_inbox_strangers_socket(const psr_inbox *inbox)
 {
-    return psr_admission_refusals(inbox->door);
+    return psr_admission_refusals(inbox->admission);
 }
 
 void psr_inbox_tell_strangers(psr_inbox *inbox)
 {
     char line[256];
-    while (psr_admission_refusal(inbox->door, line, sizeof line))
+    while (psr_admission_refusal(inbox->admission, line, sizeof line))
         log_stranger(inbox, line);
 }
 
@@ -276,7 +276,7 @@ const char *psr_inbox_endpoint(const psr_inbox *inbox)
 
 uint64_t psr_inbox_strangers(const psr_inbox *inbox)
 {
-    return inbox->strangers + psr_admission_refused(inbox->door);
+    return inbox->strangers + psr_admission_refused(inbox->admission);
 }
 
 /* ---- beginning and end ---- */
@@ -351,7 +351,7 @@ psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char 
     inbox->router = zmq_socket(zmq_ctx, ZMQ_ROUTER);
     psr_err err = inbox->router != NULL ? PSR_OK : psr_zmq_failed("making a socket");
     if (err == PSR_OK)
-        err = psr_admission_new(zmq_ctx, inbox->router, options->keys, &inbox->door);
+        err = psr_admission_new(zmq_ctx, inbox->router, options->keys, &inbox->admission);
     if (err == PSR_OK)
         err = bind_router(inbox, address);
     if (err != PSR_OK) {
@@ -366,7 +366,7 @@ void psr_inbox_free(psr_inbox *inbox)
 {
     if (inbox == NULL)
         return;
-    psr_admission_free(inbox->door);
+    psr_admission_free(inbox->admission);
     if (inbox->router != NULL)
         zmq_close(inbox->router);
     if (inbox->file[0] != '\0')

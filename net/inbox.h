@@ -1,5 +1,5 @@
-/* The receiving half of the ZeroMQ transport: a ROUTER behind its door. Turns frames into messages of
- * members; what is of nobody is dropped, counted and told. One thread. */
+/* The receiving half of the ZeroMQ transport: a ROUTER with its admission. Turns frames into messages of
+ * members; a message of nobody known is dropped, counted and told. One thread. */
 #ifndef PSR_NET_INBOX_H
 #define PSR_NET_INBOX_H
 

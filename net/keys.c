@@ -213,7 +213,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(x->public_key, y->public_key);
 }
 
-/* A key lets in one member, and a member has one key: otherwise the door could not tell who is who. Leaves
+/* A key lets in one member, and a member has one key: otherwise nobody could tell who is who. Leaves
  * the roster in the order of role and rank. */
 static psr_err check_roster(psr_keys *keys)
 {

@@ -1,4 +1,4 @@
-/* One context per transport, so that several live in one process. The inbox is a ROUTER behind a door
+/* One context per transport, so that several live in one process. The inbox is a ROUTER under admission
  * (net/admission.h), each channel a DEALER. Every channel counts its messages: TCP may break and libzmq connect
  * again behind our back, and what was under way is then missing, which the count shows; where nothing was
  * lost the channel goes on. */
@@ -44,7 +44,7 @@ typedef struct zmq_transport {
     channel *channels[ROLES]; /* [role][rank] */
     size_t channel_counts[ROLES];
 
-    void *refused; /* PAIR: what became of our knocking at the scheduler's door; NULL until connected */
+    void *refused; /* PAIR: whether the scheduler admits us; NULL until connected */
     unsigned dead_handshakes;
     int64_t connected_ms;
 
@@ -59,7 +59,7 @@ static bool is_ipc(const psr_zmq_options *options)
 
 /* ---- receiving ---- */
 
-/* What became of our knocking at the scheduler's door. A wrong token or key is said (AUTH); with another
+/* Whether the scheduler admits us. A wrong token or key is said (AUTH); with another
  * mechanism or another server key libzmq's other side just hangs up, which it also does when it ends. */
 static psr_err check_refused(zmq_transport *transport)
 {
@@ -268,9 +268,8 @@ static psr_err set_dealer(zmq_transport *transport, void *dealer, psr_peer peer,
     return psr_zmq_set(dealer, ZMQ_RECONNECT_IVL_MAX, 1000, "ZMQ_RECONNECT_IVL_MAX");
 }
 
-/* Only the scheduler's door is watched for refusals: everybody knocks there first and with the same keys as
- * elsewhere. */
-static psr_err watch_refusal(zmq_transport *transport, void *dealer)
+/* Refusals are looked for at the scheduler alone: everybody connects there first, with the same keys as elsewhere. */
+static psr_err await_refusal(zmq_transport *transport, void *dealer)
 {
     static const char endpoint[] = "inproc://psring.refused";
     if (zmq_socket_monitor(dealer, endpoint,
@@ -338,7 +337,7 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
         return psr_zmq_failed("making a socket");
     psr_err err = set_dealer(transport, dealer, peer, endpoint, public_key);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER && transport->refused == NULL)
-        err = watch_refusal(transport, dealer);
+        err = await_refusal(transport, dealer);
     if (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
         err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
     if (err == PSR_OK) {

@@ -190,7 +190,7 @@ static psr_err check_size(const psr_message *message)
     return PSR_OK;
 }
 
-/* A breach's line names the host of who has joined. */
+/* A violation's line names the host of who has joined. */
 static psr_err on_its_host(const psr_scheduler_member *member, psr_err err)
 {
     if (err == PSR_ERR_PROTOCOL && member && member->entry.host[0])

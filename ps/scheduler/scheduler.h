@@ -62,7 +62,7 @@ void psr_scheduler_free(psr_scheduler *scheduler);
 /* These never fail: what goes wrong, a driver's failure included, ends the run, and the event `ended` says
  * how. */
 
-/* Any message of a member. Borrows it. A breach of protocol ends the run (status PROTOCOL or VERSION). */
+/* Any message of a member. Borrows it. A violation of the protocol ends the run (status PROTOCOL or VERSION). */
 void psr_scheduler_message(psr_scheduler *scheduler, const psr_message *message, int64_t now_ms);
 /* Time passes: liveness, who never came up, who is slow. Call it when the inbox is empty, so that nobody is
  * called silent whose words lie there unread. */

@@ -65,7 +65,7 @@ static psr_err join_from_nowhere(bad *b)
 
 /* ---- with ZeroMQ alone ---- */
 
-static psr_err knock(bad *b)
+static psr_err connect_dealer(bad *b)
 {
     b->ctx = zmq_ctx_new();
     b->dealer = zmq_socket(b->ctx, ZMQ_DEALER);
@@ -95,7 +95,7 @@ static psr_err send_head(bad *b, const psr_head *head, size_t payload_bytes)
 
 static psr_err say_hello(bad *b, uint32_t rank)
 {
-    PSR_TRY(knock(b));
+    PSR_TRY(connect_dealer(b));
     return send_head(b, &(psr_head){.type = PSR_MSG_HELLO, .aux = (uint64_t)PSR_ROLE_WORKER << 32 | rank}, 0);
 }
 
@@ -117,7 +117,7 @@ static psr_err garbage(bad *b)
 
 static psr_err no_hello(bad *b)
 {
-    PSR_TRY(knock(b));
+    PSR_TRY(connect_dealer(b));
     return send_head(b, &(psr_head){.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX}, 0);
 }
 

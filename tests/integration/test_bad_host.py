@@ -24,7 +24,7 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=2
 BAD_HOST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bad_host.py")
 
 # What the line says of host bad, all of it.
-BREACHES = {
+VIOLATIONS = {
     "hello-twice": r"its agent said hello twice",
     "no-cores": r"its agent does not say how many cores it has",
     "a-name-for-an-address": r"its agent says that \"launcher_address\" is 'eth0', which is no address",
@@ -74,7 +74,7 @@ class Launcher:
         ssh = " ".join(["python3", BAD_HOST, what, self.version, self.flood, fifo])
         return LiveRun(self.psring, self.directory, what, dict(OPTIONS, hostfile=self.hostfile, ssh=ssh))
 
-    def breach(self, tap, what, pattern):
+    def violation(self, tap, what, pattern):
         run = self.train(what, "none")
         try:
             status = run.wait(PATIENCE_S)
@@ -218,20 +218,20 @@ def main():
     only = sys.argv[3:]
     tap, rows = Tap(), []
     can_do = subprocess.run([sys.executable, BAD_HOST], capture_output=True, text=True, check=True).stdout.split()
-    tap.ok(sorted(can_do) == sorted(list(BREACHES) + list(FLOODS)), "all that bad_host can do is done",
-           [str(set(can_do) ^ set(list(BREACHES) + list(FLOODS)))])
+    tap.ok(sorted(can_do) == sorted(list(VIOLATIONS) + list(FLOODS)), "all that bad_host can do is done",
+           [str(set(can_do) ^ set(list(VIOLATIONS) + list(FLOODS)))])
     with Workspace() as directory:
         launcher, parts = Launcher(psring, flood, directory), []
 
-        def breach(tap, what, pattern):
-            rows.append("%-34s %s" % (what, launcher.breach(tap, what, pattern)))
+        def violation(tap, what, pattern):
+            rows.append("%-34s %s" % (what, launcher.violation(tap, what, pattern)))
 
         def agent():
             return Agent(psring, flood, tempfile.mkdtemp(dir=directory))
 
-        for what, pattern in BREACHES.items():
+        for what, pattern in VIOLATIONS.items():
             if not only or what in only:
-                parts.append(partial(breach, what=what, pattern=pattern))
+                parts.append(partial(violation, what=what, pattern=pattern))
         for what, (interrupts, pattern) in FLOODS.items():
             if not only or what in only:
                 parts.append(partial(launcher.chatter, what=what, interrupts=interrupts, pattern=pattern))

@@ -53,7 +53,7 @@ def refusals(tap, psring, directory):
         tap.ok(run.status == 2 and words in run.stderr and len(run.stderr.splitlines()) == 1, "refused: %s" % words, run.why())
 
 
-def knock_as(uid, path):
+def connect_as(uid, path):
     """What another user gets from a socket, in a process of its own."""
     code = "import os,socket,sys; os.setresuid(%d,%d,%d); s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(len(s.recv(10)))"
     ended = subprocess.run([sys.executable, "-I", "-c", code % (uid, uid, uid), path], capture_output=True, text=True, timeout=PATIENCE_S)
@@ -70,7 +70,7 @@ def held_run(psring, directory, name):
 
 
 def who_can_connect(tap, psring, directory):
-    run, members, files = held_run(psring, directory, "watched")
+    run, members, files = held_run(psring, directory, "connected-to")
     try:
         folder = os.path.dirname(files[0])
         tap.ok(len(files) == 6 and {os.path.dirname(file) for file in files} == {folder}, "six processes, a socket each, in one directory", files)
@@ -79,9 +79,9 @@ def who_can_connect(tap, psring, directory):
         if os.geteuid() == 0:
             os.chmod(directory, 0o755)
             os.chmod(run.temporary, 0o755)
-            got = {file: knock_as(NOBODY, file) for file in files}
+            got = {file: connect_as(NOBODY, file) for file in files}
             tap.ok(all("PermissionError" in answer for answer in got.values()), "another user cannot connect to any", [str(got)])
-            tap.ok(knock_as(0, run.of_role("scheduler").socket_files()[0]) == "10", "this user can: the scheduler greets it")
+            tap.ok(connect_as(0, run.of_role("scheduler").socket_files()[0]) == "10", "this user can: the scheduler greets it")
         run.member("worker", 1).signal(signal.SIGCONT)
         tap.ok(run.wait(PATIENCE_S) == 0, "the run ends well", run.why())
     finally:

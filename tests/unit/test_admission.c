@@ -217,19 +217,19 @@ static void of_many_half_open_connections_few_are_held_with_curve(void **state)
     of_many_half_open_connections_the_newest_64_are_held_and_members_are_left_alone(true);
 }
 
-static void where_the_door_has_ended_nobody_comes_in(void **state)
+static void where_admission_has_ended_nobody_comes_in(void **state)
 {
     (void)state;
     run_keys keys = make_keys(true);
     void *ctx = zmq_ctx_new(), *router = zmq_socket(ctx, ZMQ_ROUTER), *dealer = zmq_socket(ctx, ZMQ_DEALER);
     void *news = zmq_socket(ctx, ZMQ_PAIR);
-    psr_admission *door;
-    assert_ok(psr_admission_new(ctx, router, keys_of(&keys, scheduler), &door));
+    psr_admission *admission;
+    assert_ok(psr_admission_new(ctx, router, keys_of(&keys, scheduler), &admission));
     assert_int_equal(zmq_bind(router, "tcp://127.0.0.1:*"), 0);
     char endpoint[64];
     size_t size = sizeof endpoint;
     assert_int_equal(zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, endpoint, &size), 0);
-    psr_admission_free(door);
+    psr_admission_free(admission);
     assert_ok(
         psr_admission_apply(keys_of(&keys, worker0), worker0, dealer, keys_of(&keys, scheduler)->public_key));
     int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
@@ -412,7 +412,7 @@ static void a_second_process_cannot_take_a_rank(void **state)
 }
 
 /* What a member that was let in as worker 1 sends, and what the scheduler makes of it. */
-static void breach(void (*act)(const raw *r), psr_err code, const char *text)
+static void violation(void (*act)(const raw *r), psr_err code, const char *text)
 {
     run_keys keys = make_keys(false);
     psr_transport *s = open_scheduler(&keys);
@@ -534,35 +534,35 @@ static void goes_on_with_version_2(const raw *r)
 static void a_member_that_breaks_the_protocol_is_named(void **state)
 {
     (void)state;
-    breach(sends_garbage, PSR_ERR_PROTOCOL, "does not begin with PSRG");
-    breach(sends_nothing, PSR_ERR_PROTOCOL, "a message of 0 bytes");
-    breach(begins_with_garbage, PSR_ERR_PROTOCOL, "does not begin with PSRG");
-    breach(begins_with_something_else, PSR_ERR_PROTOCOL, "its first message is not HELLO");
-    breach(says_another_name, PSR_ERR_PROTOCOL, "says it is worker 0");
-    breach(says_another_role, PSR_ERR_PROTOCOL, "says it is shard 1");
-    breach(says_no_role, PSR_ERR_PROTOCOL, "says it is ? 4294967295");
-    breach(announces_a_payload_and_sends_none, PSR_ERR_PROTOCOL,
-           "announced a payload of 10 bytes and sent 0 in 0 frames");
-    breach(sends_another_payload_than_announced, PSR_ERR_PROTOCOL,
-           "announced a payload of 10 bytes and sent 9 in 1 frames");
-    breach(sends_a_payload_that_was_not_announced, PSR_ERR_PROTOCOL,
-           "announced a payload of 0 bytes and sent 0 in 1 frames");
-    breach(sends_many_frames, PSR_ERR_PROTOCOL, "sent 4 in 100 frames");
-    breach(repeats_a_number, PSR_ERR_PROTOCOL, "sent message 0 twice");
+    violation(sends_garbage, PSR_ERR_PROTOCOL, "does not begin with PSRG");
+    violation(sends_nothing, PSR_ERR_PROTOCOL, "a message of 0 bytes");
+    violation(begins_with_garbage, PSR_ERR_PROTOCOL, "does not begin with PSRG");
+    violation(begins_with_something_else, PSR_ERR_PROTOCOL, "its first message is not HELLO");
+    violation(says_another_name, PSR_ERR_PROTOCOL, "says it is worker 0");
+    violation(says_another_role, PSR_ERR_PROTOCOL, "says it is shard 1");
+    violation(says_no_role, PSR_ERR_PROTOCOL, "says it is ? 4294967295");
+    violation(announces_a_payload_and_sends_none, PSR_ERR_PROTOCOL,
+              "announced a payload of 10 bytes and sent 0 in 0 frames");
+    violation(sends_another_payload_than_announced, PSR_ERR_PROTOCOL,
+              "announced a payload of 10 bytes and sent 9 in 1 frames");
+    violation(sends_a_payload_that_was_not_announced, PSR_ERR_PROTOCOL,
+              "announced a payload of 0 bytes and sent 0 in 1 frames");
+    violation(sends_many_frames, PSR_ERR_PROTOCOL, "sent 4 in 100 frames");
+    violation(repeats_a_number, PSR_ERR_PROTOCOL, "sent message 0 twice");
 }
 
 static void lost_messages_are_noticed(void **state)
 {
     (void)state;
-    breach(leaves_a_gap, PSR_ERR_PEER, "its connection broke and 3 messages were lost");
+    violation(leaves_a_gap, PSR_ERR_PEER, "its connection broke and 3 messages were lost");
 }
 
 static void a_member_of_another_version_is_named_with_both(void **state)
 {
     (void)state;
-    breach(begins_with_version_2, PSR_ERR_VERSION,
-           "worker 1: speaks version 2 of psring's protocol, this program");
-    breach(goes_on_with_version_2, PSR_ERR_VERSION, "version 1: install the same psring on every host");
+    violation(begins_with_version_2, PSR_ERR_VERSION,
+              "worker 1: speaks version 2 of psring's protocol, this program");
+    violation(goes_on_with_version_2, PSR_ERR_VERSION, "version 1: install the same psring on every host");
 }
 
 static void a_frame_larger_than_any_reaches_nobody(void **state)
@@ -660,7 +660,7 @@ int main(void)
         cmocka_unit_test(another_mechanism_is_turned_away),
         cmocka_unit_test(of_many_half_open_connections_few_are_held_without_curve),
         cmocka_unit_test(of_many_half_open_connections_few_are_held_with_curve),
-        cmocka_unit_test(where_the_door_has_ended_nobody_comes_in),
+        cmocka_unit_test(where_admission_has_ended_nobody_comes_in),
         cmocka_unit_test(thousands_of_connections_keep_no_member_out),
         cmocka_unit_test(without_the_token_nobody_comes_in),
         cmocka_unit_test(a_name_that_no_member_has_is_turned_away),

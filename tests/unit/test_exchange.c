@@ -659,7 +659,7 @@ static void ready_waits_for_start_and_done_for_bye(void **state)
     assert_int_equal(event_at(1)->head.step, 12);
 }
 
-static void a_message_that_no_worker_takes_ends_the_run_as_a_breach(void **state)
+static void a_message_that_no_worker_takes_ends_the_run_as_a_violation(void **state)
 {
     (void)state;
     deliver(PSR_ROLE_WORKER, &(psr_head){.type = PSR_MSG_PUSH}, NULL, 0);
@@ -670,7 +670,7 @@ static void a_message_that_no_worker_takes_ends_the_run_as_a_breach(void **state
                    "does not take that");
 }
 
-static void weights_from_another_worker_are_a_breach(void **state)
+static void weights_from_another_worker_are_a_violation(void **state)
 {
     (void)state;
     deliver(PSR_ROLE_WORKER, &(psr_head){.type = PSR_MSG_WEIGHTS}, NULL, 0);
@@ -740,8 +740,8 @@ int main(void)
         with_exchange(the_next_checkpoint_waits_until_the_last_one_is_in_place),
         with_exchange(restored_pieces_come_in_order),
         with_exchange(ready_waits_for_start_and_done_for_bye),
-        with_exchange(a_message_that_no_worker_takes_ends_the_run_as_a_breach),
-        with_exchange(weights_from_another_worker_are_a_breach),
+        with_exchange(a_message_that_no_worker_takes_ends_the_run_as_a_violation),
+        with_exchange(weights_from_another_worker_are_a_violation),
         with_config(worker_zero_cuts_an_arena_for_the_shards_that_own_it),
         with_config(without_an_exchange_every_step_goes_on_at_once),
     };

@@ -17,7 +17,7 @@ static char folder[64];
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/psr-sweep-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/psr-leftovers-XXXXXX");
     return mkdtemp(folder) ? 0 : -1;
 }
 

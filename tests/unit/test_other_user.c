@@ -16,7 +16,7 @@
 enum { NO_CONNECTION = 10, HUNG_UP, GREETED, SILENT };
 
 /* What a user gets from the socket, in a process of its own: 10 bytes are the beginning of ZeroMQ's greeting. */
-static int knock_as(uid_t uid, const char *path)
+static int connect_as(uid_t uid, const char *path)
 {
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -53,13 +53,13 @@ static void another_user_cannot_connect_and_where_the_directory_lets_it_is_hung_
     assert_ok(psr_transport_zmq_new(&options, &s));
     const char *path = psr_transport_endpoint(s) + strlen("ipc://");
 
-    assert_int_equal(knock_as(geteuid(), path), GREETED);
-    assert_int_equal(knock_as(NOBODY, path), NO_CONNECTION);
+    assert_int_equal(connect_as(geteuid(), path), GREETED);
+    assert_int_equal(connect_as(NOBODY, path), NO_CONNECTION);
     /* The second wall, with the first one down. */
     assert_int_equal(chmod(directory.path, 0755), 0);
     assert_int_equal(chmod(path, 0777), 0);
-    assert_int_equal(knock_as(NOBODY, path), HUNG_UP);
-    assert_int_equal(knock_as(geteuid(), path), GREETED);
+    assert_int_equal(connect_as(NOBODY, path), HUNG_UP);
+    assert_int_equal(connect_as(geteuid(), path), GREETED);
 
     psr_transport_free(&s, 0);
     psr_socket_directory_remove(&directory);

@@ -419,7 +419,7 @@ static void nothing_of_a_checkpoint_is_written_before_the_one_before_it_is_in_pl
     close_checkpoints();
 }
 
-static void pieces_that_do_not_fit_are_breaches(void **state)
+static void pieces_that_do_not_fit_are_violations(void **state)
 {
     (void)state;
     float one[8] = {0};
@@ -447,7 +447,7 @@ static void pieces_that_do_not_fit_are_breaches(void **state)
 }
 
 /* Each costs memory beside its floats. */
-static void a_section_in_more_pieces_than_anybody_would_send_is_a_breach(void **state)
+static void a_section_in_more_pieces_than_anybody_would_send_is_a_violation(void **state)
 {
     (void)state;
     float one = 0;
@@ -667,8 +667,8 @@ int main(void)
         IN_A_FOLDER(a_checkpoint_is_renamed_into_place_when_its_last_piece_has_come),
         IN_A_FOLDER(two_checkpoints_may_be_on_their_way_and_an_unfinished_one_leaves_nothing),
         IN_A_FOLDER(nothing_of_a_checkpoint_is_written_before_the_one_before_it_is_in_place),
-        IN_A_FOLDER(pieces_that_do_not_fit_are_breaches),
-        IN_A_FOLDER(a_section_in_more_pieces_than_anybody_would_send_is_a_breach),
+        IN_A_FOLDER(pieces_that_do_not_fit_are_violations),
+        IN_A_FOLDER(a_section_in_more_pieces_than_anybody_would_send_is_a_violation),
         IN_A_FOLDER(pieces_wait_while_the_disk_takes_nothing_and_that_is_told),
         IN_A_FOLDER(the_time_in_which_pieces_are_waited_for_is_not_the_disks),
         IN_A_FOLDER(what_is_whole_gets_into_place_at_the_end),

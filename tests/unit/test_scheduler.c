@@ -641,12 +641,12 @@ static void a_run_that_stops_has_its_checkpoint_due_there(void **state)
     tear_down(&f);
 }
 
-static void a_checkpoint_that_is_not_due_is_a_breach(void **state)
+static void a_checkpoint_that_is_not_due_is_a_violation(void **state)
 {
     (void)state;
     const struct {
         psr_peer from;
-        uint64_t steps[4]; /* the last of them is the breach */
+        uint64_t steps[4]; /* the last of them is the violation */
         const char *why;
     } cases[] = {
         {{PSR_ROLE_WORKER, 1},
@@ -681,7 +681,7 @@ static void a_checkpoint_that_is_not_due_is_a_breach(void **state)
     }
 }
 
-static void a_line_of_metrics_that_is_not_due_is_a_breach(void **state)
+static void a_line_of_metrics_that_is_not_due_is_a_violation(void **state)
 {
     (void)state;
     char longer[5000];
@@ -716,7 +716,7 @@ static void a_line_of_metrics_that_is_not_due_is_a_breach(void **state)
     }
 }
 
-static void a_text_that_is_too_long_is_a_breach(void **state)
+static void a_text_that_is_too_long_is_a_violation(void **state)
 {
     (void)state;
     static char text[(64 << 10) + 2];
@@ -1177,7 +1177,7 @@ static void what_the_driver_cannot_do_ends_the_run(void **state)
     tear_down(&f);
 }
 
-/* ---- breaches ---- */
+/* ---- violations ---- */
 
 static void a_message_of_somebody_who_has_not_joined_is_dropped(void **state)
 {
@@ -1192,16 +1192,16 @@ static void a_message_of_somebody_who_has_not_joined_is_dropped(void **state)
     tear_down(&f);
 }
 
-typedef struct breach {
+typedef struct violation {
     psr_peer from;
     psr_head head;
     const char *text, *line;
-} breach;
+} violation;
 
-static void each_breach_of_the_protocol_ends_the_run_with_its_line(void **state)
+static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **state)
 {
     (void)state;
-    static const breach breaches[] = {
+    static const violation violations[] = {
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_FACTS},
          NULL,
@@ -1273,20 +1273,20 @@ static void each_breach_of_the_protocol_ends_the_run_with_its_line(void **state)
          "on a: worker 0 sent CHECKPOINT (wire step 0, bucket 0, offset 0, count 2): its payload has 4 "
          "bytes"},
     };
-    for (size_t i = 0; i < sizeof breaches / sizeof breaches[0]; i++) {
+    for (size_t i = 0; i < sizeof violations / sizeof violations[0]; i++) {
         fixture f;
         set_up(&f);
         open_scheduler(&f);
         start_all(&f);
-        give(&f, breaches[i].from, breaches[i].head, breaches[i].text,
-             breaches[i].text ? strlen(breaches[i].text) : 0);
-        ends(&f, PSR_ERR_PROTOCOL, breaches[i].line);
+        give(&f, violations[i].from, violations[i].head, violations[i].text,
+             violations[i].text ? strlen(violations[i].text) : 0);
+        ends(&f, PSR_ERR_PROTOCOL, violations[i].line);
         assert_int_equal(psr_err_exit_status(f.status), 3);
         tear_down(&f);
     }
 }
 
-static void words_before_their_time_and_bytes_that_are_no_json_are_breaches(void **state)
+static void words_before_their_time_and_bytes_that_are_no_json_are_violations(void **state)
 {
     (void)state;
     fixture f;
@@ -1335,9 +1335,9 @@ int main(void)
         cmocka_unit_test(every_piece_of_a_checkpoint_is_answered),
         cmocka_unit_test(checkpoints_come_in_order_each_when_the_one_before_is_in_place),
         cmocka_unit_test(a_run_that_stops_has_its_checkpoint_due_there),
-        cmocka_unit_test(a_checkpoint_that_is_not_due_is_a_breach),
-        cmocka_unit_test(a_line_of_metrics_that_is_not_due_is_a_breach),
-        cmocka_unit_test(a_text_that_is_too_long_is_a_breach),
+        cmocka_unit_test(a_checkpoint_that_is_not_due_is_a_violation),
+        cmocka_unit_test(a_line_of_metrics_that_is_not_due_is_a_violation),
+        cmocka_unit_test(a_text_that_is_too_long_is_a_violation),
         cmocka_unit_test(workers_hear_of_a_checkpoint_that_is_in_place),
         cmocka_unit_test(waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named),
         cmocka_unit_test(the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place),
@@ -1361,8 +1361,8 @@ int main(void)
         cmocka_unit_test(a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doing),
         cmocka_unit_test(what_the_driver_cannot_do_ends_the_run),
         cmocka_unit_test(a_message_of_somebody_who_has_not_joined_is_dropped),
-        cmocka_unit_test(each_breach_of_the_protocol_ends_the_run_with_its_line),
-        cmocka_unit_test(words_before_their_time_and_bytes_that_are_no_json_are_breaches),
+        cmocka_unit_test(each_violation_of_the_protocol_ends_the_run_with_its_line),
+        cmocka_unit_test(words_before_their_time_and_bytes_that_are_no_json_are_violations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -401,7 +401,7 @@ static void lars_without_bsp_is_refused(void **state)
     tear_down(&f);
 }
 
-/* ---- breaches ---- */
+/* ---- violations ---- */
 
 /* Gives a message that was changed after it was made. */
 #define REFUSED(detail, ...)                                                                                 \
@@ -411,7 +411,7 @@ static void lars_without_bsp_is_refused(void **state)
         expect_failure(give(&f, m), PSR_ERR_PROTOCOL, detail);                                               \
     } while (0)
 
-static void each_breach_of_the_protocol_gets_its_line_and_changes_nothing(void **state)
+static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(void **state)
 {
     (void)state;
     fixture f;
@@ -484,7 +484,7 @@ static void each_breach_of_the_protocol_gets_its_line_and_changes_nothing(void *
     tear_down(&f);
 }
 
-static void a_pull_ahead_of_ones_own_pushes_is_a_breach(void **state)
+static void a_pull_ahead_of_ones_own_pushes_is_a_violation(void **state)
 {
     (void)state;
     fixture f;
@@ -516,8 +516,8 @@ int main(void)
         cmocka_unit_test(a_shard_without_buckets_is_finished_at_once),
         cmocka_unit_test(a_pull_waits_until_nobody_is_further_behind_than_the_bound),
         cmocka_unit_test(lars_without_bsp_is_refused),
-        cmocka_unit_test(each_breach_of_the_protocol_gets_its_line_and_changes_nothing),
-        cmocka_unit_test(a_pull_ahead_of_ones_own_pushes_is_a_breach),
+        cmocka_unit_test(each_violation_of_the_protocol_gets_its_line_and_changes_nothing),
+        cmocka_unit_test(a_pull_ahead_of_ones_own_pushes_is_a_violation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,7 @@ static void restored_pieces_make_the_whole_state_in_any_order(void **state)
         expect_section(&net->buffers, trainer.replicas[r].buffers, PSR_SECTION_RANK(r));
 }
 
-static void a_section_that_the_run_does_not_have_is_a_breach(void **state)
+static void a_section_that_the_run_does_not_have_is_a_violation(void **state)
 {
     (void)state;
     open_at(5);
@@ -175,7 +175,7 @@ static void a_section_that_the_run_does_not_have_is_a_breach(void **state)
                    "the scheduler restored section 259, which this run does not have");
 }
 
-static void a_piece_beyond_its_sections_end_is_a_breach(void **state)
+static void a_piece_beyond_its_sections_end_is_a_violation(void **state)
 {
     (void)state;
     open_at(5);
@@ -184,7 +184,7 @@ static void a_piece_beyond_its_sections_end_is_a_breach(void **state)
     assert_non_null(strstr(psr_err_detail(), "of section 0, which has"));
 }
 
-static void a_piece_whose_payload_is_shorter_than_it_says_is_a_breach(void **state)
+static void a_piece_whose_payload_is_shorter_than_it_says_is_a_violation(void **state)
 {
     (void)state;
     open_at(5);
@@ -194,7 +194,7 @@ static void a_piece_whose_payload_is_shorter_than_it_says_is_a_breach(void **sta
     assert_int_equal(psr_snapshot_load(&trainer), PSR_ERR_PROTOCOL);
 }
 
-static void more_pieces_than_a_checkpoint_has_are_a_breach(void **state)
+static void more_pieces_than_a_checkpoint_has_are_a_violation(void **state)
 {
     (void)state;
     open_at(5);
@@ -307,10 +307,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         with_config(a_fresh_start_has_the_networks_initial_weights_and_statistics),
         with_config(restored_pieces_make_the_whole_state_in_any_order),
-        with_config(a_section_that_the_run_does_not_have_is_a_breach),
-        with_config(a_piece_beyond_its_sections_end_is_a_breach),
-        with_config(a_piece_whose_payload_is_shorter_than_it_says_is_a_breach),
-        with_config(more_pieces_than_a_checkpoint_has_are_a_breach),
+        with_config(a_section_that_the_run_does_not_have_is_a_violation),
+        with_config(a_piece_beyond_its_sections_end_is_a_violation),
+        with_config(a_piece_whose_payload_is_shorter_than_it_says_is_a_violation),
+        with_config(more_pieces_than_a_checkpoint_has_are_a_violation),
         with_config(init_takes_weights_and_statistics_from_a_checkpoints_directory),
         with_config(an_init_file_that_is_not_there_is_named),
         with_config(a_checkpoint_sends_every_section_once),
