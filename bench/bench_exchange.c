@@ -9,11 +9,13 @@
 #include "base/fold.h"
 #include "base/memory.h"
 #include "base/options_argp.h"
+#include "comm/encoding.h"
+#include "comm/messages.h"
+#include "comm/slices.h"
 #include "model/networks/network.h"
 #include "model/networks/network_list.h"
 #include "model/optimizers/optimizer.h"
 #include "net/keys.h"
-#include "comm/slices.h"
 #include "net/transport.h"
 #include "ps/shard/shard.h"
 #include "worker/engine.h"
@@ -192,8 +194,8 @@ static void init_shards(process *p)
         const psr_bucket *bucket = &b->buckets.items[k];
         for (uint32_t s = 0; s < psr_slice_count(bucket->length, slice); s++) {
             size_t offset = bucket->offset + s * slice, count = psr_slice_length(bucket->length, slice, s);
-            psr_head head = {.type = PSR_MSG_INIT, .bucket = k, .offset = offset, .count = count};
-            psr_payload payload = {.data = p->weights + offset, .bytes = count * sizeof(float)};
+            psr_head head = psr_msg_init_head(&(psr_msg_init){.bucket = k, .span = {offset, count}});
+            psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, p->weights + offset, count);
             must(psr_transport_send(p->transport, (psr_peer){PSR_ROLE_SHARD, b->owner[k]}, &head, &payload),
                  "INIT");
         }

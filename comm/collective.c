@@ -10,7 +10,9 @@
 #include "comm/collective.h"
 
 #include "comm/early.h"
+#include "comm/encoding.h"
 #include "comm/loan.h"
+#include "comm/messages.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -50,22 +52,35 @@ static size_t slice_size(const psr_collective *c, size_t k)
 
 /* ---- sending ---- */
 
-/* lend: a broadcast's bytes, which stand until everybody has answered. */
-static psr_err send_slice(psr_collective *c, uint32_t to, psr_message_type type, size_t begin, size_t bytes,
-                          size_t unit, bool lend)
+static psr_err send(psr_collective *c, uint32_t to, const psr_head *head, const psr_payload *payload)
 {
-    psr_head head = {.type = type, .aux = c->number, .offset = begin / unit, .count = bytes / unit};
-    const uint8_t *data = c->bytes + begin;
-    psr_payload payload =
-        lend ? psr_loan_payload(NULL, data, bytes) : (psr_payload){.data = data, .bytes = bytes};
-    return c->outbox.send(c->outbox.context, (psr_peer){PSR_ROLE_WORKER, to}, &head, &payload);
+    return c->outbox.send(c->outbox.context, (psr_peer){PSR_ROLE_WORKER, to}, head, payload);
 }
 
 static psr_err spread(psr_collective *c, size_t k, bool lend)
 {
+    psr_span bytes = {k * c->slice, slice_size(c, k)};
+    psr_head head = psr_msg_spread_head(&(psr_msg_spread){c->number, bytes});
+    psr_payload payload = psr_encode(PSR_ENCODING_BYTES, c->bytes + bytes.offset, bytes.count);
+    if (lend) /* a broadcast's bytes, which stand until everybody has answered */
+        payload = psr_loan_payload(NULL, payload);
     for (uint32_t r = 1; r < c->ranks; r++)
-        PSR_TRY(send_slice(c, r, PSR_MSG_SPREAD, k * c->slice, slice_size(c, k), 1, lend));
+        PSR_TRY(send(c, r, &head, &payload));
     return PSR_OK;
+}
+
+/* Slice k of a fold's values, in doubles. */
+static psr_span doubles_of(const psr_collective *c, size_t k)
+{
+    return (psr_span){k * c->slice / sizeof(double), slice_size(c, k) / sizeof(double)};
+}
+
+static psr_err send_to_be_folded(psr_collective *c, size_t k)
+{
+    psr_span doubles = doubles_of(c, k);
+    psr_head head = psr_msg_gather_head(&(psr_msg_gather){c->number, doubles});
+    psr_payload payload = psr_encode(PSR_ENCODING_FLOAT64, c->bytes + k * c->slice, doubles.count);
+    return send(c, 0, &head, &payload);
 }
 
 /* ---- worker 0 ---- */
@@ -88,24 +103,28 @@ static void finish(psr_collective *c)
     c->bytes = NULL;
 }
 
-static void add(psr_collective *c, size_t k, const psr_message *message)
+static psr_err add(psr_collective *c, size_t k, const psr_message *message)
 {
     double *sum = (double *)(void *)(c->bytes + k * c->slice);
-    const double *values = message->payload;
-    for (size_t i = 0; i < slice_size(c, k) / sizeof(double); i++)
+    size_t count = doubles_of(c, k).count;
+    const double *values;
+    PSR_TRY(psr_decode_doubles(message, count, &values));
+    for (size_t i = 0; i < count; i++)
         sum[i] += values[i];
+    return PSR_OK;
 }
 
 /* A slice of the fold: adds what is in its turn, and goes on with those that came too early. */
-static psr_err gather(psr_collective *c, psr_message **message)
+static psr_err gather(psr_collective *c, psr_message **message, const psr_msg_gather *says)
 {
     uint32_t rank = (*message)->from.rank;
     size_t begin = c->from[rank], k = begin / c->slice;
-    if (begin == c->size || (*message)->head.offset != begin / sizeof(double) ||
-        (*message)->head.count != slice_size(c, k) / sizeof(double) ||
-        (*message)->payload_bytes != slice_size(c, k))
+    if (begin == c->size || says->span.offset != doubles_of(c, k).offset ||
+        says->span.count != doubles_of(c, k).count)
         return psr_violation(*message, "%zu of %zu doubles of collective %" PRIu64 " came before",
                              begin / sizeof(double), c->size / sizeof(double), c->number);
+    const double *values; /* are added in their turn */
+    PSR_TRY(psr_decode_doubles(*message, says->span.count, &values));
     c->from[rank] += slice_size(c, k);
     c->waiting[k * c->ranks + rank] = *message;
     *message = NULL;
@@ -113,7 +132,7 @@ static psr_err gather(psr_collective *c, psr_message **message)
         turn = &c->waiting[k * c->ranks + c->next_rank[k]];
         if (*turn == NULL)
             return PSR_OK;
-        add(c, k, *turn);
+        PSR_TRY(add(c, k, *turn));
         psr_message_free(turn);
     }
     PSR_TRY(spread(c, k, false));
@@ -122,9 +141,9 @@ static psr_err gather(psr_collective *c, psr_message **message)
     return PSR_OK;
 }
 
-static psr_err answered(psr_collective *c, const psr_message *message)
+static psr_err answered(psr_collective *c, const psr_message *message, const psr_msg_gather *says)
 {
-    if (message->payload_bytes != 0 || message->head.count != 0 || c->from[message->from.rank] != 0)
+    if (message->payload_bytes != 0 || says->span.count != 0 || c->from[message->from.rank] != 0)
         return psr_violation(message,
                              "collective %" PRIu64 " is a broadcast, which is answered once and by nothing",
                              c->number);
@@ -136,23 +155,24 @@ static psr_err answered(psr_collective *c, const psr_message *message)
 
 /* ---- the others ---- */
 
-static psr_err take_spread(psr_collective *c, const psr_message *message)
+static psr_err land(psr_collective *c, const psr_message *message, const psr_msg_spread *says)
 {
     size_t begin = c->arrived, k = begin / c->slice;
-    if (message->head.offset != begin || message->head.count != slice_size(c, k) ||
-        message->payload_bytes != slice_size(c, k))
+    if (says->span.offset != begin || says->span.count != slice_size(c, k))
         return psr_violation(message, "%zu of %zu bytes of collective %" PRIu64 " came before", begin,
                              c->size, c->number);
-    memcpy(c->bytes + begin, message->payload, message->payload_bytes);
-    c->arrived += message->payload_bytes;
+    const void *bytes;
+    PSR_TRY(psr_decode_bytes(message, says->span.count, &bytes));
+    memcpy(c->bytes + begin, bytes, says->span.count);
+    c->arrived += says->span.count;
     if (c->arrived < c->size)
         return PSR_OK;
     operation was = c->doing;
     finish(c);
     if (was == FOLD)
         return PSR_OK;
-    psr_head answer = {.type = PSR_MSG_GATHER, .aux = c->number};
-    return c->outbox.send(c->outbox.context, (psr_peer){PSR_ROLE_WORKER, 0}, &answer, NULL);
+    psr_head answer = psr_msg_gather_head(&(psr_msg_gather){.number = c->number});
+    return send(c, 0, &answer, NULL);
 }
 
 /* ---- messages ---- */
@@ -165,27 +185,48 @@ static psr_err hold(psr_collective *c, psr_message **message)
     return PSR_OK;
 }
 
+/* What a message is about is this operation, or one of a rank that is ahead. */
+static psr_err check_number(const psr_collective *c, const psr_message *message, uint64_t number,
+                            bool *ret_ahead)
+{
+    uint64_t next = c->number + 1;
+    *ret_ahead = number == next;
+    if (number == next || (number == c->number && c->doing != IDLE))
+        return PSR_OK;
+    return psr_violation(message, "collective %" PRIu64 " while %" PRIu64 " is in work or was the last",
+                         number, c->number);
+}
+
+static psr_err take_gather(psr_collective *c, psr_message **message)
+{
+    psr_msg_gather says;
+    bool ahead;
+    PSR_TRY(psr_msg_gather_read(*message, &says));
+    PSR_TRY(check_number(c, *message, says.number, &ahead));
+    if (ahead)
+        return hold(c, message);
+    return c->doing == FOLD ? gather(c, message, &says) : answered(c, *message, &says);
+}
+
+static psr_err take_spread(psr_collective *c, psr_message **message)
+{
+    psr_msg_spread says;
+    bool ahead;
+    PSR_TRY(psr_msg_spread_read(*message, &says));
+    PSR_TRY(check_number(c, *message, says.number, &ahead));
+    return ahead ? hold(c, message) : land(c, *message, &says);
+}
+
 static psr_err take(psr_collective *c, psr_message **message)
 {
-    const psr_head *head = &(*message)->head;
+    psr_message_type type = (*message)->head.type;
     psr_peer from = (*message)->from;
-    bool right_way =
-        from.role == PSR_ROLE_WORKER && from.rank != c->rank && from.rank < c->ranks &&
-        (c->rank == 0 ? head->type == PSR_MSG_GATHER : head->type == PSR_MSG_SPREAD && from.rank == 0);
+    bool right_way = from.role == PSR_ROLE_WORKER && from.rank != c->rank && from.rank < c->ranks &&
+                     (c->rank == 0 ? type == PSR_MSG_GATHER : type == PSR_MSG_SPREAD && from.rank == 0);
     if (!right_way)
         return psr_violation(*message, "worker %" PRIu32 " of %" PRIu32 " does not hear that from there",
                              c->rank, c->ranks);
-    if (head->aux != c->number + (c->doing == IDLE ? 1 : 0)) {
-        if (c->doing != IDLE && head->aux == c->number + 1)
-            return hold(c, message);
-        return psr_violation(*message, "collective %" PRIu64 " while %" PRIu64 " is in work or was the last",
-                             head->aux, c->number);
-    }
-    if (c->doing == IDLE)
-        return hold(c, message);
-    if (c->rank != 0)
-        return take_spread(c, *message);
-    return c->doing == FOLD ? gather(c, message) : answered(c, *message);
+    return type == PSR_MSG_GATHER ? take_gather(c, message) : take_spread(c, message);
 }
 
 psr_err psr_collective_message(psr_collective *collective, psr_message **message)
@@ -243,8 +284,7 @@ psr_err psr_collective_fold(psr_collective *collective, double *values, size_t c
         PSR_TRY(prepare_gathering(collective));
     else
         for (size_t k = 0; k < slice_count(collective); k++)
-            PSR_TRY(send_slice(collective, 0, PSR_MSG_GATHER, k * collective->slice,
-                               slice_size(collective, k), sizeof(double), false));
+            PSR_TRY(send_to_be_folded(collective, k));
     return take_early(collective);
 }
 

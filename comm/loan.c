@@ -25,9 +25,9 @@ static void end_unasked(void *context)
     (void)context;
 }
 
-psr_payload psr_loan_payload(psr_loan *loan, const void *data, size_t bytes)
+psr_payload psr_loan_payload(psr_loan *loan, psr_payload payload)
 {
-    return (psr_payload){data, bytes, loan != NULL ? end : end_unasked, loan};
+    return (psr_payload){payload.data, payload.bytes, loan != NULL ? end : end_unasked, loan};
 }
 
 uint32_t psr_loan_lent(const psr_loan *loan)

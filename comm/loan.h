@@ -19,8 +19,8 @@ void psr_loan_init(psr_loan *loan, const psr_outbox *outbox);
 
 /* count payloads more are to be sent from the memory. Its owner's thread. */
 void psr_loan_begin(psr_loan *loan, uint32_t count);
-/* One of them, for the transport to send. loan NULL: the bytes stand for as long as anybody could ask. */
-psr_payload psr_loan_payload(psr_loan *loan, const void *data, size_t bytes);
+/* One of them, lent: for the transport to send. loan NULL: its bytes stand for as long as anybody could ask. */
+psr_payload psr_loan_payload(psr_loan *loan, psr_payload payload);
 
 /* Payloads that have not come back; when 0 the memory may be written again. Any thread. */
 uint32_t psr_loan_lent(const psr_loan *loan);

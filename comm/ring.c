@@ -20,7 +20,9 @@
 
 #include "base/fold.h"
 #include "comm/early.h"
+#include "comm/encoding.h"
 #include "comm/loan.h"
+#include "comm/messages.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -28,17 +30,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REDUCE, GATHER, PHASES };
-
 typedef struct bucket_state {
     uint64_t step;   /* in work when active, else the next one */
     bool step_known; /* by psr_ring_ready or by a message that came before it */
     bool active;
-    uint64_t turn;           /* of becoming ready: the smallest is the oldest */
-    size_t injected;         /* floats of chunk r-1 on their way */
-    uint32_t slices;         /* of all chunks together */
-    uint32_t pending;        /* slices whose sum is not here yet */
-    size_t *arrived[PHASES]; /* [chunk]: floats received from the left */
+    uint64_t turn;                    /* of becoming ready: the smallest is the oldest */
+    size_t injected;                  /* floats of chunk r-1 on their way */
+    uint32_t slices;                  /* of all chunks together */
+    uint32_t pending;                 /* slices whose sum is not here yet */
+    size_t *arrived[PSR_RING_PHASES]; /* [chunk]: floats received from the left */
     psr_loan loan;
 } bucket_state;
 
@@ -56,9 +56,8 @@ struct psr_ring {
 /* One slice: where it lies in its chunk and in the arena. */
 typedef struct slice {
     uint32_t bucket, chunk;
-    size_t begin; /* within the chunk */
-    size_t count;
-    float *values; /* in the arena */
+    size_t begin;  /* within the chunk */
+    psr_span span; /* of the arena */
 } slice;
 
 /* ---- geometry ---- */
@@ -78,13 +77,8 @@ static slice slice_at(const psr_ring *ring, uint32_t bucket, uint32_t chunk, siz
 {
     size_t left = chunk_length(ring, bucket, chunk) - begin;
     size_t offset = ring->options.buckets[bucket].offset + chunk_begin(ring, bucket, chunk) + begin;
-    return (slice){
-        .bucket = bucket,
-        .chunk = chunk,
-        .begin = begin,
-        .count = left < ring->options.slice_floats ? left : ring->options.slice_floats,
-        .values = ring->options.arena + offset,
-    };
+    size_t count = left < ring->options.slice_floats ? left : ring->options.slice_floats;
+    return (slice){.bucket = bucket, .chunk = chunk, .begin = begin, .span = {offset, count}};
 }
 
 static uint32_t count_slices(const psr_ring *ring, uint32_t bucket)
@@ -98,20 +92,23 @@ static uint32_t count_slices(const psr_ring *ring, uint32_t bucket)
 
 /* ---- sending ---- */
 
-static psr_err send_slice(psr_ring *ring, const slice *s, uint32_t phase, uint32_t hop)
+static float *values_of(const psr_ring *ring, const slice *s)
+{
+    return ring->options.arena + s->span.offset;
+}
+
+static psr_err send_slice(psr_ring *ring, const slice *s, psr_ring_phase phase, uint32_t hop)
 {
     bucket_state *state = &ring->buckets[s->bucket];
-    psr_head head = {
-        .type = PSR_MSG_RING,
-        .step = state->step,
-        .bucket = s->bucket,
-        .flags = phase,
-        .offset = (uint64_t)(s->values - ring->options.arena),
-        .count = s->count,
-        .aux = (uint64_t)s->chunk << 32 | hop,
-    };
+    psr_head head = psr_msg_ring_head(&(psr_msg_ring){.bucket = s->bucket,
+                                                      .step = state->step,
+                                                      .span = s->span,
+                                                      .phase = phase,
+                                                      .chunk = s->chunk,
+                                                      .hop = hop});
     psr_loan_begin(&state->loan, 1);
-    psr_payload payload = psr_loan_payload(&state->loan, s->values, s->count * sizeof(float));
+    psr_payload payload =
+        psr_loan_payload(&state->loan, psr_encode(PSR_ENCODING_FLOAT32, values_of(ring, s), s->span.count));
     return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right},
                                      &head, &payload);
 }
@@ -133,87 +130,93 @@ static psr_err inject(psr_ring *ring)
         if (b == ring->options.bucket_count)
             break;
         slice s = slice_at(ring, b, ring->injects, ring->buckets[b].injected);
-        ring->buckets[b].injected += s.count;
+        ring->buckets[b].injected += s.span.count;
         ring->in_flight++;
-        PSR_TRY(send_slice(ring, &s, REDUCE, 0));
+        PSR_TRY(send_slice(ring, &s, PSR_RING_REDUCE, 0));
     }
     return PSR_OK;
 }
 
 /* ---- receiving ---- */
 
-/* What a message from the left neighbour must look like, by its own fields alone. */
-static psr_err check_fields(const psr_ring *ring, const psr_message *message, slice *ret_slice)
+/* A message from the left neighbour, taken apart: the slice that it speaks of here, and its values. */
+typedef struct arrival {
+    psr_msg_ring says;
+    slice slice;
+    const float *values;
+} arrival;
+
+/* What it must look like, by its own fields alone. */
+static psr_err check_fields(const psr_ring *ring, const psr_message *message, arrival *ret_arrival)
 {
-    const psr_head *head = &message->head;
     uint32_t n = ring->options.ranks, r = ring->options.rank;
-    if (head->type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER ||
+    if (message->head.type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER ||
         message->from.rank != ring->left || n == 1)
         return psr_violation(message,
                              "in a ring of %" PRIu32 " worker %" PRIu32 " hears worker %" PRIu32 " alone", n,
                              r, ring->left);
-    if (head->flags >= PHASES)
-        return psr_violation(message, "flags should be 0 or 1");
-    if (head->bucket >= ring->options.bucket_count)
+    psr_msg_ring says;
+    PSR_TRY(psr_msg_ring_read(message, &says));
+    if (says.bucket >= ring->options.bucket_count)
         return psr_violation(message, "there are %" PRIu32 " buckets", ring->options.bucket_count);
-    uint64_t chunk = head->aux >> 32, hop = head->aux & UINT32_MAX;
-    uint32_t start = head->flags == REDUCE ? 1 : 0; /* chunk c sets out from rank c + start */
-    if (chunk >= n || hop >= n - 1 || (chunk + start + hop) % n != ring->left)
-        return psr_violation(message, "chunk %" PRIu64 " does not come from there at hop %" PRIu64, chunk,
-                             hop);
-    uint64_t first =
-        ring->options.buckets[head->bucket].offset + chunk_begin(ring, head->bucket, (uint32_t)chunk);
-    if (head->offset < first || head->offset - first >= chunk_length(ring, head->bucket, (uint32_t)chunk) ||
-        (head->offset - first) % ring->options.slice_floats != 0)
-        return psr_violation(message, "no slice of chunk %" PRIu64 " begins there", chunk);
-    slice s = slice_at(ring, head->bucket, (uint32_t)chunk, (size_t)(head->offset - first));
-    if (head->count != s.count || message->payload_bytes != s.count * sizeof(float))
-        return psr_violation(message, "that slice has %zu floats, the payload has %zu bytes", s.count,
-                             message->payload_bytes);
-    *ret_slice = s;
+    uint64_t start = says.phase == PSR_RING_REDUCE ? 1 : 0; /* chunk c sets out from rank c + start */
+    if (says.chunk >= n || says.hop >= n - 1 || (says.chunk + start + says.hop) % n != ring->left)
+        return psr_violation(message, "chunk %" PRIu32 " does not come from there at hop %" PRIu32,
+                             says.chunk, says.hop);
+    size_t first = ring->options.buckets[says.bucket].offset + chunk_begin(ring, says.bucket, says.chunk);
+    if (says.span.offset < first || says.span.offset - first >= chunk_length(ring, says.bucket, says.chunk) ||
+        (says.span.offset - first) % ring->options.slice_floats != 0)
+        return psr_violation(message, "no slice of chunk %" PRIu32 " begins there", says.chunk);
+    slice s = slice_at(ring, says.bucket, says.chunk, says.span.offset - first);
+    if (says.span.count != s.span.count)
+        return psr_violation(message, "that slice has %zu floats", s.span.count);
+    const float *values;
+    PSR_TRY(psr_decode_floats(message, s.span.count, &values));
+    *ret_arrival = (arrival){says, s, values};
     return PSR_OK;
 }
 
 /* And by what happened before. */
-static psr_err check_turn(const psr_ring *ring, const psr_message *message, const slice *s)
+static psr_err check_turn(const psr_ring *ring, const psr_message *message, const arrival *a)
 {
+    const slice *s = &a->slice;
     const bucket_state *state = &ring->buckets[s->bucket];
-    uint32_t phase = message->head.flags;
-    if (state->step_known && message->head.step != state->step)
+    if (state->step_known && a->says.step != state->step)
         return psr_violation(message, "the bucket is at wire step %" PRIu64 " here", state->step);
-    if (s->begin != state->arrived[phase][s->chunk])
+    if (s->begin != state->arrived[a->says.phase][s->chunk])
         return psr_violation(message, "%zu floats of chunk %" PRIu32 " came before, this begins at %zu",
-                             state->arrived[phase][s->chunk], s->chunk, s->begin);
-    if (phase == REDUCE) {
+                             state->arrived[a->says.phase][s->chunk], s->chunk, s->begin);
+    if (a->says.phase == PSR_RING_REDUCE) {
         if (!state->active && psr_early_full(ring->early))
             return psr_violation(
                 message, "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
                 ring->options.window, ring->options.ranks - 1);
         return PSR_OK;
     }
-    size_t given = s->chunk == ring->injects ? state->injected : state->arrived[REDUCE][s->chunk];
-    if (!state->active || given < s->begin + s->count)
+    size_t given = s->chunk == ring->injects ? state->injected : state->arrived[PSR_RING_REDUCE][s->chunk];
+    if (!state->active || given < s->begin + s->span.count)
         return psr_violation(message, "it claims a sum to which this worker has not contributed");
     return PSR_OK;
 }
 
-static psr_err take_reduce(psr_ring *ring, const slice *s, const psr_message *message)
+static psr_err take_reduce(psr_ring *ring, const arrival *a)
 {
-    uint32_t hop = (uint32_t)message->head.aux;
-    psr_fold_sum(s->values, message->payload, s->values, s->count);
-    if (hop < ring->options.ranks - 2)
-        return send_slice(ring, s, REDUCE, hop + 1);
+    const slice *s = &a->slice;
+    float *sum = values_of(ring, s);
+    psr_fold_sum(sum, a->values, sum, s->span.count);
+    if (a->says.hop < ring->options.ranks - 2)
+        return send_slice(ring, s, PSR_RING_REDUCE, a->says.hop + 1);
     ring->buckets[s->bucket].pending--;
-    return send_slice(ring, s, GATHER, 0);
+    return send_slice(ring, s, PSR_RING_GATHER, 0);
 }
 
-static psr_err take_gather(psr_ring *ring, const slice *s, const psr_message *message)
+static psr_err take_gather(psr_ring *ring, const arrival *a)
 {
-    uint32_t hop = (uint32_t)message->head.aux;
-    memcpy(s->values, message->payload, s->count * sizeof(float));
+    const slice *s = &a->slice;
+    memcpy(values_of(ring, s), a->values, s->span.count * sizeof *a->values);
     ring->buckets[s->bucket].pending--;
-    if (hop < ring->options.ranks - 2)
-        PSR_TRY(send_slice(ring, s, GATHER, hop + 1));
+    if (a->says.hop < ring->options.ranks - 2)
+        PSR_TRY(send_slice(ring, s, PSR_RING_GATHER, a->says.hop + 1));
     if (s->chunk != ring->injects)
         return PSR_OK;
     ring->in_flight--;
@@ -227,31 +230,31 @@ static psr_err complete(psr_ring *ring, uint32_t bucket)
     uint64_t step = state->step++;
     state->active = false;
     state->injected = 0;
-    for (uint32_t phase = 0; phase < PHASES; phase++)
+    for (uint32_t phase = 0; phase < PSR_RING_PHASES; phase++)
         memset(state->arrived[phase], 0, ring->options.ranks * sizeof(size_t));
     ring->active_count--;
     return ring->options.reduced(ring->options.context, step, bucket);
 }
 
 /* A checked message of an active bucket. */
-static psr_err apply(psr_ring *ring, const slice *s, const psr_message *message)
+static psr_err apply(psr_ring *ring, const arrival *a)
 {
-    PSR_TRY(message->head.flags == REDUCE ? take_reduce(ring, s, message) : take_gather(ring, s, message));
-    return ring->buckets[s->bucket].pending == 0 ? complete(ring, s->bucket) : PSR_OK;
+    PSR_TRY(a->says.phase == PSR_RING_REDUCE ? take_reduce(ring, a) : take_gather(ring, a));
+    return ring->buckets[a->slice.bucket].pending == 0 ? complete(ring, a->slice.bucket) : PSR_OK;
 }
 
 static psr_err take(psr_ring *ring, psr_message **message)
 {
-    slice s = {0};
-    PSR_TRY(check_fields(ring, *message, &s));
-    PSR_TRY(check_turn(ring, *message, &s));
-    bucket_state *state = &ring->buckets[s.bucket];
-    state->arrived[(*message)->head.flags][s.chunk] += s.count;
+    arrival a = {0};
+    PSR_TRY(check_fields(ring, *message, &a));
+    PSR_TRY(check_turn(ring, *message, &a));
+    bucket_state *state = &ring->buckets[a.slice.bucket];
+    state->arrived[a.says.phase][a.slice.chunk] += a.slice.span.count;
     if (state->active)
-        return apply(ring, &s, *message);
-    state->step = (*message)->head.step;
+        return apply(ring, &a);
+    state->step = a.says.step;
     state->step_known = true;
-    psr_early_put(ring->early, s.bucket, message);
+    psr_early_put(ring->early, a.slice.bucket, message);
     return PSR_OK;
 }
 
@@ -268,10 +271,10 @@ static psr_err take_early(psr_ring *ring, uint32_t bucket)
 {
     psr_err err = PSR_OK;
     for (psr_message *message; err == PSR_OK && (message = psr_early_take(ring->early, bucket)) != NULL;) {
-        slice s = {0};
-        err = check_fields(ring, message, &s); /* was checked before: this finds its place again */
+        arrival a = {0};
+        err = check_fields(ring, message, &a); /* was checked before: this finds its place again */
         if (err == PSR_OK)
-            err = apply(ring, &s, message);
+            err = apply(ring, &a);
         psr_message_free(&message);
     }
     return err;
@@ -328,7 +331,7 @@ psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
     uint32_t n = options->ranks;
     psr_ring *ring = calloc(1, sizeof *ring);
     bucket_state *buckets = calloc((size_t)options->bucket_count + 1, sizeof *buckets);
-    size_t *arrived = calloc((size_t)options->bucket_count * PHASES * n + 1, sizeof *arrived);
+    size_t *arrived = calloc((size_t)options->bucket_count * PSR_RING_PHASES * n + 1, sizeof *arrived);
     /* Every other rank has at most a window on its way. */
     psr_early *early = NULL;
     psr_err err = psr_early_new(options->bucket_count, (size_t)options->window * (n - 1), &early);
@@ -349,7 +352,7 @@ psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
         .arrived = arrived,
     };
     for (uint32_t b = 0; b < options->bucket_count; b++) {
-        for (uint32_t phase = 0; phase < PHASES; phase++, arrived += n)
+        for (uint32_t phase = 0; phase < PSR_RING_PHASES; phase++, arrived += n)
             buckets[b].arrived[phase] = arrived;
         buckets[b].slices = count_slices(ring, b);
         psr_loan_init(&buckets[b].loan, &options->outbox);

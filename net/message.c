@@ -15,6 +15,12 @@ const char *psr_role_name(psr_role role)
     return (size_t)role < sizeof names / sizeof names[0] ? names[role] : "?";
 }
 
+const char *psr_encoding_name(psr_encoding encoding)
+{
+    static const char *const names[] = {"bytes", "float32", "float64"};
+    return (size_t)encoding < sizeof names / sizeof names[0] ? names[encoding] : "?";
+}
+
 bool psr_peer_equal(psr_peer a, psr_peer b)
 {
     return a.role == b.role && a.rank == b.rank;

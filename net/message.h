@@ -23,6 +23,15 @@
 
 typedef enum psr_role { PSR_ROLE_SCHEDULER, PSR_ROLE_SHARD, PSR_ROLE_WORKER } psr_role;
 
+/* How values stand in a payload. */
+typedef enum psr_encoding {
+    PSR_ENCODING_BYTES, /* text, or memory as it is: a value is a byte */
+    PSR_ENCODING_FLOAT32,
+    PSR_ENCODING_FLOAT64,
+} psr_encoding;
+
+const char *psr_encoding_name(psr_encoding encoding); /* "bytes", "float32", .. */
+
 #define PSR_RANK_ANY UINT32_MAX /* in HELLO and JOIN: the scheduler gives one */
 
 typedef struct psr_peer {

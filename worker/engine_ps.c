@@ -8,7 +8,9 @@
  * push on the same channel, so the answer holds this worker's own update too. */
 #include "worker/engine.h"
 
+#include "comm/encoding.h"
 #include "comm/loan.h"
+#include "comm/messages.h"
 #include "comm/slices.h"
 #include "net/violation.h"
 
@@ -163,22 +165,17 @@ static psr_err send_slice(psr_engine *engine, lane *l, uint32_t index)
     bool bsp = engine->env.config->sync == PSR_SYNC_BSP;
     psr_peer shard = {PSR_ROLE_SHARD, sl->shard};
     psr_outbox *outbox = &engine->env.outbox;
-    psr_head head = {
-        .type = PSR_MSG_PUSH,
-        .step = sl->pushed - 1,
-        .bucket = sl->bucket,
-        .flags = bsp ? 1 : 0,
-        .offset = sl->offset,
-        .count = sl->length,
-    };
-    psr_payload payload = psr_loan_payload(&engine->loans[sl->bucket], engine->env.gradients + sl->offset,
-                                           sl->length * sizeof(float));
+    psr_span span = {sl->offset, sl->length};
+    psr_head head = psr_msg_push_head(
+        &(psr_msg_push){.bucket = sl->bucket, .step = sl->pushed - 1, .span = span, .answer = bsp});
+    const float *gradient = engine->env.gradients + sl->offset;
+    psr_payload payload =
+        psr_loan_payload(&engine->loans[sl->bucket], psr_encode(PSR_ENCODING_FLOAT32, gradient, sl->length));
     l->sent++;
     PSR_TRY(outbox->send(outbox->context, shard, &head, &payload));
     if (bsp)
         return PSR_OK;
-    head.type = PSR_MSG_PULL;
-    head.step = sl->pushed;
+    head = psr_msg_pull_head(&(psr_msg_pull){.bucket = sl->bucket, .step = sl->pushed, .span = span});
     return outbox->send(outbox->context, shard, &head, NULL);
 }
 
@@ -212,77 +209,92 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 
 /* ---- in ---- */
 
-static psr_err find_slice(const psr_engine *engine, const psr_message *message, uint32_t *ret_index)
+static psr_err find_slice(const psr_engine *engine, const psr_message *message, const psr_msg_weights *says,
+                          uint32_t *ret_index)
 {
-    const psr_head *head = &message->head;
-    if (head->bucket >= engine->env.buckets->count)
+    if (says->bucket >= engine->env.buckets->count)
         return psr_violation(message, "there are %" PRIu32 " buckets", engine->env.buckets->count);
-    const psr_bucket *bucket = &engine->env.buckets->items[head->bucket];
-    uint64_t in_bucket = head->offset - bucket->offset;
-    if (head->offset < bucket->offset || in_bucket >= bucket->length || in_bucket % engine->slice_floats != 0)
+    const psr_bucket *bucket = &engine->env.buckets->items[says->bucket];
+    size_t in_bucket = says->span.offset - bucket->offset;
+    if (says->span.offset < bucket->offset || in_bucket >= bucket->length ||
+        in_bucket % engine->slice_floats != 0)
         return psr_violation(message, "no slice of the bucket begins there");
-    uint32_t index = engine->buckets[head->bucket].first + (uint32_t)(in_bucket / engine->slice_floats);
+    uint32_t index = engine->buckets[says->bucket].first + (uint32_t)(in_bucket / engine->slice_floats);
     const slice *sl = &engine->slices[index];
     if (sl->shard != message->from.rank)
         return psr_violation(message, "the bucket is shard %" PRIu32 "'s", sl->shard);
-    if (head->count != sl->length || message->payload_bytes != sl->length * sizeof(float))
-        return psr_violation(message, "the slice has %zu floats, its payload %zu bytes", sl->length,
-                             message->payload_bytes);
+    if (says->span.count != sl->length)
+        return psr_violation(message, "the slice has %zu floats", sl->length);
     *ret_index = index;
     return PSR_OK;
 }
 
 /* SSP's bound is the shard's to keep; a worker sees that it was. */
-static psr_err check_staleness(const psr_engine *engine, const psr_message *message)
+static psr_err check_staleness(const psr_engine *engine, const psr_message *message, uint64_t staleness)
 {
     const psr_config *config = engine->env.config;
-    if (config->sync == PSR_SYNC_SSP && message->head.flags > config->ssp_bound)
-        return psr_violation(message, "its weights are %" PRIu32 " steps old, and the bound is %" PRIu32,
-                             message->head.flags, config->ssp_bound);
+    if (config->sync == PSR_SYNC_SSP && staleness > config->ssp_bound)
+        return psr_violation(message, "its weights are %" PRIu64 " steps old, and the bound is %" PRIu32,
+                             staleness, config->ssp_bound);
     return PSR_OK;
+}
+
+/* Every message of a shard says how many pushes it has received. */
+static psr_err take_credit(psr_engine *engine, const psr_message *message, uint64_t received)
+{
+    lane *l = &engine->lanes[message->from.rank];
+    if (received > l->sent)
+        return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, received, l->sent);
+    if (received > l->received)
+        l->received = received;
+    return send_ready(engine, l);
+}
+
+static psr_err take_ack(psr_engine *engine, const psr_message *message)
+{
+    psr_msg_ack says;
+    PSR_TRY(psr_msg_ack_read(message, &says));
+    return take_credit(engine, message, says.received);
 }
 
 static psr_err take_weights(psr_engine *engine, const psr_message *message)
 {
+    psr_msg_weights says;
     uint32_t index = 0;
-    PSR_TRY(find_slice(engine, message, &index));
+    const float *weights;
+    PSR_TRY(psr_msg_weights_read(message, &says));
+    PSR_TRY(take_credit(engine, message, says.received));
+    PSR_TRY(find_slice(engine, message, &says, &index));
     slice *sl = &engine->slices[index];
+    PSR_TRY(psr_decode_floats(message, sl->length, &weights));
     /* In BSP they are those after a step, otherwise those for the one that follows it. */
-    uint64_t after = message->head.step + (engine->env.config->sync == PSR_SYNC_BSP ? 1 : 0);
+    uint64_t after = says.step + (engine->env.config->sync == PSR_SYNC_BSP ? 1 : 0);
     if (after <= sl->landed)
         return PSR_OK; /* a duplicate */
     if (after != sl->pushed)
         return psr_violation(message, "%" PRIu64 " steps of it were pushed", sl->pushed);
-    PSR_TRY(check_staleness(engine, message));
-    memcpy(engine->env.weights + sl->offset, message->payload, message->payload_bytes);
+    PSR_TRY(check_staleness(engine, message, says.staleness));
+    memcpy(engine->env.weights + sl->offset, weights, sl->length * sizeof *weights);
     sl->landed = after;
-    if (message->head.flags > engine->staleness)
-        engine->staleness = message->head.flags;
+    if (says.staleness > engine->staleness)
+        engine->staleness = says.staleness;
     if (--engine->buckets[sl->bucket].missing > 0)
         return PSR_OK;
     return engine->env.landed(engine->env.context, after - 1, sl->bucket);
-}
-
-/* Every message of a shard says how many pushes it has received. */
-static psr_err take_credit(psr_engine *engine, const psr_message *message)
-{
-    lane *l = &engine->lanes[message->from.rank];
-    if (message->head.aux > l->sent)
-        return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, message->head.aux,
-                             l->sent);
-    if (message->head.aux > l->received)
-        l->received = message->head.aux;
-    return send_ready(engine, l);
 }
 
 static psr_err take(psr_engine *engine, const psr_message *message)
 {
     if (message->from.role != PSR_ROLE_SHARD || message->from.rank >= engine->env.config->shards)
         return psr_violation(message, "that is a shard's to send");
-    if (message->head.type != PSR_MSG_WEIGHTS && message->head.type != PSR_MSG_ACK)
+    switch (message->head.type) {
+    case PSR_MSG_WEIGHTS:
+        return take_weights(engine, message);
+    case PSR_MSG_ACK:
+        return take_ack(engine, message);
+    default:
         return psr_violation(message, "that is not for a worker");
-    PSR_TRY(take_credit(engine, message));
-    return message->head.type == PSR_MSG_WEIGHTS ? take_weights(engine, message) : PSR_OK;
+    }
 }
 
 static psr_err engine_message(psr_engine *engine, psr_message **message)

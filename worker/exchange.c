@@ -3,6 +3,8 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "comm/encoding.h"
+#include "comm/messages.h"
 #include "comm/slices.h"
 
 #include <assert.h>
@@ -268,14 +270,12 @@ psr_err psr_exchange_init_shards(psr_exchange *exchange, uint32_t what, const fl
         const psr_bucket *bucket = &o->buckets->items[b];
         for (size_t at = 0; at < bucket->length; at += slice) {
             size_t count = bucket->length - at < slice ? bucket->length - at : slice;
-            const psr_head head = {.type = PSR_MSG_INIT,
-                                   .step = o->session->options.first_step,
-                                   .bucket = b,
-                                   .flags = what,
-                                   .offset = bucket->offset + at,
-                                   .count = count};
+            psr_span span = {bucket->offset + at, count};
+            psr_head head = psr_msg_init_head(&(psr_msg_init){
+                .bucket = b, .step = o->session->options.first_step, .span = span, .section = what});
+            psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, arena + span.offset, count);
             PSR_TRY(psr_session_send(exchange->session, (psr_peer){PSR_ROLE_SHARD, exchange->owner[b]}, &head,
-                                     arena + head.offset, count * sizeof *arena));
+                                     payload.data, payload.bytes));
         }
     }
     return PSR_OK;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "comm/messages.h"
 #include "net/violation.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ psr_err psr_exchange_send(void *context, psr_peer to, const psr_head *head, cons
     psr_exchange *exchange = context;
     PSR_TRY(psr_transport_send(exchange->session->options.transport, to, head, payload));
     if (head->type == PSR_MSG_PUSH)
-        psr_fault_point("push", head->step);
+        psr_fault_point("push", psr_msg_step(head));
     return PSR_OK;
 }
 
@@ -191,12 +192,12 @@ static psr_err take_peer_message(psr_exchange *exchange, psr_message **message)
     case PSR_MSG_ACK:
         if (role != PSR_ROLE_SHARD || exchange->engine == NULL)
             return refuse(*message);
-        psr_fault_point("pull", (*message)->head.step);
+        psr_fault_point("pull", psr_msg_step(&(*message)->head));
         return exchange->ops->message(exchange->engine, message);
     case PSR_MSG_RING:
         if (role != PSR_ROLE_WORKER || exchange->engine == NULL)
             return refuse(*message);
-        psr_fault_point("ring", (*message)->head.step);
+        psr_fault_point("ring", psr_msg_step(&(*message)->head));
         return exchange->ops->message(exchange->engine, message);
     case PSR_MSG_GATHER:
     case PSR_MSG_SPREAD:

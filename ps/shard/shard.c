@@ -3,7 +3,9 @@
 #include "base/arena.h"
 #include "base/finite.h"
 #include "base/fold.h"
+#include "comm/encoding.h"
 #include "comm/loan.h"
+#include "comm/messages.h"
 #include "model/optimizers/optimizer.h"
 #include "model/optimizers/whole_tensors.h"
 #include "net/violation.h"
@@ -212,21 +214,16 @@ psr_err psr_shard_stop_at(psr_shard *shard, uint64_t step)
 static psr_err send_weights(psr_shard *shard, const psr_shard_slice *slice, uint32_t rank, uint64_t step,
                             uint64_t staleness)
 {
-    psr_head head = {
-        .type = PSR_MSG_WEIGHTS,
-        .step = step,
-        .bucket = slice->bucket,
-        .flags = staleness > UINT32_MAX ? UINT32_MAX : (uint32_t)staleness,
-        .offset = slice->offset,
-        .count = slice->length,
-        .aux = shard->received[rank],
-    };
-    const float *weights = shard->weights + slice->offset;
-    psr_payload payload = {.data = weights, .bytes = slice->length * sizeof *weights};
+    psr_head head = psr_msg_weights_head(&(psr_msg_weights){.bucket = slice->bucket,
+                                                            .step = step,
+                                                            .span = {slice->offset, slice->length},
+                                                            .staleness = staleness,
+                                                            .received = shard->received[rank]});
+    psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, shard->weights + slice->offset, slice->length);
     /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next
      * push, which it makes after it has these. */
     if (is_bsp(shard))
-        payload = psr_loan_payload(NULL, weights, payload.bytes);
+        payload = psr_loan_payload(NULL, payload);
     shard->told[rank] = shard->received[rank];
     return shard->options.outbox.send(shard->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
                                       &payload);
@@ -237,7 +234,7 @@ static psr_err acknowledge(psr_shard *shard, uint32_t rank)
 {
     if (shard->received[rank] - shard->told[rank] < shard->ack_after)
         return PSR_OK;
-    psr_head head = {.type = PSR_MSG_ACK, .aux = shard->received[rank]};
+    psr_head head = psr_msg_ack_head(&(psr_msg_ack){shard->received[rank]});
     shard->told[rank] = shard->received[rank];
     return shard->options.outbox.send(shard->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
                                       NULL);
@@ -316,7 +313,7 @@ static psr_err fold_held(psr_shard *shard, uint32_t s)
     psr_shard_slice *slice = &shard->slices.items[s];
     psr_message **held = &shard->held[(size_t)s * shard->n];
     for (uint32_t r = 0; r < shard->n; r++)
-        shard->inputs[r] = held[r]->payload;
+        PSR_TRY(psr_decode_floats(held[r], slice->length, &shard->inputs[r]));
     const psr_bucket *bucket = &shard->options.buckets->items[slice->bucket];
     updating update = update_of(shard, slice, slice->version);
     PSR_TRY(psr_fold_blocks(shard->inputs, shard->n, bucket->length, slice->offset - bucket->offset,
@@ -351,12 +348,22 @@ static psr_err fold_arrival(psr_shard *shard, uint32_t s, const float *gradient)
 
 /* ---- messages ---- */
 
+static psr_err find_slice(const psr_shard *shard, const psr_message *message, uint32_t bucket, psr_span span,
+                          uint32_t *ret_slice)
+{
+    return psr_shard_slices_find(&shard->slices, shard->options.buckets, message, bucket, span, ret_slice);
+}
+
 static psr_err take_init(psr_shard *shard, const psr_message *message)
 {
     uint32_t s;
-    PSR_TRY(psr_shard_slices_find(&shard->slices, shard->options.buckets, message, true, &s));
+    psr_msg_init says;
+    const float *values;
+    PSR_TRY(psr_msg_init_read(message, &says));
+    PSR_TRY(find_slice(shard, message, says.bucket, says.span, &s));
     psr_shard_slice *slice = &shard->slices.items[s];
-    uint32_t section = message->head.flags;
+    PSR_TRY(psr_decode_floats(message, slice->length, &values));
+    uint32_t section = says.section;
     if (message->from.rank != 0)
         return psr_violation(message, "initial state is worker 0's to send");
     if (section > 31 || (shard->sections_wanted >> section & 1) == 0)
@@ -364,24 +371,25 @@ static psr_err take_init(psr_shard *shard, const psr_message *message)
     if (slice->sections_known >> section & 1)
         return PSR_OK;
     float *to = section == 0 ? shard->weights : psr_optimizer_slot(shard->optimizer, section - 1);
-    memcpy(to + slice->offset, message->payload, message->payload_bytes);
+    memcpy(to + slice->offset, values, slice->length * sizeof *to);
     slice->sections_known |= 1u << section;
     shard->slices_initialised += slice->sections_known == shard->sections_wanted;
     return PSR_OK;
 }
 
-static psr_err take_push_bsp(psr_shard *shard, uint32_t s, psr_message **message)
+static psr_err take_push_bsp(psr_shard *shard, uint32_t s, uint64_t step, const float *gradient,
+                             psr_message **message)
 {
     psr_shard_slice *slice = &shard->slices.items[s];
     uint32_t rank = (*message)->from.rank;
     size_t cell = (size_t)s * shard->n + rank;
-    if ((*message)->head.step != slice->version)
+    if (step != slice->version)
         return psr_violation(*message, "the slice is at wire step %" PRIu64, slice->version);
     shard->pushes[cell]++;
     shard->received[rank]++;
     slice->arrived++;
     if (by_arrival(shard)) {
-        PSR_TRY(fold_arrival(shard, s, (*message)->payload));
+        PSR_TRY(fold_arrival(shard, s, gradient));
     } else {
         shard->held[cell] = *message;
         *message = NULL;
@@ -409,14 +417,13 @@ static psr_err answer_pulls(psr_shard *shard, uint32_t s)
     return PSR_OK;
 }
 
-static psr_err take_push_alone(psr_shard *shard, uint32_t s, const psr_message *message)
+static psr_err take_push_alone(psr_shard *shard, uint32_t s, uint32_t rank, const float *gradient)
 {
     psr_shard_slice *slice = &shard->slices.items[s];
-    uint32_t rank = message->from.rank;
     uint64_t *pushes = &shard->pushes[(size_t)s * shard->n];
     updating update = update_of(shard, slice, slice->updates / shard->n);
     update.number = slice->updates + 1;
-    PSR_TRY(update_block(&update, message->payload, 0, slice->length));
+    PSR_TRY(update_block(&update, gradient, 0, slice->length));
     slice->updates++;
     pushes[rank]++;
     shard->received[rank]++;
@@ -432,37 +439,44 @@ static psr_err take_push_alone(psr_shard *shard, uint32_t s, const psr_message *
 
 static psr_err take_push(psr_shard *shard, psr_message **message)
 {
-    uint32_t s;
-    PSR_TRY(psr_shard_slices_find(&shard->slices, shard->options.buckets, *message, true, &s));
-    const psr_head *head = &(*message)->head;
+    uint32_t s, rank = (*message)->from.rank;
+    psr_msg_push says;
+    const float *gradient;
+    PSR_TRY(psr_msg_push_read(*message, &says));
+    PSR_TRY(find_slice(shard, *message, says.bucket, says.span, &s));
+    PSR_TRY(psr_decode_floats(*message, says.span.count, &gradient));
     if (!psr_shard_initialised(shard))
         return psr_violation(*message, "the initial weights are not complete yet");
-    if (head->flags != (is_bsp(shard) ? 1u : 0u))
-        return psr_violation(*message, "its flags are %" PRIu32 ", which --sync does not go with",
-                             head->flags);
-    uint64_t pushed = shard->pushes[(size_t)s * shard->n + (*message)->from.rank];
-    if (head->step < pushed)
+    if (says.answer != is_bsp(shard))
+        return psr_violation(*message, "its answer is %d, which --sync does not go with", says.answer);
+    uint64_t pushed = shard->pushes[(size_t)s * shard->n + rank];
+    if (says.step < pushed)
         return PSR_OK; /* a duplicate */
-    if (head->step > pushed || head->step >= shard->end)
+    if (says.step > pushed || says.step >= shard->end)
         return psr_violation(*message, "%" PRIu64 " steps of it were pushed, and the run has %" PRIu64,
                              pushed, shard->end);
-    return is_bsp(shard) ? take_push_bsp(shard, s, message) : take_push_alone(shard, s, *message);
+    return is_bsp(shard) ? take_push_bsp(shard, s, says.step, gradient, message)
+                         : take_push_alone(shard, s, rank, gradient);
 }
 
 static psr_err take_pull(psr_shard *shard, const psr_message *message)
 {
     uint32_t s;
-    PSR_TRY(psr_shard_slices_find(&shard->slices, shard->options.buckets, message, false, &s));
+    psr_msg_pull says;
+    const void *nothing;
+    PSR_TRY(psr_msg_pull_read(message, &says));
+    PSR_TRY(find_slice(shard, message, says.bucket, says.span, &s));
+    PSR_TRY(psr_decode_bytes(message, 0, &nothing));
     size_t cell = (size_t)s * shard->n + message->from.rank;
     if (is_bsp(shard))
         return psr_violation(message, "with --sync bsp weights come by themselves");
     if (!psr_shard_initialised(shard))
         return psr_violation(message, "the initial weights are not complete yet");
-    if (message->head.step < shard->pushes[cell])
+    if (says.step < shard->pushes[cell])
         return PSR_OK; /* a duplicate */
-    if (message->head.step > shard->pushes[cell])
+    if (says.step > shard->pushes[cell])
         return psr_violation(message, "only %" PRIu64 " steps of it were pushed", shard->pushes[cell]);
-    shard->pulls[cell] = message->head.step;
+    shard->pulls[cell] = says.step;
     return answer_pulls(shard, s);
 }
 

@@ -1,6 +1,7 @@
 #include "ps/shard/shard_run.h"
 
 #include "base/fault.h"
+#include "comm/messages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head, 
 {
     psr_shard_run *run = context;
     if (head->type == PSR_MSG_WEIGHTS) {
-        psr_fault_point("pull", head->step);
+        psr_fault_point("pull", psr_msg_step(head));
         run->traffic.weight_bytes += payload ? payload->bytes : 0;
     }
     return run->outbox.send(run->outbox.context, to, head, payload);
@@ -82,7 +83,7 @@ static psr_err take_scheduler_message(psr_shard_run *run, const psr_message *mes
 static psr_err take_worker_message(psr_shard_run *run, psr_message **message)
 {
     if ((*message)->head.type == PSR_MSG_PUSH) {
-        psr_fault_point("push", (*message)->head.step);
+        psr_fault_point("push", psr_msg_step(&(*message)->head));
         run->traffic.gradient_bytes += (*message)->payload_bytes;
     }
     return psr_shard_message(run->shard, message);

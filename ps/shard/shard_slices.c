@@ -49,24 +49,20 @@ void psr_shard_slices_done(psr_shard_slices *slices)
 }
 
 psr_err psr_shard_slices_find(const psr_shard_slices *slices, const psr_buckets *buckets,
-                              const psr_message *message, bool carries_floats, uint32_t *ret_slice)
+                              const psr_message *message, uint32_t bucket, psr_span span, uint32_t *ret_slice)
 {
-    const psr_head *head = &message->head;
-    if (head->bucket >= slices->bucket_count)
+    if (bucket >= slices->bucket_count)
         return psr_violation(message, "there are %u buckets", slices->bucket_count);
-    const psr_shard_bucket *owned = &slices->buckets[head->bucket];
+    const psr_shard_bucket *owned = &slices->buckets[bucket];
     if (!owned->owned)
         return psr_violation(message, "the bucket is another shard's");
-    const psr_bucket *bucket = &buckets->items[head->bucket];
-    uint64_t in_bucket = head->offset - bucket->offset;
-    if (head->offset < bucket->offset || in_bucket >= bucket->length || in_bucket % slices->slice_floats != 0)
+    const psr_bucket *whole = &buckets->items[bucket];
+    size_t in_bucket = span.offset - whole->offset;
+    if (span.offset < whole->offset || in_bucket >= whole->length || in_bucket % slices->slice_floats != 0)
         return psr_violation(message, "no slice of the bucket begins there");
     uint32_t slice = owned->first + (uint32_t)(in_bucket / slices->slice_floats);
-    if (head->count != slices->items[slice].length)
+    if (span.count != slices->items[slice].length)
         return psr_violation(message, "the slice has %zu floats", slices->items[slice].length);
-    size_t expected = carries_floats ? slices->items[slice].length * sizeof(float) : 0;
-    if (message->payload_bytes != expected)
-        return psr_violation(message, "its payload has %zu bytes, not %zu", message->payload_bytes, expected);
     *ret_slice = slice;
     return PSR_OK;
 }

@@ -3,6 +3,7 @@
 #define PSR_PS_SHARD_SLICES_H
 
 #include "base/config.h"
+#include "base/span.h"
 #include "model/layout.h"
 #include "net/message.h"
 
@@ -36,10 +37,9 @@ PSR_MUST_CHECK psr_err psr_shard_slices_init(const psr_config *config, const psr
                                              psr_shard_slices *ret_slices);
 void psr_shard_slices_done(psr_shard_slices *slices);
 
-/* The slice that a message speaks of; PROTOCOL when it is none of this shard's or the payload is not
- * payload_floats long. */
+/* The slice of which a message says bucket and span; PROTOCOL when it is none of this shard's. */
 PSR_MUST_CHECK psr_err psr_shard_slices_find(const psr_shard_slices *slices, const psr_buckets *buckets,
-                                             const psr_message *message, bool carries_floats,
+                                             const psr_message *message, uint32_t bucket, psr_span span,
                                              uint32_t *ret_slice);
 
 #endif

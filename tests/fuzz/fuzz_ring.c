@@ -2,6 +2,7 @@
  * record of the input is one event; fields are near what would be right, so that the fuzzer gets past the
  * first checks. What is refused must be PROTOCOL, and nothing may be written outside the buckets. */
 #include "comm/collective.h"
+#include "comm/messages.h"
 #include "comm/ring.h"
 
 #include <stdlib.h>
@@ -35,6 +36,24 @@ static void release(psr_message *message)
     free(message);
 }
 
+static psr_head make_head(const uint8_t *record, psr_message_type type)
+{
+    psr_span span = {record[3], record[4]};
+    switch (type) {
+    case PSR_MSG_GATHER:
+        return psr_msg_gather_head(&(psr_msg_gather){record[5] & 7, span});
+    case PSR_MSG_SPREAD:
+        return psr_msg_spread_head(&(psr_msg_spread){record[5] & 7, span});
+    default:
+        return psr_msg_ring_head(&(psr_msg_ring){.bucket = record[1] & 3,
+                                                 .step = record[1] >> 4,
+                                                 .span = span,
+                                                 .phase = (psr_ring_phase)(record[2] >> 6),
+                                                 .chunk = record[2] & 7,
+                                                 .hop = record[2] >> 3 & 7});
+    }
+}
+
 /* A message whose payload is of its exact size, so that a read beyond it is seen. */
 static psr_message *make(const uint8_t *record, psr_message_type type)
 {
@@ -48,14 +67,7 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
     memset(m->payload, record[7], payload_bytes);
     m->base = (psr_message){
         .from = {record[0] >> 6 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3},
-        .head = {.type = type,
-                 .step = record[1] >> 4,
-                 .bucket = record[1] & 3,
-                 .flags = record[2] >> 6,
-                 .offset = record[3],
-                 .count = record[4],
-                 .aux = type == PSR_MSG_RING ? (uint64_t)(record[2] & 7) << 32 | (record[2] >> 3 & 7)
-                                             : record[5] & 7},
+        .head = make_head(record, type),
         .payload = m->payload,
         .payload_bytes = payload_bytes,
         .release = release,

@@ -1,6 +1,8 @@
 #include "tests/unit/cluster.h"
 
 #include "base/rng.h"
+#include "comm/encoding.h"
+#include "comm/messages.h"
 #include "comm/slices.h"
 #include "ps/shard/shard.h"
 
@@ -338,12 +340,10 @@ static void start_shards(cluster *c)
             size_t floats = psr_slice_floats(o->config);
             for (size_t at = 0; at < bucket->length; at += floats) {
                 size_t count = bucket->length - at < floats ? bucket->length - at : floats;
-                psr_head head = {.type = PSR_MSG_INIT,
-                                 .bucket = b,
-                                 .flags = section,
-                                 .offset = bucket->offset + at,
-                                 .count = count};
-                psr_payload payload = {.data = values + bucket->offset + at, .bytes = count * sizeof(float)};
+                psr_span span = {bucket->offset + at, count};
+                psr_head head =
+                    psr_msg_init_head(&(psr_msg_init){.bucket = b, .span = span, .section = section});
+                psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, values + span.offset, count);
                 post(c, (psr_peer){PSR_ROLE_WORKER, 0}, (psr_peer){PSR_ROLE_SHARD, owner[b]}, &head,
                      &payload);
             }

@@ -2,6 +2,7 @@
 
 #include "base/rng.h"
 #include "comm/collective.h"
+#include "comm/messages.h"
 
 #include <math.h>
 
@@ -238,12 +239,15 @@ static void made_release(psr_message *message)
 static psr_message *make(psr_message_type type, uint32_t from, uint64_t number, uint64_t offset,
                          uint64_t count, size_t bytes)
 {
+    psr_span span = {offset, count};
     made *m = calloc(1, sizeof *m);
-    m->base = (psr_message){.from = {PSR_ROLE_WORKER, from},
-                            .head = {.type = type, .aux = number, .offset = offset, .count = count},
-                            .payload = m->values,
-                            .payload_bytes = bytes,
-                            .release = made_release};
+    m->base =
+        (psr_message){.from = {PSR_ROLE_WORKER, from},
+                      .head = type == PSR_MSG_GATHER ? psr_msg_gather_head(&(psr_msg_gather){number, span})
+                                                     : psr_msg_spread_head(&(psr_msg_spread){number, span}),
+                      .payload = m->values,
+                      .payload_bytes = bytes,
+                      .release = made_release};
     return &m->base;
 }
 
@@ -279,7 +283,8 @@ static void worker_0_refuses_what_cannot_come_now(void **state)
     refused(c, of_shard, "does not hear that");
     refused(c, make(PSR_MSG_GATHER, 1, 3, 0, 8, 64), "collective 3 while 1");
     refused(c, make(PSR_MSG_GATHER, 1, 1, 0, 7, 64), "0 of 12 doubles");
-    refused(c, make(PSR_MSG_GATHER, 1, 1, 0, 8, 56), "0 of 12 doubles");
+    refused(c, make(PSR_MSG_GATHER, 1, 1, 0, 8, 56),
+            "its payload has 56 bytes, not those of 8 values of float64");
     refused(c, make(PSR_MSG_GATHER, 1, 1, 8, 4, 32), "0 of 12 doubles");
     refused(c, make(PSR_MSG_GATHER, 1, 1, UINT64_MAX, 8, 64), "0 of 12 doubles");
     accepted(c, make(PSR_MSG_GATHER, 1, 1, 0, 8, 64));
@@ -314,7 +319,8 @@ static void the_others_refuse_what_cannot_come_now(void **state)
     refused(c, make(PSR_MSG_SPREAD, 2, 1, 0, 64, 64), "does not hear that");
     refused(c, make(PSR_MSG_SPREAD, 0, 1, 64, 36, 36), "0 of 100 bytes");
     refused(c, make(PSR_MSG_SPREAD, 0, 1, 0, 100, 100), "0 of 100 bytes");
-    refused(c, make(PSR_MSG_SPREAD, 0, 1, 0, 64, 63), "0 of 100 bytes");
+    refused(c, make(PSR_MSG_SPREAD, 0, 1, 0, 64, 63),
+            "its payload has 63 bytes, not those of 64 values of bytes");
     accepted(c, make(PSR_MSG_SPREAD, 0, 1, 0, 64, 64));
     refused(c, make(PSR_MSG_SPREAD, 0, 1, 0, 64, 64), "64 of 100 bytes");
     refused(c, make(PSR_MSG_SPREAD, 0, 1, 64, 64, 64), "64 of 100 bytes");

@@ -222,7 +222,8 @@ static psr_err played_message(psr_engine *engine, psr_message **message)
     if (head.type == PSR_MSG_WEIGHTS)
         return engine->env.landed(engine->env.context, head.step, head.bucket);
     psr_loan_begin(&engine->loan, 1);
-    const psr_payload payload = psr_loan_payload(&engine->loan, engine->env.gradients, 4);
+    const psr_payload payload =
+        psr_loan_payload(&engine->loan, (psr_payload){.data = engine->env.gradients, .bytes = 4});
     return engine->env.outbox.send(engine->env.outbox.context, (psr_peer){PSR_ROLE_SHARD, 0},
                                    &(psr_head){.type = PSR_MSG_PUSH}, &payload);
 }

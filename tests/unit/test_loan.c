@@ -29,7 +29,8 @@ static void memory_is_lent_until_all_of_it_came_back(void **state)
     assert_int_equal(psr_loan_lent(&loan), 0);
     psr_loan_begin(&loan, 2); /* also before they are sent it must stay as it is */
     assert_int_equal(psr_loan_lent(&loan), 2);
-    psr_payload first = psr_loan_payload(&loan, values, 8), second = psr_loan_payload(&loan, values + 2, 8);
+    psr_payload first = psr_loan_payload(&loan, (psr_payload){.data = values, .bytes = 8}),
+                second = psr_loan_payload(&loan, (psr_payload){.data = values + 2, .bytes = 8});
     assert_ptr_equal(second.data, values + 2);
     assert_int_equal(second.bytes, 8);
     give_back(&second);
@@ -46,7 +47,8 @@ static void who_does_not_ask_is_not_told(void **state)
     psr_loan loan;
     psr_loan_init(&loan, &(psr_outbox){0});
     psr_loan_begin(&loan, 1);
-    psr_payload payload = psr_loan_payload(&loan, "abc", 3), standing = psr_loan_payload(NULL, "abc", 3);
+    psr_payload payload = psr_loan_payload(&loan, (psr_payload){.data = "abc", .bytes = 3}),
+                standing = psr_loan_payload(NULL, (psr_payload){.data = "abc", .bytes = 3});
     assert_non_null(standing.release); /* lent, not copied */
     give_back(&standing);
     assert_int_equal(psr_loan_lent(&loan), 1);
@@ -58,7 +60,7 @@ enum { PAYLOADS = 10000 };
 
 static void *give_all_back(void *context)
 {
-    psr_payload payload = psr_loan_payload(context, NULL, 0);
+    psr_payload payload = psr_loan_payload(context, (psr_payload){.data = NULL, .bytes = 0});
     for (int i = 0; i < PAYLOADS; i++)
         give_back(&payload);
     return NULL;

@@ -3,6 +3,7 @@
 #include "network_fixture.h"
 
 #include "base/rng.h"
+#include "comm/messages.h"
 #include "comm/ring.h"
 
 #include <math.h>
@@ -66,17 +67,26 @@ static float expected_sum(const setup *s, uint64_t step, size_t offset, size_t l
     return sum;
 }
 
+static psr_msg_ring read_head(const psr_head *head)
+{
+    psr_message message = {.head = *head};
+    psr_msg_ring says;
+    assert_ok(psr_msg_ring_read(&message, &says));
+    return says;
+}
+
 static psr_err send_on(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
     member *m = context;
     assert_int_equal(head->type, PSR_MSG_RING);
     assert_true(psr_peer_equal(to, (psr_peer){PSR_ROLE_WORKER, (m->rank + 1) % m->cluster->setup.ranks}));
-    assert_int_equal(payload->bytes, head->count * sizeof(float));
+    psr_msg_ring says = read_head(head);
+    assert_int_equal(payload->bytes, says.span.count * sizeof(float));
     assert_non_null(payload->release); /* lent, never copied */
-    assert_true(head->count <= m->cluster->setup.slice_floats);
-    if (head->flags == 0 && (head->aux & UINT32_MAX) == 0)
+    assert_true(says.span.count <= m->cluster->setup.slice_floats);
+    if (says.phase == PSR_RING_REDUCE && says.hop == 0)
         assert_true(++m->in_flight <= m->cluster->setup.window);
-    m->floats_sent += head->count;
+    m->floats_sent += says.span.count;
     return psr_transport_send(m->transport, to, head, payload);
 }
 
@@ -171,8 +181,8 @@ static bool deliver(cluster *c)
     member *m = &c->members[to.rank];
     psr_message *message = NULL;
     assert_ok(psr_transport_recv(m->transport, 0, &message));
-    uint32_t chunk = (uint32_t)(message->head.aux >> 32);
-    if (message->head.flags == 1 && (chunk + 1) % c->setup.ranks == m->rank)
+    psr_msg_ring says = read_head(&message->head);
+    if (says.phase == PSR_RING_GATHER && (says.chunk + 1) % c->setup.ranks == m->rank)
         m->in_flight--;
     assert_ok(psr_ring_message(m->ring, &message));
     assert_null(message);
@@ -292,7 +302,7 @@ static void the_control_with_another_order_has_other_bits(void **state)
 /* ---- one rank, its neighbours played by hand ---- */
 
 typedef struct sent {
-    psr_head head;
+    psr_msg_ring says;
     psr_payload payload;
 } sent;
 
@@ -311,7 +321,7 @@ static psr_err keep(void *context, psr_peer to, const psr_head *head, const psr_
 {
     bench *b = context;
     assert_true(psr_peer_equal(to, (psr_peer){PSR_ROLE_WORKER, 2}));
-    b->sent[b->sent_count++] = (sent){*head, *payload};
+    b->sent[b->sent_count++] = (sent){read_head(head), *payload};
     return PSR_OK;
 }
 
@@ -368,19 +378,19 @@ static void made_release(psr_message *message)
 }
 
 /* What rank 0 may send to rank 1: chunk, hop, begin within the chunk. */
-static psr_message *make(uint64_t step, uint32_t bucket, uint32_t flags, uint32_t chunk, uint32_t hop,
+static psr_message *make(uint64_t step, uint32_t bucket, psr_ring_phase phase, uint32_t chunk, uint32_t hop,
                          size_t begin)
 {
     made *m = calloc(1, sizeof *m);
     m->base = (psr_message){
         .from = {PSR_ROLE_WORKER, 0},
-        .head = {.type = PSR_MSG_RING,
-                 .step = step,
-                 .bucket = bucket,
-                 .flags = flags,
-                 .offset = bench_buckets[bucket].offset + 4 * chunk + begin,
-                 .count = 2,
-                 .aux = (uint64_t)chunk << 32 | hop},
+        .head =
+            psr_msg_ring_head(&(psr_msg_ring){.bucket = bucket,
+                                              .step = step,
+                                              .span = {bench_buckets[bucket].offset + 4 * chunk + begin, 2},
+                                              .phase = phase,
+                                              .chunk = chunk,
+                                              .hop = hop}),
         .payload = m->values,
         .payload_bytes = 2 * sizeof(float),
         .release = made_release,
@@ -398,6 +408,14 @@ static psr_err give(bench *b, psr_message *message)
     if (err != PSR_OK)
         assert_int_equal(freed, before + 1);
     return err;
+}
+
+static void assert_sent_last(const bench *b, psr_ring_phase phase, uint32_t chunk, uint32_t hop)
+{
+    const psr_msg_ring *says = &b->sent[b->sent_count - 1].says;
+    assert_int_equal(says->phase, phase);
+    assert_int_equal(says->chunk, chunk);
+    assert_int_equal(says->hop, hop);
 }
 
 static void a_bucket_goes_round_and_is_reported_once(void **state)
@@ -418,21 +436,21 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
     assert_int_equal(b->sent_count, 2);
     assert_ptr_equal(b->sent[0].payload.data, b->arena + 32);
     assert_ptr_equal(b->sent[1].payload.data, b->arena + 34);
-    assert_int_equal(b->sent[1].head.offset, 34);
-    assert_int_equal(b->sent[1].head.aux, 0);
+    assert_int_equal(b->sent[1].says.span.offset, 34);
+    assert_int_equal(b->sent[1].says.chunk, 0);
+    assert_int_equal(b->sent[1].says.hop, 0);
     assert_int_equal(psr_ring_lent(b->ring, 0), 2);
     return_loans(b);
     assert_int_equal(psr_ring_lent(b->ring, 0), 0);
     for (size_t begin = 0; begin < 4; begin += 2) {
         assert_ok(give(b, make(7, 0, 0, 2, 0, begin))); /* chunk 2 on its first hop: add, pass on */
-        assert_int_equal(b->sent[b->sent_count - 1].head.aux, UINT64_C(2) << 32 | 1);
+        assert_sent_last(b, PSR_RING_REDUCE, 2, 1);
         assert_ok(give(b, make(7, 0, 0, 1, 1, begin))); /* chunk 1 comes home: its sum sets out */
-        assert_int_equal(b->sent[b->sent_count - 1].head.flags, 1);
-        assert_int_equal(b->sent[b->sent_count - 1].head.aux, UINT64_C(1) << 32);
+        assert_sent_last(b, PSR_RING_GATHER, 1, 0);
     }
     for (size_t begin = 0; begin < 4; begin += 2) {
         assert_ok(give(b, make(7, 0, 1, 0, 0, begin))); /* the sum of what it injected: passed on once more */
-        assert_int_equal(b->sent[b->sent_count - 1].head.aux, 1);
+        assert_sent_last(b, PSR_RING_GATHER, 0, 1);
         assert_int_equal(b->reduced, 0);
         uint32_t before = b->sent_count;
         assert_ok(give(b, make(7, 0, 1, 2, 1, begin))); /* has been everywhere */
@@ -452,11 +470,11 @@ static void the_window_bounds_what_is_injected_and_the_next_needed_goes_first(vo
     assert_ok(psr_ring_ready(b->ring, 0, 0));
     assert_ok(psr_ring_ready(b->ring, 0, 1));
     assert_int_equal(b->sent_count, 1);
-    assert_int_equal(b->sent[0].head.bucket, 0); /* it was ready first and there was room */
+    assert_int_equal(b->sent[0].says.bucket, 0); /* it was ready first and there was room */
     assert_ok(give(b, make(0, 0, 1, 0, 0, 0)));
     assert_int_equal(b->sent_count, 3);          /* the sum passed on, then one more */
-    assert_int_equal(b->sent[2].head.bucket, 1); /* the first layers' bucket overtakes the rest of bucket 0 */
-    assert_int_equal(b->sent[2].head.flags, 0);
+    assert_int_equal(b->sent[2].says.bucket, 1); /* the first layers' bucket overtakes the rest of bucket 0 */
+    assert_int_equal(b->sent[2].says.phase, PSR_RING_REDUCE);
     bench_free(b);
 }
 
@@ -515,41 +533,49 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     assert_ok(psr_ring_ready(b->ring, 0, 0));
     uint32_t sent_before = b->sent_count;
 
-#define refused(change, text)                                                                                \
+/* A message that was changed after it was made: what it says, and what it is. */
+#define refused(says_change, message_change, text)                                                           \
     do {                                                                                                     \
-        psr_message *m = make(0, 0, 0, 2, 0, 0);                                                             \
-        change;                                                                                              \
+        psr_message *m = make(0, 0, PSR_RING_REDUCE, 2, 0, 0);                                               \
+        psr_msg_ring says = read_head(&m->head);                                                             \
+        says_change;                                                                                         \
+        m->head = psr_msg_ring_head(&says);                                                                  \
+        message_change;                                                                                      \
         assert_fails(give(b, m), PSR_ERR_PROTOCOL, text);                                                    \
         assert_int_equal(b->sent_count, sent_before);                                                        \
     } while (0)
+#define refused_message(change, text) refused((void)0, change, text)
+#define refused_field(change, text) refused(change, (void)0, text)
 
-    refused(m->from.rank = 2, "hears worker 0 alone");
-    refused(m->from.role = PSR_ROLE_SHARD, "hears worker 0 alone");
-    refused(m->head.type = PSR_MSG_PUSH, "hears worker 0 alone");
-    refused(m->head.flags = 2, "flags");
-    refused(m->head.bucket = 2, "there are 2 buckets");
-    refused(m->head.aux = UINT64_C(3) << 32, "does not come from there");
-    refused(m->head.aux = UINT64_MAX, "does not come from there");
-    refused(m->head.aux = UINT64_C(2) << 32 | 1, "does not come from there");
-    refused(m->head.aux = UINT64_C(2) << 32 | 3, "does not come from there");
-    refused(m->head.aux = 0, "does not come from there"); /* chunk 0 begins here */
-    refused(m->head.aux = 2, "does not come from there"); /* and needs no third hop */
-    refused((m->head.flags = 1, m->head.aux = UINT64_C(1) << 32 | 2),
-            "does not come from there"); /* sums of chunk 1 begin here */
-    refused(m->head.offset = 39, "no slice of chunk 2 begins there");
-    refused(m->head.offset = 41, "no slice of chunk 2 begins there");
-    refused(m->head.offset = 44, "no slice of chunk 2 begins there");
-    refused(m->head.offset = UINT64_MAX, "no slice of chunk 2 begins there");
-    refused(m->head.offset = 0, "no slice of chunk 2 begins there");
-    refused(m->head.count = 1, "has 2 floats");
-    refused(m->head.count = UINT64_MAX, "has 2 floats");
-    refused(m->payload_bytes = 4, "payload has 4 bytes");
-    refused(m->payload_bytes = 0, "payload has 0 bytes");
-    refused(m->payload_bytes = 9, "payload has 9 bytes");
-    refused(m->head.offset += 2, "0 floats of chunk 2 came before");
-    refused((m->head.flags = 1, m->head.aux = UINT64_C(2) << 32 | 1), "not contributed");
-    refused((m->head.bucket = 1, m->head.offset = 8, m->head.flags = 1, m->head.aux = UINT64_C(2) << 32 | 1),
-            "not contributed");
+    refused_message(m->from.rank = 2, "hears worker 0 alone");
+    refused_message(m->from.role = PSR_ROLE_SHARD, "hears worker 0 alone");
+    refused_message(m->head.type = PSR_MSG_PUSH, "hears worker 0 alone");
+    refused_field(says.phase = PSR_RING_PHASES, "its phase is 2: 1 is the most");
+    refused_field(says.bucket = 2, "there are 2 buckets");
+    refused_field(says.chunk = 3, "does not come from there");
+    refused_field(says.chunk = says.hop = UINT32_MAX, "does not come from there");
+    refused_field(says.hop = 1, "does not come from there");
+    refused_field(says.hop = 3, "does not come from there");
+    refused_field(says.chunk = 0, "does not come from there");                 /* chunk 0 begins here */
+    refused_field((says.chunk = 0, says.hop = 2), "does not come from there"); /* and needs no third hop */
+    refused_field((says.phase = PSR_RING_GATHER, says.chunk = 1, says.hop = 2),
+                  "does not come from there"); /* sums of chunk 1 begin here */
+    refused_field(says.span.offset = 39, "no slice of chunk 2 begins there");
+    refused_field(says.span.offset = 41, "no slice of chunk 2 begins there");
+    refused_field(says.span.offset = 44, "no slice of chunk 2 begins there");
+    refused_field(says.span.offset = SIZE_MAX, "no slice of chunk 2 begins there");
+    refused_field(says.span.offset = 0, "no slice of chunk 2 begins there");
+    refused_field(says.span.count = 1, "has 2 floats");
+    refused_field(says.span.count = SIZE_MAX, "has 2 floats");
+    refused_message(m->payload_bytes = 4, "payload has 4 bytes");
+    refused_message(m->payload_bytes = 0, "payload has 0 bytes");
+    refused_message(m->payload_bytes = 9, "payload has 9 bytes");
+    refused_field(says.span.offset += 2, "0 floats of chunk 2 came before");
+    refused_field((says.phase = PSR_RING_GATHER, says.hop = 1), "not contributed");
+    refused_field((says.bucket = 1, says.span.offset = 8, says.phase = PSR_RING_GATHER, says.hop = 1),
+                  "not contributed");
+#undef refused_field
+#undef refused_message
 #undef refused
     for (int i = 0; i < 64; i++)
         assert_true(b->arena[i] == 10.0f);

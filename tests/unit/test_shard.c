@@ -1,5 +1,6 @@
 #include "expect.h"
 
+#include "comm/messages.h"
 #include "ps/shard/shard.h"
 
 #include <math.h>
@@ -100,7 +101,36 @@ static void release(psr_message *message)
     free(message);
 }
 
-static psr_message *make(psr_message_type type, uint32_t rank, uint64_t step, uint32_t bucket, float value)
+/* What a worker says of a slice, in any of its messages. */
+typedef struct said {
+    psr_message_type type;
+    uint32_t bucket;
+    uint64_t step;
+    psr_span span;
+    bool answer;      /* PUSH */
+    uint32_t section; /* INIT */
+} said;
+
+static psr_head head_of(const said *s)
+{
+    switch (s->type) {
+    case PSR_MSG_INIT:
+        return psr_msg_init_head(&(psr_msg_init){s->bucket, s->step, s->span, s->section});
+    case PSR_MSG_PUSH:
+        return psr_msg_push_head(&(psr_msg_push){s->bucket, s->step, s->span, s->answer});
+    case PSR_MSG_PULL:
+        return psr_msg_pull_head(&(psr_msg_pull){s->bucket, s->step, s->span});
+    default:
+        return psr_msg_ring_head(&(psr_msg_ring){.bucket = s->bucket, .step = s->step, .span = s->span});
+    }
+}
+
+static said say(psr_message_type type, uint64_t step, uint32_t bucket)
+{
+    return (said){type, bucket, step, {(size_t)(2 - bucket) * SLICE, SLICE}, true, 0};
+}
+
+static psr_message *make_said(const said *s, uint32_t rank, float value)
 {
     psr_message *message = calloc(1, sizeof *message);
     float *values = calloc(SLICE, sizeof *values);
@@ -108,17 +138,18 @@ static psr_message *make(psr_message_type type, uint32_t rank, uint64_t step, ui
         values[i] = value;
     *message = (psr_message){
         .from = {PSR_ROLE_WORKER, rank},
-        .head = {.type = type,
-                 .step = step,
-                 .bucket = bucket,
-                 .flags = type == PSR_MSG_PUSH,
-                 .offset = (uint64_t)(2 - bucket) * SLICE,
-                 .count = SLICE},
+        .head = head_of(s),
         .payload = values,
-        .payload_bytes = type == PSR_MSG_PULL ? 0 : SLICE * sizeof(float),
+        .payload_bytes = s->type == PSR_MSG_PULL ? 0 : SLICE * sizeof(float),
         .release = release,
     };
     return message;
+}
+
+static psr_message *make(psr_message_type type, uint32_t rank, uint64_t step, uint32_t bucket, float value)
+{
+    said s = say(type, step, bucket);
+    return make_said(&s, rank, value);
 }
 
 static psr_err give(fixture *f, psr_message *message)
@@ -130,10 +161,9 @@ static psr_err give(fixture *f, psr_message *message)
 
 static void push(fixture *f, uint32_t rank, uint64_t step, uint32_t bucket, float value)
 {
-    psr_message *message = make(PSR_MSG_PUSH, rank, step, bucket, value);
-    if (f->config.sync != PSR_SYNC_BSP)
-        message->head.flags = 0;
-    expect_ok(give(f, message));
+    said s = say(PSR_MSG_PUSH, step, bucket);
+    s.answer = f->config.sync == PSR_SYNC_BSP;
+    expect_ok(give(f, make_said(&s, rank, value)));
 }
 
 static void initialise(fixture *f)
@@ -156,6 +186,24 @@ static size_t count_sent(const fixture *f, psr_message_type type, size_t *ret_la
     return count;
 }
 
+static psr_msg_weights weights_said(const fixture *f, size_t sent)
+{
+    psr_message message = {.head = f->sent[sent].head};
+    psr_msg_weights says;
+    assert_int_equal(message.head.type, PSR_MSG_WEIGHTS);
+    expect_ok(psr_msg_weights_read(&message, &says));
+    return says;
+}
+
+static psr_msg_ack ack_said(const fixture *f, size_t sent)
+{
+    psr_message message = {.head = f->sent[sent].head};
+    psr_msg_ack says;
+    assert_int_equal(message.head.type, PSR_MSG_ACK);
+    expect_ok(psr_msg_ack_read(&message, &says));
+    return says;
+}
+
 /* ---- BSP ---- */
 
 static void a_slice_is_updated_and_answered_when_all_have_pushed_it(void **state)
@@ -170,9 +218,9 @@ static void a_slice_is_updated_and_answered_when_all_have_pushed_it(void **state
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 0);
     push(&f, 0, 0, 2, 4);
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);
-    assert_int_equal(f.sent[last].head.step, 0);
-    assert_int_equal(f.sent[last].head.bucket, 2);
-    assert_int_equal(f.sent[last].head.offset, 0);
+    assert_int_equal(weights_said(&f, last).step, 0);
+    assert_int_equal(weights_said(&f, last).bucket, 2);
+    assert_int_equal(weights_said(&f, last).span.offset, 0);
     assert_true(f.sent[last].first == 193);
     assert_int_equal(psr_shard_clock(f.shard), 0);
     push(&f, 0, 0, 1, 1);
@@ -198,7 +246,7 @@ static void a_push_that_comes_again_changes_nothing(void **state)
     push(&f, 1, 1, 2, 0);
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 4);
     assert_true(f.sent[last].first == 193);
-    assert_int_equal(f.sent[last].head.aux, 2); /* and counts as none */
+    assert_int_equal(weights_said(&f, last).received, 2); /* and counts as none */
     tear_down(&f);
 }
 
@@ -217,7 +265,7 @@ static void credit_is_told_alone_only_when_half_a_window_has_come(void **state)
     assert_int_equal(count_sent(&f, PSR_MSG_ACK, &last), 0);
     push(&f, 1, 0, 1, 1);
     assert_int_equal(count_sent(&f, PSR_MSG_ACK, &last), 1);
-    assert_int_equal(f.sent[last].head.aux, 2);
+    assert_int_equal(ack_said(&f, last).received, 2);
     assert_int_equal(f.sent[last].to.rank, 1);
     push(&f, 1, 0, 2, 1);
     push(&f, 0, 0, 2, 1); /* the weights tell both */
@@ -333,9 +381,9 @@ static void a_resumed_run_wants_the_optimizers_state_and_goes_on_counting(void *
         expect_ok(give(&f, make(PSR_MSG_INIT, 0, 7, b, 1)));
     assert_false(psr_shard_initialised(f.shard));
     for (uint32_t b = 1; b < BUCKETS; b++) {
-        psr_message *slot = make(PSR_MSG_INIT, 0, 7, b, 1);
-        slot->head.flags = 1;
-        expect_ok(give(&f, slot));
+        said slot = say(PSR_MSG_INIT, 7, b);
+        slot.section = 1;
+        expect_ok(give(&f, make_said(&slot, 0, 1)));
     }
     assert_true(psr_shard_initialised(f.shard));
     assert_int_equal(psr_shard_clock(f.shard), 7);
@@ -374,15 +422,15 @@ static void a_pull_waits_until_nobody_is_further_behind_than_the_bound(void **st
     push(&f, 0, 0, 2, 1);
     expect_ok(give(&f, make(PSR_MSG_PULL, 0, 1, 2, 0)));
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 1);
-    assert_int_equal(f.sent[last].head.flags, 1);
+    assert_int_equal(weights_said(&f, last).staleness, 1);
     assert_true(f.sent[last].first == 199); /* its own push is in */
     push(&f, 0, 1, 2, 1);
     expect_ok(give(&f, make(PSR_MSG_PULL, 0, 2, 2, 0)));
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 1);
     push(&f, 1, 0, 2, 5);
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);
-    assert_int_equal(f.sent[last].head.step, 2);
-    assert_int_equal(f.sent[last].head.flags, 1);
+    assert_int_equal(weights_said(&f, last).step, 2);
+    assert_int_equal(weights_said(&f, last).staleness, 1);
     assert_true(f.sent[last].first == 193);
     tear_down(&f);
 }
@@ -403,11 +451,16 @@ static void lars_without_bsp_is_refused(void **state)
 
 /* ---- violations ---- */
 
-/* Gives a message that was changed after it was made. */
+/* Gives a message that says something else than it should, or is from somebody else. */
 #define REFUSED(detail, ...)                                                                                 \
     do {                                                                                                     \
-        psr_message *m = make(PSR_MSG_PUSH, 1, 0, 2, 1);                                                     \
+        said s = say(PSR_MSG_PUSH, 0, 2);                                                                    \
+        psr_peer from = {PSR_ROLE_WORKER, 1};                                                                \
+        size_t bytes = SLICE * sizeof(float);                                                                \
         __VA_ARGS__;                                                                                         \
+        psr_message *m = make_said(&s, from.rank, 1);                                                        \
+        m->from = from;                                                                                      \
+        m->payload_bytes = bytes;                                                                            \
         expect_failure(give(&f, m), PSR_ERR_PROTOCOL, detail);                                               \
     } while (0)
 
@@ -420,64 +473,65 @@ static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(voi
     open_shard(&f, 0);
     REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): the initial weights are not "
             "complete yet",
-            (void)m);
+            (void)s);
     REFUSED(
         "worker 1 sent INIT (wire step 0, bucket 2, offset 0, count 16): initial state is worker 0's to send",
-        m->head.type = PSR_MSG_INIT, m->head.flags = 0);
+        s.type = PSR_MSG_INIT);
     REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16): there is no section 1 to be set",
-            m->head.type = PSR_MSG_INIT, m->head.flags = 1, m->from.rank = 0);
+            s.type = PSR_MSG_INIT, s.section = 1, from.rank = 0);
     REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16): there is no section 4294967295 "
             "to be set",
-            m->head.type = PSR_MSG_INIT, m->head.flags = UINT32_MAX, m->from.rank = 0);
+            s.type = PSR_MSG_INIT, s.section = UINT32_MAX, from.rank = 0);
     initialise(&f);
 
     REFUSED("worker 1 sent PUSH (wire step 0, bucket 3, offset 0, count 16): there are 3 buckets",
-            m->head.bucket = 3);
+            s.bucket = 3);
     REFUSED("worker 1 sent PUSH (wire step 0, bucket 0, offset 32, count 16): the bucket is another shard's",
-            m->head.bucket = 0, m->head.offset = 32);
+            s.bucket = 0, s.span.offset = 32);
     REFUSED(
         "worker 1 sent PUSH (wire step 0, bucket 2, offset 8, count 16): no slice of the bucket begins there",
-        m->head.offset = 8);
+        s.span.offset = 8);
     REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 16, count 16): no slice of the bucket begins "
             "there",
-            m->head.offset = 16);
+            s.span.offset = 16);
     REFUSED(
         "worker 1 sent PUSH (wire step 0, bucket 1, offset 0, count 16): no slice of the bucket begins there",
-        m->head.bucket = 1);
+        s.bucket = 1);
     REFUSED(
         "worker 1 sent PUSH (wire step 0, bucket 2, offset 18446744073709551615, count 16): no slice of the "
         "bucket begins there",
-        m->head.offset = UINT64_MAX);
+        s.span.offset = UINT64_MAX);
     REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 15): the slice has 16 floats",
-            m->head.count = 15);
+            s.span.count = 15);
     REFUSED(
-        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): its payload has 60 bytes, not 64",
-        m->payload_bytes = 60);
+        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): its payload has 60 bytes, not those "
+        "of 16 values of float32",
+        bytes = 60);
     REFUSED(
         "worker 1 sent PUSH (wire step 1, bucket 2, offset 0, count 16): 0 steps of it were pushed, and the "
         "run has 10",
-        m->head.step = 1);
+        s.step = 1);
     REFUSED(
-        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): its flags are 0, which --sync does "
+        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): its answer is 0, which --sync does "
         "not go with",
-        m->head.flags = 0);
+        s.answer = false);
     REFUSED(
         "worker 2 sent PUSH (wire step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
         "run's 2 workers",
-        m->from.rank = 2);
+        from.rank = 2);
     REFUSED(
         "shard 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
         "run's 2 workers",
-        m->from.role = PSR_ROLE_SHARD);
+        from.role = PSR_ROLE_SHARD);
     REFUSED("worker 1 sent RING (wire step 0, bucket 2, offset 0, count 16): that is not for a shard",
-            m->head.type = PSR_MSG_RING);
+            s.type = PSR_MSG_RING);
     REFUSED("worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16): with --sync bsp weights come by "
             "themselves",
-            m->head.type = PSR_MSG_PULL, m->payload_bytes = 0);
+            s.type = PSR_MSG_PULL, bytes = 0);
 
     push(&f, 0, 0, 2, 3);
     REFUSED("worker 0 sent PUSH (wire step 1, bucket 2, offset 0, count 16): the slice is at wire step 0",
-            m->from.rank = 0, m->head.step = 1);
+            from.rank = 0, s.step = 1);
     push(&f, 1, 0, 2, 4);
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);
     assert_true(f.sent[last].first == 193);

@@ -1,0 +1,148 @@
+#include "comm/messages.h"
+
+#include "net/violation.h"
+
+#include <inttypes.h>
+
+static psr_err at_most(const psr_message *message, const char *field, uint64_t value, uint64_t most)
+{
+    if (value <= most)
+        return PSR_OK;
+    return psr_violation(message, "its %s is %" PRIu64 ": %" PRIu64 " is the most", field, value, most);
+}
+
+/* ---- parts of a bucket ---- */
+
+static psr_head part_head(psr_message_type type, uint32_t bucket, uint64_t step, psr_span span)
+{
+    return (psr_head){
+        .type = type, .step = step, .bucket = bucket, .offset = span.offset, .count = span.count};
+}
+
+static psr_span span_of(const psr_head *head)
+{
+    return (psr_span){head->offset, head->count};
+}
+
+uint64_t psr_msg_step(const psr_head *head)
+{
+    return head->step;
+}
+
+psr_head psr_msg_init_head(const psr_msg_init *init)
+{
+    psr_head head = part_head(PSR_MSG_INIT, init->bucket, init->step, init->span);
+    head.flags = init->section;
+    return head;
+}
+
+psr_err psr_msg_init_read(const psr_message *message, psr_msg_init *ret_init)
+{
+    const psr_head *head = &message->head;
+    *ret_init = (psr_msg_init){head->bucket, head->step, span_of(head), head->flags};
+    return PSR_OK;
+}
+
+psr_head psr_msg_push_head(const psr_msg_push *push)
+{
+    psr_head head = part_head(PSR_MSG_PUSH, push->bucket, push->step, push->span);
+    head.flags = push->answer;
+    return head;
+}
+
+psr_err psr_msg_push_read(const psr_message *message, psr_msg_push *ret_push)
+{
+    const psr_head *head = &message->head;
+    PSR_TRY(at_most(message, "answer", head->flags, 1));
+    *ret_push = (psr_msg_push){head->bucket, head->step, span_of(head), head->flags == 1};
+    return PSR_OK;
+}
+
+psr_head psr_msg_pull_head(const psr_msg_pull *pull)
+{
+    return part_head(PSR_MSG_PULL, pull->bucket, pull->step, pull->span);
+}
+
+psr_err psr_msg_pull_read(const psr_message *message, psr_msg_pull *ret_pull)
+{
+    const psr_head *head = &message->head;
+    *ret_pull = (psr_msg_pull){head->bucket, head->step, span_of(head)};
+    return PSR_OK;
+}
+
+psr_head psr_msg_weights_head(const psr_msg_weights *weights)
+{
+    psr_head head = part_head(PSR_MSG_WEIGHTS, weights->bucket, weights->step, weights->span);
+    head.flags = weights->staleness > UINT32_MAX ? UINT32_MAX : (uint32_t)weights->staleness;
+    head.aux = weights->received;
+    return head;
+}
+
+psr_err psr_msg_weights_read(const psr_message *message, psr_msg_weights *ret_weights)
+{
+    const psr_head *head = &message->head;
+    *ret_weights = (psr_msg_weights){head->bucket, head->step, span_of(head), head->flags, head->aux};
+    return PSR_OK;
+}
+
+psr_head psr_msg_ack_head(const psr_msg_ack *ack)
+{
+    return (psr_head){.type = PSR_MSG_ACK, .aux = ack->received};
+}
+
+psr_err psr_msg_ack_read(const psr_message *message, psr_msg_ack *ret_ack)
+{
+    *ret_ack = (psr_msg_ack){message->head.aux};
+    return PSR_OK;
+}
+
+psr_head psr_msg_ring_head(const psr_msg_ring *ring)
+{
+    psr_head head = part_head(PSR_MSG_RING, ring->bucket, ring->step, ring->span);
+    head.flags = (uint32_t)ring->phase;
+    head.aux = (uint64_t)ring->chunk << 32 | ring->hop;
+    return head;
+}
+
+psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring)
+{
+    const psr_head *head = &message->head;
+    PSR_TRY(at_most(message, "phase", head->flags, PSR_RING_PHASES - 1));
+    *ret_ring = (psr_msg_ring){head->bucket,
+                               head->step,
+                               span_of(head),
+                               (psr_ring_phase)head->flags,
+                               (uint32_t)(head->aux >> 32),
+                               (uint32_t)head->aux};
+    return PSR_OK;
+}
+
+/* ---- small collectives ---- */
+
+psr_head psr_msg_gather_head(const psr_msg_gather *gather)
+{
+    return (psr_head){.type = PSR_MSG_GATHER,
+                      .offset = gather->span.offset,
+                      .count = gather->span.count,
+                      .aux = gather->number};
+}
+
+psr_err psr_msg_gather_read(const psr_message *message, psr_msg_gather *ret_gather)
+{
+    *ret_gather = (psr_msg_gather){message->head.aux, span_of(&message->head)};
+    return PSR_OK;
+}
+
+psr_head psr_msg_spread_head(const psr_msg_spread *spread)
+{
+    return (psr_head){.type = PSR_MSG_SPREAD,
+                      .offset = spread->span.offset,
+                      .count = spread->span.count,
+                      .aux = spread->number};
+}
+
+psr_err psr_msg_spread_read(const psr_message *message, psr_msg_spread *ret_spread)
+{
+    *ret_spread = (psr_msg_spread){message->head.aux, span_of(&message->head)};
+    return PSR_OK;
+}
