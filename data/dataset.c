@@ -11,13 +11,13 @@
 #include <string.h>
 
 /* Opens the two files of an IDX split. ret own; untouched on failure. */
-static psr_err open_idx(const psr_location *place, psr_split split, psr_source **ret_images,
+static psr_err open_idx(const psr_location *location, psr_split split, psr_source **ret_images,
                         psr_source **ret_labels)
 {
-    const psr_split_files *files = &place->files->split[split];
+    const psr_split_files *files = &location->files->split[split];
     psr_source *images = NULL;
-    PSR_TRY(psr_location_open(place, files->name[0], &images));
-    psr_err err = psr_location_open(place, files->name[1], ret_labels);
+    PSR_TRY(psr_location_open(location, files->name[0], &images));
+    psr_err err = psr_location_open(location, files->name[1], ret_labels);
     if (err != PSR_OK) {
         psr_source_free(images);
         return err;
@@ -26,10 +26,10 @@ static psr_err open_idx(const psr_location *place, psr_split split, psr_source *
     return PSR_OK;
 }
 
-static psr_err read_idx(const psr_location *place, psr_split split, psr_samples *ret_samples)
+static psr_err read_idx(const psr_location *location, psr_split split, psr_samples *ret_samples)
 {
     psr_source *images = NULL, *labels = NULL;
-    PSR_TRY(open_idx(place, split, &images, &labels));
+    PSR_TRY(open_idx(location, split, &images, &labels));
     psr_err err = psr_idx_read(images, labels, ret_samples);
     psr_source_free(images);
     psr_source_free(labels);
@@ -37,11 +37,11 @@ static psr_err read_idx(const psr_location *place, psr_split split, psr_samples 
 }
 
 /* The headers of one IDX split, and the classes that its labels tell. */
-static psr_err read_idx_outline(const psr_location *place, psr_split split, psr_idx_shape *ret_shape,
+static psr_err read_idx_outline(const psr_location *location, psr_split split, psr_idx_shape *ret_shape,
                                 uint32_t *ret_classes)
 {
     psr_source *images = NULL, *labels = NULL;
-    PSR_TRY(open_idx(place, split, &images, &labels));
+    PSR_TRY(open_idx(location, split, &images, &labels));
     psr_err err = psr_idx_read_shape(images, labels, ret_shape);
     if (err == PSR_OK)
         err = psr_idx_count_classes(labels, ret_shape->count, ret_classes);
@@ -50,14 +50,14 @@ static psr_err read_idx_outline(const psr_location *place, psr_split split, psr_
     return err;
 }
 
-static uint32_t cifar_count(const psr_location *place, psr_split split)
+static uint32_t cifar_count(const psr_location *location, psr_split split)
 {
-    return place->files->split[split].records * place->files->split[split].file_count;
+    return location->files->split[split].records * location->files->split[split].file_count;
 }
 
 /* One file of CIFAR into its part of the samples. */
 typedef struct cifar_job {
-    const psr_location *place;
+    const psr_location *location;
     psr_split split;
     uint32_t file;
     psr_samples *samples;
@@ -68,12 +68,12 @@ typedef struct cifar_job {
 
 static psr_err read_cifar_file(const cifar_job *job)
 {
-    const psr_split_files *files = &job->place->files->split[job->split];
+    const psr_split_files *files = &job->location->files->split[job->split];
     size_t first = (size_t)job->file * files->records;
     psr_source *source = NULL;
-    PSR_TRY(psr_location_open(job->place, files->name[job->file], &source));
+    PSR_TRY(psr_location_open(job->location, files->name[job->file], &source));
     psr_err err =
-        psr_cifar_read(source, job->place->files->cifar, files->records,
+        psr_cifar_read(source, job->location->files->cifar, files->records,
                        job->samples->pixels + first * PSR_CIFAR_IMAGE_BYTES, job->samples->labels + first);
     psr_source_free(source);
     return err;
@@ -90,14 +90,14 @@ static void *cifar_thread(void *argument)
 
 /* The files at once, each by a thread: unpacking xz takes more than a second each. The first file's error is
  * told. */
-static psr_err read_cifar_files(const psr_location *place, psr_split split, psr_samples *samples)
+static psr_err read_cifar_files(const psr_location *location, psr_split split, psr_samples *samples)
 {
     cifar_job jobs[PSR_LOCATION_MAX_FILES];
-    uint32_t count = place->files->split[split].file_count, started = 0;
+    uint32_t count = location->files->split[split].file_count, started = 0;
     psr_err err = PSR_OK;
     for (; started < count && err == PSR_OK; started += err == PSR_OK) {
         cifar_job *job = &jobs[started];
-        *job = (cifar_job){.place = place, .split = split, .file = started, .samples = samples};
+        *job = (cifar_job){.location = location, .split = split, .file = started, .samples = samples};
         err = psr_thread_start("psr-unpack", cifar_thread, job, &job->thread);
     }
     for (uint32_t i = 0; i < started; i++)
@@ -108,23 +108,23 @@ static psr_err read_cifar_files(const psr_location *place, psr_split split, psr_
     return err;
 }
 
-static psr_err read_cifar(const psr_location *place, psr_split split, psr_samples *ret_samples)
+static psr_err read_cifar(const psr_location *location, psr_split split, psr_samples *ret_samples)
 {
     psr_samples samples = {
-        .count = cifar_count(place, split),
+        .count = cifar_count(location, split),
         .channels = PSR_CIFAR_CHANNELS,
         .height = PSR_CIFAR_SIDE,
         .width = PSR_CIFAR_SIDE,
-        .classes = place->files->cifar->classes,
+        .classes = location->files->cifar->classes,
     };
     psr_err err = PSR_OK;
     samples.pixels = malloc(samples.count * psr_samples_image_bytes(&samples));
     samples.labels = malloc(samples.count * sizeof *samples.labels);
     if (samples.pixels == NULL || samples.labels == NULL)
-        err =
-            psr_fail(PSR_ERR_NOMEM, "%s: no memory for %" PRIu32 " images", place->directory, samples.count);
+        err = psr_fail(PSR_ERR_NOMEM, "%s: no memory for %" PRIu32 " images", location->directory,
+                       samples.count);
     else
-        err = read_cifar_files(place, split, &samples);
+        err = read_cifar_files(location, split, &samples);
     if (err != PSR_OK) {
         psr_samples_done(&samples);
         return err;
@@ -133,23 +133,23 @@ static psr_err read_cifar(const psr_location *place, psr_split split, psr_sample
     return PSR_OK;
 }
 
-static psr_err read_split(const psr_location *place, psr_split split, psr_samples *ret_samples)
+static psr_err read_split(const psr_location *location, psr_split split, psr_samples *ret_samples)
 {
-    if (place->files == NULL)
-        return psr_synthetic_generate(&place->synthetic, split, ret_samples);
-    return place->files->cifar != NULL ? read_cifar(place, split, ret_samples)
-                                       : read_idx(place, split, ret_samples);
+    if (location->files == NULL)
+        return psr_synthetic_generate(&location->synthetic, split, ret_samples);
+    return location->files->cifar != NULL ? read_cifar(location, split, ret_samples)
+                                          : read_idx(location, split, ret_samples);
 }
 
-static psr_err check_sides(const psr_location *place, uint32_t height, uint32_t width, uint32_t train_height,
-                           uint32_t train_width)
+static psr_err check_sides(const psr_location *location, uint32_t height, uint32_t width,
+                           uint32_t train_height, uint32_t train_width)
 {
     if (height == train_height && width == train_width)
         return PSR_OK;
     return psr_fail(PSR_ERR_FORMAT,
                     "%s: test images of %" PRIu32 "x%" PRIu32 ", should be %" PRIu32 "x%" PRIu32
                     " as in training",
-                    place->directory, height, width, train_height, train_width);
+                    location->directory, height, width, train_height, train_width);
 }
 
 /* With S = sum x and Q = sum x^2 over n pixels x in 0..255:
@@ -190,21 +190,21 @@ static void set_constants(psr_dataset *dataset, const psr_dataset *train)
 }
 
 /* train: NULL for the train split itself. */
-static psr_err open_split(const psr_location *place, psr_split split, const psr_dataset *train,
+static psr_err open_split(const psr_location *location, psr_split split, const psr_dataset *train,
                           psr_dataset **ret_dataset)
 {
     psr_dataset *dataset = calloc(1, sizeof *dataset);
     psr_samples *samples = calloc(1, sizeof *samples);
     psr_err err = PSR_OK;
     if (dataset == NULL || samples == NULL) {
-        err = psr_fail(PSR_ERR_NOMEM, "--data %s: no memory", place->name);
+        err = psr_fail(PSR_ERR_NOMEM, "--data %s: no memory", location->name);
         goto out;
     }
-    err = read_split(place, split, samples);
+    err = read_split(location, split, samples);
     if (err != PSR_OK)
         goto out;
     if (train != NULL)
-        err = check_sides(place, samples->height, samples->width, train->height, train->width);
+        err = check_sides(location, samples->height, samples->width, train->height, train->width);
     if (err != PSR_OK)
         goto out;
     *dataset = (psr_dataset){
@@ -218,7 +218,7 @@ static psr_err open_split(const psr_location *place, psr_split split, const psr_
         .storage = samples,
     };
     samples = NULL;
-    snprintf(dataset->name, sizeof dataset->name, "%s", place->name);
+    snprintf(dataset->name, sizeof dataset->name, "%s", location->name);
     set_constants(dataset, train);
     *ret_dataset = dataset;
     dataset = NULL;
@@ -232,11 +232,11 @@ out:
 
 psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train, psr_dataset **ret_test)
 {
-    psr_location place;
+    psr_location location;
     psr_dataset *train = NULL;
-    PSR_TRY(psr_location_resolve(spec, &place));
-    PSR_TRY(open_split(&place, PSR_SPLIT_TRAIN, NULL, &train));
-    psr_err err = open_split(&place, PSR_SPLIT_TEST, train, ret_test);
+    PSR_TRY(psr_location_resolve(spec, &location));
+    PSR_TRY(open_split(&location, PSR_SPLIT_TRAIN, NULL, &train));
+    psr_err err = open_split(&location, PSR_SPLIT_TEST, train, ret_test);
     if (err != PSR_OK) {
         psr_dataset_free(train);
         return err;
@@ -303,9 +303,9 @@ psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean, const c
 psr_err psr_dataset_open(const char *spec, psr_split split, psr_dataset **ret_dataset)
 {
     if (split == PSR_SPLIT_TRAIN) {
-        psr_location place;
-        PSR_TRY(psr_location_resolve(spec, &place));
-        return open_split(&place, PSR_SPLIT_TRAIN, NULL, ret_dataset);
+        psr_location location;
+        PSR_TRY(psr_location_resolve(spec, &location));
+        return open_split(&location, PSR_SPLIT_TRAIN, NULL, ret_dataset);
     }
     psr_dataset *train = NULL;
     PSR_TRY(psr_dataset_open_both(spec, &train, ret_dataset));
@@ -322,13 +322,13 @@ void psr_dataset_free(psr_dataset *dataset)
     free(dataset);
 }
 
-static psr_err idx_info(const psr_location *place, psr_dataset_info *info)
+static psr_err idx_info(const psr_location *location, psr_dataset_info *info)
 {
     psr_idx_shape train, test;
     uint32_t train_classes = 0, test_classes = 0;
-    PSR_TRY(read_idx_outline(place, PSR_SPLIT_TRAIN, &train, &train_classes));
-    PSR_TRY(read_idx_outline(place, PSR_SPLIT_TEST, &test, &test_classes));
-    PSR_TRY(check_sides(place, test.height, test.width, train.height, train.width));
+    PSR_TRY(read_idx_outline(location, PSR_SPLIT_TRAIN, &train, &train_classes));
+    PSR_TRY(read_idx_outline(location, PSR_SPLIT_TEST, &test, &test_classes));
+    PSR_TRY(check_sides(location, test.height, test.width, train.height, train.width));
     info->train_count = train.count;
     info->test_count = test.count;
     info->channels = 1;
@@ -338,40 +338,40 @@ static psr_err idx_info(const psr_location *place, psr_dataset_info *info)
     return PSR_OK;
 }
 
-static psr_err cifar_info(const psr_location *place, psr_dataset_info *info)
+static psr_err cifar_info(const psr_location *location, psr_dataset_info *info)
 {
     /* There is no header to read: that every file is there and can be opened is what can be checked. */
     for (int s = 0; s < 2; s++) {
-        for (uint32_t i = 0; i < place->files->split[s].file_count; i++) {
+        for (uint32_t i = 0; i < location->files->split[s].file_count; i++) {
             psr_source *source = NULL;
-            PSR_TRY(psr_location_open(place, place->files->split[s].name[i], &source));
+            PSR_TRY(psr_location_open(location, location->files->split[s].name[i], &source));
             psr_source_free(source);
         }
     }
-    info->train_count = cifar_count(place, PSR_SPLIT_TRAIN);
-    info->test_count = cifar_count(place, PSR_SPLIT_TEST);
+    info->train_count = cifar_count(location, PSR_SPLIT_TRAIN);
+    info->test_count = cifar_count(location, PSR_SPLIT_TEST);
     info->channels = PSR_CIFAR_CHANNELS;
     info->height = info->width = PSR_CIFAR_SIDE;
-    info->classes = place->files->cifar->classes;
+    info->classes = location->files->cifar->classes;
     return PSR_OK;
 }
 
 psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info)
 {
-    psr_location place;
-    PSR_TRY(psr_location_resolve(spec, &place));
+    psr_location location;
+    PSR_TRY(psr_location_resolve(spec, &location));
     psr_dataset_info info = {0};
-    snprintf(info.name, sizeof info.name, "%s", place.name);
-    if (place.files == NULL) {
-        info.train_count = place.synthetic.train_count;
-        info.test_count = place.synthetic.test_count;
-        info.channels = place.synthetic.channels;
-        info.height = info.width = place.synthetic.size;
-        info.classes = place.synthetic.classes;
-    } else if (place.files->cifar != NULL) {
-        PSR_TRY(cifar_info(&place, &info));
+    snprintf(info.name, sizeof info.name, "%s", location.name);
+    if (location.files == NULL) {
+        info.train_count = location.synthetic.train_count;
+        info.test_count = location.synthetic.test_count;
+        info.channels = location.synthetic.channels;
+        info.height = info.width = location.synthetic.size;
+        info.classes = location.synthetic.classes;
+    } else if (location.files->cifar != NULL) {
+        PSR_TRY(cifar_info(&location, &info));
     } else {
-        PSR_TRY(idx_info(&place, &info));
+        PSR_TRY(idx_info(&location, &info));
     }
     *ret_info = info;
     return PSR_OK;

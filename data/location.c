@@ -88,7 +88,7 @@ static psr_err path_print(char *path, const char *format, ...)
     return PSR_OK;
 }
 
-static psr_err fail_no_place(const char *name, const char *user_directory)
+static psr_err fail_not_found(const char *name, const char *user_directory)
 {
     const char *brings = strcmp(name, "fashion-mnist") == 0
                              ? "the package dataset-fashion-mnist brings it, or"
@@ -125,7 +125,7 @@ psr_err psr_dataset_find(const char *spec, const char *user_directory, uint32_t 
         if (!is_directory(path) && user_directory != NULL)
             PSR_TRY(path_print(path, "%s/%s", user_directory, spec));
         if (!is_directory(path))
-            return fail_no_place(spec, user_directory);
+            return fail_not_found(spec, user_directory);
     }
     if (strlen(path) >= size)
         return psr_fail(PSR_ERR_USAGE, "--data: a path of %zu bytes, should be below %zu", strlen(path),
@@ -148,13 +148,13 @@ static psr_err find_file(const char *directory, const char *name, char path[PSR_
     return PSR_OK;
 }
 
-psr_err psr_location_open(const psr_location *place, const char *name, psr_source **ret_source)
+psr_err psr_location_open(const psr_location *location, const char *name, psr_source **ret_source)
 {
     char path[PSR_PATH_MAX];
-    PSR_TRY(find_file(place->directory, name, path));
+    PSR_TRY(find_file(location->directory, name, path));
     if (path[0] == '\0')
-        return psr_fail(PSR_ERR_NOT_FOUND, "%s/%s: missing (nor is it there as .gz or .xz)", place->directory,
-                        name);
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s/%s: missing (nor is it there as .gz or .xz)",
+                        location->directory, name);
     return psr_source_open(path, ret_source);
 }
 
@@ -200,38 +200,38 @@ static psr_err find_file_set(const char *directory, const psr_file_set **ret_fil
     return PSR_OK;
 }
 
-static void set_name(psr_location *place, const char *spec)
+static void set_name(psr_location *location, const char *spec)
 {
-    const char *name = is_known_name(spec) ? spec : place->files->name;
-    char *real = name == NULL ? realpath(place->directory, NULL) : NULL;
+    const char *name = is_known_name(spec) ? spec : location->files->name;
+    char *real = name == NULL ? realpath(location->directory, NULL) : NULL;
     if (real != NULL)
         name = strrchr(real, '/') + 1; /* an absolute path */
-    snprintf(place->name, sizeof place->name, "%s", name != NULL && name[0] != '\0' ? name : "idx");
+    snprintf(location->name, sizeof location->name, "%s", name != NULL && name[0] != '\0' ? name : "idx");
     free(real);
 }
 
-psr_err psr_location_resolve(const char *spec, psr_location *ret_place)
+psr_err psr_location_resolve(const char *spec, psr_location *ret_location)
 {
-    psr_location place = {0};
+    psr_location location = {0};
     const char *generated = synthetic_spec(spec);
     if (generated != NULL) {
-        PSR_TRY(psr_synthetic_parse(generated, &place.synthetic));
-        strcpy(place.name, SYNTHETIC_NAME);
-        *ret_place = place;
+        PSR_TRY(psr_synthetic_parse(generated, &location.synthetic));
+        strcpy(location.name, SYNTHETIC_NAME);
+        *ret_location = location;
         return PSR_OK;
     }
-    PSR_TRY(psr_dataset_find(spec, NULL, 0, place.directory, sizeof place.directory));
+    PSR_TRY(psr_dataset_find(spec, NULL, 0, location.directory, sizeof location.directory));
     struct stat status;
-    if (stat(place.directory, &status) != 0 && errno != ENOENT)
+    if (stat(location.directory, &status) != 0 && errno != ENOENT)
         return psr_fail(PSR_ERR_IO, "--data %s: %s", spec, strerror(errno));
-    if (!is_directory(place.directory))
+    if (!is_directory(location.directory))
         return psr_fail(
             PSR_ERR_NOT_FOUND,
             "--data %s: no such directory, should be one that holds IDX or CIFAR files, or mnist, "
             "fashion-mnist, cifar10, cifar100 or synthetic[:SPEC]",
             spec);
-    PSR_TRY(find_file_set(place.directory, &place.files));
-    set_name(&place, spec);
-    *ret_place = place;
+    PSR_TRY(find_file_set(location.directory, &location.files));
+    set_name(&location, spec);
+    *ret_location = location;
     return PSR_OK;
 }

@@ -14,7 +14,7 @@ typedef struct psr_host_link {
     bool paused;      /* its agent has answered to "pause" */
     bool lost;        /* its agent ended or fell silent while the run went on: told once */
     int64_t
-        heard_ms; /* when its agent last said something, by the launcher's watch clock; from its hello on */
+        heard_ms; /* when its agent last said something, by the launcher's presence clock; from its hello on */
     bool refused; /* its agent broke the protocol: nothing more that it says is heard */
     psr_child agent;
     char address[64];          /* as we reached it; "" when local */

@@ -27,7 +27,7 @@ typedef struct psr_backend_class {
     size_t (*bytes)(const void *self);
 } psr_backend_class;
 
-extern const psr_backend_class psr_backend_class_reference; /* reference_backend.c */
+extern const psr_backend_class psr_backend_class_reference; /* reference/backend.c */
 extern const psr_backend_class psr_backend_class_onednn;    /* onednn.c */
 
 #endif

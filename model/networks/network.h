@@ -5,8 +5,8 @@
  * height = width = 1). Node 0 is the input; the last node gives the logits. A residual block's nodes follow
  * one another as conv, batch norm, relu, .., conv, batch norm, [shortcut: one node, or conv and batch norm],
  * add, relu; an add's input[0] is the block's path, input[1] its identity. */
-#ifndef PSR_MODEL_NET_H
-#define PSR_MODEL_NET_H
+#ifndef PSR_MODEL_NETWORK_H
+#define PSR_MODEL_NETWORK_H
 
 #include "base/config.h"
 #include "model/layout.h"

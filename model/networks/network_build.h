@@ -2,8 +2,8 @@
  *
  * The builder keeps the first failure; after one, every call does nothing and gives node 0, so that a
  * network reads as a list of layers. psr_network_new looks at err once, at the end. */
-#ifndef PSR_MODEL_NET_BUILD_H
-#define PSR_MODEL_NET_BUILD_H
+#ifndef PSR_MODEL_NETWORK_BUILD_H
+#define PSR_MODEL_NETWORK_BUILD_H
 
 #include "model/networks/network.h"
 

@@ -248,7 +248,7 @@ static void merge(const psr_onednn_exec *exec, const norm *self, int which, rang
     *ret_variance = deviation > 0 || deviation != deviation ? deviation / count : 0;
 }
 
-/* A NaN without payload: rounding to bf16 by carry (onednn_norm_pairs.c) could carry one with a full payload
+/* A NaN without payload: rounding to bf16 by carry (norm_pairs.c) could carry one with a full payload
  * away. */
 static float plain_nan(float value)
 {

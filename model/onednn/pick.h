@@ -1,6 +1,6 @@
 /* Chooses each convolution's algorithms: by a rule or by timing.
  *
- * By rule (onednn_rule.h) the choice is a function of instruction set, oneDNN's version, threads, shapes and batch: two
+ * By rule (rule.h) the choice is a function of instruction set, oneDNN's version, threads, shapes and batch: two
  * runs of one command line on one kind of machine compute the same bits. Timing takes what is fastest at that moment,
  * and another moment may choose otherwise. */
 #ifndef PSR_MODEL_ONEDNN_PICK_H
@@ -16,7 +16,7 @@ typedef psr_err psr_onednn_decide(const psr_onednn_exec *exec, const psr_onednn_
 psr_onednn_decide psr_onednn_decide_by_rule;
 psr_onednn_decide psr_onednn_decide_by_time;
 
-/* All choices for exec, a training executable that was compiled with all direct, as text (onednn_choice.h). Each shape
+/* All choices for exec, a training executable that was compiled with all direct, as text (choice.h). Each shape
  * is decided once, however many layers have it. ret owns: free(). NOMEM, COMPUTE. */
 PSR_MUST_CHECK psr_err psr_onednn_pick(const psr_onednn_exec *exec, psr_onednn_decide *decide,
                                        char **ret_choices);

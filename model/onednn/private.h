@@ -1,6 +1,6 @@
 /* What the files of the oneDNN back end share.
  *
- * A network becomes a row of groups (onednn_graph.h: nodes that one kernel computes together); for one batch
+ * A network becomes a row of groups (graph.h: nodes that one kernel computes together); for one batch
  * size each group becomes a step, planned forward and then, in reverse, backward; planning creates oneDNN's
  * primitives, chooses the layouts and says which buffer lives in which step. Then the buffers get their
  * places and every memory object its binding, and a pass is nothing but calling the steps.
@@ -111,7 +111,7 @@ struct psr_onednn_exec {
     const psr_onednn_context *context;
     const psr_network *net;
     const psr_onednn_graph *graph;
-    const char *choices; /* of algorithms, one per convolution in order (onednn_choice.h) */
+    const char *choices; /* of algorithms, one per convolution in order (choice.h) */
     uint32_t count;      /* N */
     bool training;
 
@@ -135,7 +135,7 @@ struct psr_onednn_exec {
     const psr_exec_state *state;
 };
 
-/* ---- onednn_tensor.c ---- */
+/* ---- tensor.c ---- */
 
 /* oneDNN's status as ours, with what was asked of it. */
 psr_err psr_onednn_fail(dnnl_status_t status, const char *what, const char *name);
@@ -192,7 +192,7 @@ PSR_MUST_CHECK psr_err psr_onednn_gradient_put(psr_onednn_exec *exec, uint32_t n
 uint32_t psr_onednn_gradient_take(psr_onednn_exec *exec, psr_onednn_step *step, uint32_t node, uint32_t most,
                                   uint32_t ret_buffers[2]);
 
-/* ---- onednn_primitive.c ---- */
+/* ---- primitive.c ---- */
 
 #define PSR_ONEDNN_ARGS_MAX 8
 
@@ -241,7 +241,7 @@ typedef struct psr_onednn_weights {
     psr_onednn_space side; /* of the arena: weights or gradients */
     size_t offset;         /* there */
     size_t zeros; /* floats of a gradient to clear first, when the primitive gives but a part of it */
-    bool tiled;   /* moved by onednn_tiles.h; else by the reorder, if there is one */
+    bool tiled;   /* moved by tiles.h; else by the reorder, if there is one */
     psr_onednn_tiles tiles;
     psr_onednn_primitive reorder; /* none when the arena serves */
     psr_onednn_space space;       /* where the primitive finds it */
@@ -258,7 +258,7 @@ PSR_MUST_CHECK psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t p
 PSR_MUST_CHECK psr_err psr_onednn_weights_move(const psr_onednn_exec *exec,
                                                const psr_onednn_weights *weights);
 
-/* ---- onednn_conv.c ---- */
+/* ---- conv.c ---- */
 
 /* The layout in which group, a convolution of the images, reads them with most profit. Borrowed: the
  * executable's. */
@@ -274,7 +274,7 @@ bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *
 bool psr_onednn_conv_winograd(const psr_onednn_exec *exec, const psr_onednn_step *step,
                               psr_winograd *ret_winograd);
 
-/* ---- onednn_elementwise.c ---- */
+/* ---- elementwise.c ---- */
 
 /* into[i] += from[i]. */
 void psr_onednn_accumulate(uint32_t threads, dnnl_data_type_t type, void *into, const void *from,

@@ -1,5 +1,5 @@
 /* Times one convolution of an executable by each algorithm that can compute it: for the choice by timing
- * (onednn_pick.h) and for the measurements behind the choice by rule (onednn_rule.h; bench/bench_algorithms.c). */
+ * (pick.h) and for the measurements behind the choice by rule (rule.h; bench/bench_algorithms.c). */
 #ifndef PSR_MODEL_ONEDNN_TRIAL_H
 #define PSR_MODEL_ONEDNN_TRIAL_H
 

@@ -1,7 +1,7 @@
-/* The reference back end: a description executed node by node with the plain loops of reference_ops.h.
+/* The reference back end: a description executed node by node with the plain loops of ops.h.
  *
  * It keeps every node's value and gradient for max_batch samples, all psr_real, and computes everything
- * as written: what the other back ends are compared with. float32 in the product (reference_backend.c puts it
+ * as written: what the other back ends are compared with. float32 in the product (backend.c puts it
  * behind model/backend.h); the finite-difference test compiles it in double. One thread. */
 #ifndef PSR_MODEL_REFERENCE_H
 #define PSR_MODEL_REFERENCE_H

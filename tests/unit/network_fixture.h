@@ -1,6 +1,6 @@
 /* Transports over real loopback sockets, for the tests of net. */
-#ifndef PSR_TESTS_NET_FIXTURE_H
-#define PSR_TESTS_NET_FIXTURE_H
+#ifndef PSR_TESTS_NETWORK_FIXTURE_H
+#define PSR_TESTS_NETWORK_FIXTURE_H
 
 #include "base/clock.h"
 #include "net/keys.h"
