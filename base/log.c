@@ -107,15 +107,60 @@ static size_t finish_line(char *line, int length)
     return used + 1;
 }
 
-static int print_prefix(char *line, psr_log_level level)
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+static const char *const kind_names[] = {"run", "stranger"};
+/* Behind the name, where no peer's words stand. */
+static const char *const kind_marks[] = {"", " (stranger)"};
+
+const char *psr_log_level_name(psr_log_level level)
 {
-    static const char *const level_names[] = {"error", "warn ", "info ", "debug"};
+    return level_names[level];
+}
+
+const char *psr_log_kind_name(psr_log_kind kind)
+{
+    return kind_names[kind];
+}
+
+static int print_prefix(char *line, psr_log_kind kind, psr_log_level level)
+{
     struct timespec now;
     struct tm local;
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &local);
-    return snprintf(line, LINE_BYTES, "%02d:%02d:%02d.%03ld %s %s: ", local.tm_hour, local.tm_min,
-                    local.tm_sec, now.tv_nsec / 1000000, level_names[level], state.name);
+    return snprintf(line, LINE_BYTES, "%02d:%02d:%02d.%03ld %-5s %s%s: ", local.tm_hour, local.tm_min,
+                    local.tm_sec, now.tv_nsec / 1000000, level_names[level], state.name, kind_marks[kind]);
+}
+
+static bool read_level(const char *word, psr_log_level *ret_level)
+{
+    for (size_t i = 0; i < sizeof level_names / sizeof *level_names; i++)
+        if (strcmp(word, level_names[i]) == 0) {
+            *ret_level = (psr_log_level)i;
+            return true;
+        }
+    return false;
+}
+
+bool psr_log_line_read(const char *text, psr_log_line *ret_line)
+{
+    unsigned hours, minutes, seconds, ms;
+    char word[6];
+    int level_end = 0;
+    psr_log_line line = {.kind = PSR_LOG_OF_RUN};
+    if (sscanf(text, "%2u:%2u:%2u.%3u %5s%n", &hours, &minutes, &seconds, &ms, word, &level_end) != 5 ||
+        text[level_end] != ' ' || !read_level(word, &line.level))
+        return false;
+    const char *name = text + level_end, *colon = strstr(name, ": ");
+    if (colon == NULL)
+        return false;
+    const char *mark = kind_marks[PSR_LOG_OF_STRANGER];
+    size_t name_bytes = (size_t)(colon - name), mark_bytes = strlen(mark);
+    if (name_bytes > mark_bytes && memcmp(colon - mark_bytes, mark, mark_bytes) == 0)
+        line.kind = PSR_LOG_OF_STRANGER;
+    line.message = colon + strlen(": ");
+    *ret_line = line;
+    return true;
 }
 
 /* Called with the lock held, so that the gap is told next to where it is. */
@@ -124,7 +169,7 @@ static bool tell_drops(void)
     if (state.err.dropped == 0 && state.out.dropped == 0)
         return true;
     char line[LINE_BYTES + 1];
-    int length = print_prefix(line, PSR_LOG_WARN);
+    int length = print_prefix(line, PSR_LOG_OF_RUN, PSR_LOG_WARN);
     length += snprintf(line + length, (size_t)(LINE_BYTES - length),
                        "nobody read this process's output: lines were dropped stderr=%llu stdout=%llu",
                        (unsigned long long)state.err.dropped, (unsigned long long)state.out.dropped);
@@ -135,21 +180,36 @@ static bool tell_drops(void)
     return true;
 }
 
-void psr_log(psr_log_level level, const char *format, ...)
+static void print_line(psr_log_kind kind, psr_log_level level, const char *format, va_list args)
+    PSR_PRINTF(3, 0);
+static void print_line(psr_log_kind kind, psr_log_level level, const char *format, va_list args)
 {
     pthread_mutex_lock(&state.lock);
     if (level <= state.threshold) {
         char line[LINE_BYTES + 1];
-        int length = print_prefix(line, level);
-        va_list args;
-        va_start(args, format);
+        int length = print_prefix(line, kind, level);
         int added = vsnprintf(line + length, (size_t)(LINE_BYTES - length), format, args);
-        va_end(args);
         size_t size = finish_line(line, length + (added < 0 ? 0 : added));
         if (!tell_drops() || !stream_write(&state.err, line, size))
             state.err.dropped++;
     }
     pthread_mutex_unlock(&state.lock);
+}
+
+void psr_log(psr_log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_line(PSR_LOG_OF_RUN, level, format, args);
+    va_end(args);
+}
+
+void psr_log_of(psr_log_kind kind, psr_log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_line(kind, level, format, args);
+    va_end(args);
 }
 
 void psr_log_plain(const char *format, ...)

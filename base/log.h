@@ -7,6 +7,8 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
+
 typedef enum psr_log_level {
     PSR_LOG_ERROR,
     PSR_LOG_WARN,
@@ -14,13 +16,35 @@ typedef enum psr_log_level {
     PSR_LOG_DEBUG,
 } psr_log_level;
 
+/* What a line is about, where that decides who is told. */
+typedef enum psr_log_kind {
+    PSR_LOG_OF_RUN,
+    PSR_LOG_OF_STRANGER, /* somebody who is not of the run: it changes nothing, and is for logs alone */
+} psr_log_kind;
+
+const char *psr_log_level_name(psr_log_level level); /* "error", "warn", "info", "debug" */
+const char *psr_log_kind_name(psr_log_kind kind);    /* "run", "stranger" */
+
 /* Called once by main. name ("worker 1", "shard 0", "scheduler") is copied. */
 void psr_log_init(const char *name, psr_log_level threshold);
 
 /* One line: "12:01:02.345 info  worker 1: joined scheduler=... step=3". */
 void psr_log(psr_log_level level, const char *format, ...) PSR_PRINTF(2, 3);
 
+/* The same of another kind than the run's: "12:01:02.345 warn  worker 1 (stranger): turned away ...". */
+void psr_log_of(psr_log_kind kind, psr_log_level level, const char *format, ...) PSR_PRINTF(3, 4);
+
 /* One unprefixed line on stdout (the step line), same promise not to block. */
 void psr_log_plain(const char *format, ...) PSR_PRINTF(1, 2);
+
+/* A line as psr_log and psr_log_of print it, read again by whoever holds the other end of stderr. */
+typedef struct psr_log_line {
+    psr_log_level level;
+    psr_log_kind kind;
+    const char *message; /* borrowed: behind time, level and name */
+} psr_log_line;
+
+/* false: not one of these, but what a library or a dying process said. */
+bool psr_log_line_read(const char *text, psr_log_line *ret_line);
 
 #endif

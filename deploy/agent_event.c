@@ -86,6 +86,7 @@ static psr_err read_line(const psr_host_link *link, psr_agent_event *event)
     if (!event->text || !stream || (strcmp(stream, "out") != 0 && strcmp(stream, "err") != 0))
         return violation(link, "sent a process's line without a text or stream");
     event->to_stderr = strcmp(stream, "err") == 0;
+    event->is_log = event->to_stderr && psr_log_line_read(event->text, &event->log);
     return PSR_OK;
 }
 

@@ -3,6 +3,7 @@
 #ifndef PSR_DEPLOY_AGENT_EVENT_H
 #define PSR_DEPLOY_AGENT_EVENT_H
 
+#include "base/log.h"
 #include "deploy/host.h"
 #include "deploy/placement.h"
 
@@ -23,7 +24,9 @@ typedef struct psr_agent_event {
     const char *machine;   /* HELLO: psr_machine_id there; "" when it is not known */
     size_t item;           /* LINE, EXITED: of the placement */
     bool to_stderr;        /* LINE */
-    bool ok;               /* EXITED */
+    bool is_log;           /* LINE: to_stderr, and as base/log.h prints it: as log says */
+    psr_log_line log;
+    bool ok; /* EXITED */
     const char *text;
     cJSON *json; /* owned: the texts are borrowed from it, and from the line */
 } psr_agent_event;

@@ -20,7 +20,7 @@ static void on_interrupt(psr_launch_state *l)
 {
     l->interrupts++;
     if (l->interrupts == 1 && l->spawned && !l->ended) {
-        psr_json_put(&l->scheduler.in, "?stop", 1, NULL);
+        psr_launch_order(l, &(psr_order){.kind = PSR_ORDER_STOP});
         psr_show_line(&l->show, "stopping after this step, with a checkpoint; once more to end at once");
     } else {
         psr_launch_end(l, 130, "interrupted");
@@ -43,7 +43,7 @@ static void begin_pause(psr_launch_state *l)
     l->scheduler_paused = false;
     if (l->ended)
         return;
-    psr_json_put(&l->scheduler.in, "?pause", 1, NULL);
+    psr_launch_order(l, &(psr_order){.kind = PSR_ORDER_PAUSE});
     for (size_t i = 0; i < l->host_count; i++) {
         l->hosts[i].paused = false;
         psr_json_put(&l->hosts[i].agent.in, "op", "pause", NULL);
@@ -55,7 +55,7 @@ static void end_pause(psr_launch_state *l)
     l->pausing = false;
     if (l->ended)
         return;
-    psr_json_put(&l->scheduler.in, "?go_on", 1, NULL);
+    psr_launch_order(l, &(psr_order){.kind = PSR_ORDER_GO_ON});
     for (size_t i = 0; i < l->host_count; i++)
         psr_json_put(&l->hosts[i].agent.in, "op", "go_on", NULL);
     psr_show_again(&l->show);
@@ -98,7 +98,7 @@ static void say_alive(psr_launch_state *l, int64_t now)
     if (now < l->alive_ms)
         return;
     l->alive_ms = now + l->deadline_ms / 4 + 1;
-    psr_json_put(&l->scheduler.in, "?alive", 1, NULL);
+    psr_launch_order(l, &(psr_order){.kind = PSR_ORDER_ALIVE});
     for (size_t i = 0; i < l->host_count; i++)
         psr_json_put(&l->hosts[i].agent.in, "op", "alive", NULL);
 }
@@ -106,18 +106,16 @@ static void say_alive(psr_launch_state *l, int64_t now)
 /* The scheduler asks all what they are doing, and ends the run; without one it ends here. */
 static void on_silent_agent(psr_launch_state *l, psr_host_link *host, int64_t silent_ms)
 {
-    char how[64], line[256];
+    char line[512];
+    psr_order order = {.kind = PSR_ORDER_AGENT};
     host->lost = true;
-    snprintf(how, sizeof how, "no sign of life for %.1f s", (double)silent_ms / 1000);
-    snprintf(line, sizeof line, "agent on %s: %s", host->name, how);
-    if (l->scheduler.pid == 0) {
+    snprintf(order.host, sizeof order.host, "%s", host->name);
+    snprintf(order.how, sizeof order.how, "no sign of life for %.1f s", (double)silent_ms / 1000);
+    snprintf(line, sizeof line, "agent on %s: %.64s", host->name, order.how);
+    if (l->scheduler.pid == 0)
         psr_launch_end(l, 1, line);
-        return;
-    }
-    cJSON *agent = cJSON_CreateObject();
-    cJSON_AddStringToObject(agent, "host", host->name);
-    cJSON_AddStringToObject(agent, "how", how);
-    psr_json_put(&l->scheduler.in, "!agent", agent, NULL);
+    else
+        psr_launch_order(l, &order);
 }
 
 /* Its processes go on without it, so that nobody else would miss it before the end. */

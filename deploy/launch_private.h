@@ -16,6 +16,11 @@
 
 #define HELD_LINES_MAX 64
 
+typedef struct psr_held_line {
+    char *line; /* owned: as it would be shown */
+    char *what; /* owned: the message in it */
+} psr_held_line;
+
 typedef struct psr_launch_state {
     const psr_launch_options *options;
     psr_config config; /* threads and out resolved */
@@ -42,8 +47,8 @@ typedef struct psr_launch_state {
     int status;
     int64_t end_by_ms; /* when agents that still run are killed */
     char line[1024];   /* why it ended */
-    char *held
-        [HELD_LINES_MAX]; /* owned: errors of processes, until it is known whether they tell more than that */
+    psr_held_line
+        held[HELD_LINES_MAX]; /* errors of processes, until it is known whether they tell more than that */
     size_t held_count;
     char last_known[256]; /* what the scheduler told last of the run's progress */
     cJSON *outcome;
@@ -67,6 +72,9 @@ PSR_MUST_CHECK psr_err psr_launch_attend_hosts(psr_launch_state *l);
 PSR_MUST_CHECK psr_err psr_launch_attend_scheduler(psr_launch_state *l);
 /* Whether the scheduler takes what agents say. */
 bool psr_launch_may_read_agents(const psr_launch_state *l);
+/* Sends it to the scheduler. Without memory, or when nobody reads, it is not told. */
+void psr_launch_order(psr_launch_state *l, const psr_order *order);
+void psr_held_line_done(psr_held_line *held);
 /* Processes' errors that say something else than the run's line. */
 void psr_launch_show_held(psr_launch_state *l);
 

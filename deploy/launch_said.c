@@ -36,84 +36,71 @@ static psr_err on_hello(psr_launch_state *l, psr_host_link *host, const psr_agen
     return l->ended ? PSR_OK : psr_launch_begin(l);
 }
 
-/* The level of a line of base/log.h ("12:01:02.345 info  worker 1: ..."); "" of any other line. */
-static void level_of(const char *text, char level[static 8])
-{
-    unsigned hours, minutes, seconds, ms;
-    if (sscanf(text, "%2u:%2u:%2u.%3u %7s", &hours, &minutes, &seconds, &ms, level) != 5)
-        level[0] = '\0';
-}
-
 /* A process that ends with an error has told the scheduler why, or heard it from there: the person is told once, in the run's one
  * line. Its own line is kept until that line is known. What is said after the run's end follows from it. */
-static void hold_line(psr_launch_state *l, const psr_host_link *host, const char *role, uint32_t rank,
-                      const char *text)
+static void hold_line(psr_launch_state *l, const psr_host_link *host, psr_peer peer,
+                      const psr_agent_event *event)
 {
     if (l->ended || l->held_count == HELD_LINES_MAX)
         return;
-    char *line = NULL;
-    if (asprintf(&line, "[%s %" PRIu32 " on %s] %s", role, rank, host->name, text) >= 0)
-        l->held[l->held_count++] = line;
+    psr_held_line held = {.what = strdup(event->log.message)};
+    if (asprintf(&held.line, "[%s %" PRIu32 " on %s] %s", psr_role_name(peer.role), peer.rank, host->name,
+                 event->text) < 0)
+        held.line = NULL;
+    if (held.line && held.what)
+        l->held[l->held_count++] = held;
+    else
+        psr_held_line_done(&held);
+}
+
+void psr_held_line_done(psr_held_line *held)
+{
+    free(held->line);
+    free(held->what);
+    *held = (psr_held_line){0};
 }
 
 /* The errors that say something else than the run's line. */
 void psr_launch_show_held(psr_launch_state *l)
 {
     for (size_t i = 0; i < l->held_count; i++) {
-        /* "[worker 1 on b] 12:01:02.345 error worker 1: WHAT": WHAT stands in the run's line, or the line stands in WHAT. */
-        const char *what = strstr(l->held[i], " error ");
-        what = what ? strstr(what, ": ") : NULL;
-        if (!what || !l->line[0] || (!strstr(l->line, what + 2) && !strstr(what, l->line)))
-            psr_show_error(&l->show, "%s", l->held[i]);
-        free(l->held[i]);
+        const psr_held_line *held = &l->held[i];
+        if (!l->line[0] || (!strstr(l->line, held->what) && !strstr(held->what, l->line)))
+            psr_show_error(&l->show, "%s", held->line);
+        psr_held_line_done(&l->held[i]);
     }
     l->held_count = 0;
-}
-
-/* Strangers are dropped and change nothing; a member that ends while it connects looks like one. */
-static bool is_of_strangers(const char *text)
-{
-    return strstr(text, "turned away a stranger") || strstr(text, "of a stranger who says");
 }
 
 static void on_process_line(psr_launch_state *l, const psr_host_link *host, const psr_agent_event *event)
 {
     psr_peer peer = l->options->placement->items[event->item].peer;
-    const char *role = psr_role_name(peer.role);
-    cJSON *log = cJSON_CreateObject();
-    cJSON_AddStringToObject(log, "role", role);
-    cJSON_AddNumberToObject(log, "rank", peer.rank);
-    cJSON_AddStringToObject(log, "stream", event->to_stderr ? "err" : "out");
-    cJSON_AddStringToObject(log, "line", event->text);
-    psr_json_put(&l->scheduler.in, "!log", log, NULL);
-    char level[8];
-    level_of(event->text, level);
-    if (!event->to_stderr || strcmp(level, "info") == 0 || strcmp(level, "debug") == 0 ||
-        is_of_strangers(event->text))
-        return; /* for the log alone */
-    if (strcmp(level, "error") == 0)
-        hold_line(l, host, role, peer.rank, event->text);
+    psr_order order = {.kind = PSR_ORDER_LOG, .peer = peer};
+    snprintf(order.line, sizeof order.line, "%s", event->text);
+    psr_launch_order(l, &order);
+    bool for_log_alone =
+        event->is_log && (event->log.level > PSR_LOG_WARN || event->log.kind == PSR_LOG_OF_STRANGER);
+    if (!event->to_stderr || for_log_alone)
+        return;
+    if (event->is_log && event->log.level == PSR_LOG_ERROR)
+        hold_line(l, host, peer, event);
     else
-        psr_show_others_error(&l->show, "[%s %" PRIu32 " on %s] %s", role, peer.rank, host->name,
-                              event->text);
+        psr_show_others_error(&l->show, "[%s %" PRIu32 " on %s] %s", psr_role_name(peer.role), peer.rank,
+                              host->name, event->text);
 }
 
-static void tell_lost(psr_launch_state *l, const psr_host_link *host, const char *role, uint32_t rank,
-                      const char *how)
+static void tell_lost(psr_launch_state *l, const psr_host_link *host, psr_peer peer, const char *how)
 {
-    cJSON *lost = cJSON_CreateObject();
-    cJSON_AddStringToObject(lost, "role", role);
-    cJSON_AddNumberToObject(lost, "rank", rank);
-    cJSON_AddStringToObject(lost, "host", host->name);
-    cJSON_AddStringToObject(lost, "how", how);
-    psr_json_put(&l->scheduler.in, "!lost", lost, NULL);
+    psr_order order = {.kind = PSR_ORDER_LOST, .peer = peer};
+    snprintf(order.host, sizeof order.host, "%s", host->name);
+    snprintf(order.how, sizeof order.how, "%s", how);
+    psr_launch_order(l, &order);
 }
 
 static void on_exited(psr_launch_state *l, const psr_host_link *host, const psr_agent_event *event)
 {
-    psr_peer peer = l->options->placement->items[event->item].peer;
     if (!event->ok && !l->ended)
-        tell_lost(l, host, psr_role_name(peer.role), peer.rank, event->text);
+        tell_lost(l, host, l->options->placement->items[event->item].peer, event->text);
 }
 
 static psr_err on_event(psr_launch_state *l, psr_host_link *host, const psr_agent_event *event)
@@ -182,58 +169,96 @@ static psr_err on_agent_end(psr_launch_state *l, psr_host_link *host)
     const psr_placement *placement = l->options->placement;
     for (size_t i = 0; i < placement->count; i++)
         if (&l->hosts[placement->items[i].host] == host)
-            tell_lost(l, host, psr_role_name(placement->items[i].peer.role), placement->items[i].peer.rank,
-                      how);
+            tell_lost(l, host, placement->items[i].peer, how);
     return PSR_OK;
 }
 
 /* ---- what the scheduler says ---- */
 
+void psr_launch_order(psr_launch_state *l, const psr_order *order)
+{
+    char *text = NULL;
+    if (psr_order_encode(order, &text) == PSR_OK)
+        psr_line_writer_put(&l->scheduler.in, text);
+    free(text);
+}
+
+static void on_progress(psr_launch_state *l, const psr_run_progress *p)
+{
+    int used =
+        snprintf(l->last_known, sizeof l->last_known, "step %" PRIu64 " of %" PRIu64, p->step, p->total);
+    if (isfinite(p->loss))
+        snprintf(l->last_known + used, sizeof l->last_known - (size_t)used, ", loss %.4f", p->loss);
+    psr_show_progress_event(&l->show, p);
+}
+
+/* Strangers are dropped and change nothing, and a member that ends while it connects looks like one: they are in the log. */
+static void on_say(psr_launch_state *l, const psr_run_say *say)
+{
+    if (say->kind == PSR_LOG_OF_STRANGER)
+        return;
+    if (say->level <= PSR_LOG_WARN)
+        psr_show_others_error(&l->show, "[scheduler] %s", say->line);
+    else
+        psr_show_line(&l->show, say->line);
+}
+
+static psr_err on_run_event(psr_launch_state *l, psr_run_event *event)
+{
+    switch (event->kind) {
+    case PSR_RUN_LISTENING:
+        if (l->spawned || l->ended)
+            return PSR_OK;
+        memcpy(l->endpoint, event->endpoint, sizeof l->endpoint);
+        return psr_launch_spawn_all(l);
+    case PSR_RUN_PROGRESS:
+        on_progress(l, &event->progress);
+        return PSR_OK;
+    case PSR_RUN_EVALUATING:
+        psr_show_evaluating_event(&l->show, &event->evaluating);
+        return PSR_OK;
+    case PSR_RUN_EVALUATED:
+        psr_show_evaluated(&l->show);
+        psr_show_line(&l->show, event->evaluated);
+        return PSR_OK;
+    case PSR_RUN_SAY:
+        on_say(l, &event->say);
+        return PSR_OK;
+    case PSR_RUN_PAUSED:
+        l->scheduler_paused = true;
+        return PSR_OK;
+    case PSR_RUN_ENDED:
+        if (!l->outcome) {
+            l->outcome = event->ended.outcome;
+            event->ended.outcome = NULL;
+        }
+        psr_launch_end(l, event->ended.status, event->ended.line);
+        return PSR_OK;
+    case PSR_RUN_JOINED:
+    case PSR_RUN_RUNNING:
+    case PSR_RUN_ALIVE:
+        return PSR_OK;
+    }
+    return PSR_OK;
+}
+
 static psr_err on_scheduler_line(void *context, char *line)
 {
     psr_launch_state *l = context;
+    psr_run_event event;
     l->scheduler_heard_ms = psr_launch_look(l);
-    cJSON *event = cJSON_Parse(line);
-    const char *kind = psr_json_text(event, "event");
-    psr_err err = PSR_OK;
-    if (!kind) {
+    if (psr_run_event_decode(line, &event) != PSR_OK) { /* what a library prints */
         psr_show_line(&l->show, line);
-    } else if (strcmp(kind, "listening") == 0 && !l->spawned && !l->ended) {
-        const char *endpoint = psr_json_text(event, "endpoint");
-        snprintf(l->endpoint, sizeof l->endpoint, "%s", endpoint ? endpoint : "");
-        err = psr_launch_spawn_all(l);
-    } else if (strcmp(kind, "progress") == 0) {
-        psr_show_progress p = {psr_json_number(event, "step", 0), psr_json_number(event, "total", 0),
-                               psr_json_number(event, "loss", NAN),
-                               psr_json_number(event, "images_per_s", 0)};
-        int used = snprintf(l->last_known, sizeof l->last_known, "step %.0f of %.0f", p.step, p.total);
-        if (isfinite(p.loss))
-            snprintf(l->last_known + used, sizeof l->last_known - (size_t)used, ", loss %.4f", p.loss);
-        psr_show_progress_event(&l->show, &p);
-    } else if (strcmp(kind, "evaluating") == 0) {
-        psr_show_evaluating e = {psr_json_number(event, "step", 0), psr_json_number(event, "total", 0),
-                                 psr_json_number(event, "counted", 0), psr_json_number(event, "samples", 0)};
-        psr_show_evaluating_event(&l->show, &e);
-    } else if (strcmp(kind, "say") == 0 || strcmp(kind, "evaluated") == 0) {
-        const char *text = psr_json_text(event, "line");
-        if (strcmp(kind, "evaluated") == 0)
-            psr_show_evaluated(&l->show);
-        psr_show_line(&l->show, text ? text : "");
-    } else if (strcmp(kind, "paused") == 0) {
-        l->scheduler_paused = true;
-    } else if (strcmp(kind, "ended") == 0) {
-        l->outcome = cJSON_DetachItemFromObjectCaseSensitive(event, "outcome");
-        psr_launch_end(l, (int)psr_json_number(event, "status", 1), psr_json_text(event, "line"));
+        return PSR_OK;
     }
-    cJSON_Delete(event);
+    psr_err err = on_run_event(l, &event);
+    psr_run_event_done(&event);
     return err;
 }
 
 static psr_err on_scheduler_error_line(void *context, char *line)
 {
     psr_launch_state *l = context;
-    if (is_of_strangers(line))
-        return PSR_OK; /* it is in the scheduler's log */
     psr_show_others_error(&l->show, "[scheduler] %s", line);
     return PSR_OK;
 }

@@ -143,34 +143,34 @@ static void begin(psr_show *show, double step, double now_s)
     show->began_s = show->shown_s = now_s;
 }
 
-void psr_show_progress_event(psr_show *show, const psr_show_progress *p)
+void psr_show_progress_event(psr_show *show, const psr_run_progress *p)
 {
-    double now_s = psr_clock_s();
+    double now_s = psr_clock_s(), step = (double)p->step, total = (double)p->total;
     bool first = !show->begun, last = p->step >= p->total;
-    begin(show, p->step, now_s);
-    double done = p->step - show->first_step;
-    show->bar = (psr_bar){.step = p->step,
-                          .total = p->total,
-                          .images_per_s = p->images_per_s,
+    begin(show, step, now_s);
+    double done = step - show->first_step;
+    show->bar = (psr_bar){.step = step,
+                          .total = total,
+                          .images_per_s = isfinite(p->images_per_s) ? p->images_per_s : 0,
                           .loss = p->loss,
-                          .left_s = done > 0 ? (now_s - show->began_s) / done * (p->total - p->step) : -1};
+                          .left_s = done > 0 ? (now_s - show->began_s) / done * (total - step) : -1};
     if (show->kind == PSR_SHOW_BAR)
         show_bar(show, first || last, now_s);
-    bool round = fmod(p->step, show->line_every) == 0;
-    if (show->kind == PSR_SHOW_LINES && (first || p->step > show->line_step) &&
+    bool round = fmod(step, show->line_every) == 0;
+    if (show->kind == PSR_SHOW_LINES && (first || step > show->line_step) &&
         (round || last || now_s - show->shown_s >= LINE_AFTER_S))
         show_line(show, now_s);
 }
 
-void psr_show_evaluating_event(psr_show *show, const psr_show_evaluating *e)
+void psr_show_evaluating_event(psr_show *show, const psr_run_evaluating *e)
 {
     double now_s = psr_clock_s();
     bool first = show->bar.samples <= 0;
-    begin(show, e->step, now_s);
-    show->bar.step = e->step;
-    show->bar.total = e->total;
-    show->bar.counted = e->counted;
-    show->bar.samples = e->samples;
+    begin(show, (double)e->step, now_s);
+    show->bar.step = (double)e->step;
+    show->bar.total = (double)e->total;
+    show->bar.counted = (double)e->counted;
+    show->bar.samples = (double)e->samples;
     if (show->kind == PSR_SHOW_BAR)
         show_bar(show, first, now_s);
     if (show->kind == PSR_SHOW_LINES && now_s - show->shown_s >= LINE_AFTER_S)

@@ -5,6 +5,7 @@
 #define PSR_DEPLOY_SHOW_H
 
 #include "base/config.h"
+#include "comm/launcher_line.h"
 #include "deploy/bar.h"
 #include "deploy/json.h"
 #include "deploy/placement.h"
@@ -29,26 +30,16 @@ typedef struct psr_show {
     double line_step;  /* that the last line told */
 } psr_show;
 
-typedef struct psr_show_progress {
-    double step, total; /* completed steps, of the run */
-    double loss, images_per_s;
-} psr_show_progress;
-
-typedef struct psr_show_evaluating {
-    double step, total; /* after which step, of the run */
-    double counted, samples;
-} psr_show_evaluating;
-
 void psr_show_init(psr_show *show, psr_screen *screen, psr_show_kind kind, double line_every);
 /* The few lines at the start. sockets: the directory of a run on ipc sockets, "": TCP. */
 void psr_show_configuration(psr_show *show, const psr_config *config, const psr_placement *placement,
                             const char *sockets);
 /* What --no-encrypt means, for every summary of a run that had it. */
 const char *psr_show_bare(const psr_config *config);
-void psr_show_progress_event(psr_show *show, const psr_show_progress *progress);
+void psr_show_progress_event(psr_show *show, const psr_run_progress *progress);
 /* A line of the summary: what each shard carried, by the outcome's "shards". Nothing in a run without. */
 void psr_show_traffic(psr_show *show, const cJSON *outcome);
-void psr_show_evaluating_event(psr_show *show, const psr_show_evaluating *evaluating);
+void psr_show_evaluating_event(psr_show *show, const psr_run_evaluating *evaluating);
 /* It is over. */
 void psr_show_evaluated(psr_show *show);
 /* The terminal has another width now. */

@@ -125,7 +125,7 @@ typedef struct worker {
 static void log_stranger(void *context, const char *line)
 {
     (void)context;
-    psr_log(PSR_LOG_WARN, "%s", line);
+    psr_log_of(PSR_LOG_OF_STRANGER, PSR_LOG_WARN, "%s", line);
 }
 
 /* What can be judged only beside the data: before anything is computed. */

@@ -5,11 +5,9 @@
 #include "base/log.h"
 #include "ps/input_thread.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,12 +81,11 @@ void psr_launcher_flush(psr_launcher *launcher)
         memmove(launcher->waiting, launcher->waiting + gone, launcher->waiting_bytes);
 }
 
-/* Consumes object, which may be NULL: without memory an event is not told. */
-static void put(psr_launcher *launcher, cJSON *object)
+/* Without memory an event is not told. */
+static void put(psr_launcher *launcher, const psr_run_event *event)
 {
-    char *text = object ? cJSON_PrintUnformatted(object) : NULL;
-    cJSON_Delete(object);
-    if (!text)
+    char *text = NULL;
+    if (psr_run_event_encode(event, &text) != PSR_OK)
         return;
     size_t size = strlen(text);
     size_t needed = launcher->waiting_bytes + size + 1;
@@ -108,11 +105,9 @@ static void put(psr_launcher *launcher, cJSON *object)
     psr_launcher_flush(launcher);
 }
 
-static cJSON *event(const char *kind)
+static void put_kind(psr_launcher *launcher, psr_run_event_kind kind)
 {
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "event", kind);
-    return object;
+    put(launcher, &(psr_run_event){.kind = kind});
 }
 
 static bool much_waits(const psr_launcher *launcher)
@@ -126,9 +121,9 @@ void psr_launcher_listening(psr_launcher *launcher, const char *endpoint)
         psr_log(PSR_LOG_INFO, "listening endpoint=%s", endpoint);
         return;
     }
-    cJSON *object = event("listening");
-    cJSON_AddStringToObject(object, "endpoint", endpoint);
-    put(launcher, object);
+    psr_run_event event = {.kind = PSR_RUN_LISTENING};
+    snprintf(event.endpoint, sizeof event.endpoint, "%s", endpoint);
+    put(launcher, &event);
 }
 
 void psr_launcher_joined(psr_launcher *launcher, const psr_roster_entry *entry, uint32_t count,
@@ -139,13 +134,10 @@ void psr_launcher_joined(psr_launcher *launcher, const psr_roster_entry *entry, 
                 psr_role_name(entry->peer.role), entry->peer.rank, entry->host, count, total);
         return;
     }
-    cJSON *object = event("joined");
-    cJSON_AddStringToObject(object, "role", psr_role_name(entry->peer.role));
-    cJSON_AddNumberToObject(object, "rank", entry->peer.rank);
-    cJSON_AddStringToObject(object, "host", entry->host);
-    cJSON_AddNumberToObject(object, "count", count);
-    cJSON_AddNumberToObject(object, "total", total);
-    put(launcher, object);
+    psr_run_event event = {.kind = PSR_RUN_JOINED,
+                           .joined = {.peer = entry->peer, .count = count, .total = total}};
+    snprintf(event.joined.host, sizeof event.joined.host, "%s", entry->host);
+    put(launcher, &event);
 }
 
 void psr_launcher_running(psr_launcher *launcher)
@@ -153,73 +145,62 @@ void psr_launcher_running(psr_launcher *launcher)
     if (launcher->by_hand)
         psr_log(PSR_LOG_INFO, "running");
     else
-        put(launcher, event("running"));
+        put_kind(launcher, PSR_RUN_RUNNING);
 }
 
 void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss,
                            double images_per_s)
 {
-    if (launcher->by_hand) {
+    if (launcher->by_hand)
         psr_log(PSR_LOG_INFO, "step %" PRIu64 " of %" PRIu64 ": loss=%.4f images_per_s=%.1f", step, total,
                 psr_shown(loss), images_per_s);
-        return;
-    }
-    if (much_waits(launcher))
-        return;
-    cJSON *object = event("progress");
-    cJSON_AddNumberToObject(object, "step", (double)step);
-    cJSON_AddNumberToObject(object, "total", (double)total);
-    if (isfinite(loss))
-        cJSON_AddNumberToObject(object, "loss", loss);
-    if (isfinite(images_per_s))
-        cJSON_AddNumberToObject(object, "images_per_s", images_per_s);
-    put(launcher, object);
+    else if (!much_waits(launcher))
+        put(launcher,
+            &(psr_run_event){.kind = PSR_RUN_PROGRESS, .progress = {step, total, loss, images_per_s}});
 }
 
 void psr_launcher_evaluating(psr_launcher *launcher, uint64_t step, uint64_t total, uint64_t counted,
                              uint64_t samples)
 {
-    if (launcher->by_hand || much_waits(launcher)) /* workers say it in their logs */
-        return;
-    cJSON *object = event("evaluating");
-    cJSON_AddNumberToObject(object, "step", (double)step);
-    cJSON_AddNumberToObject(object, "total", (double)total);
-    cJSON_AddNumberToObject(object, "counted", (double)counted);
-    cJSON_AddNumberToObject(object, "samples", (double)samples);
-    put(launcher, object);
+    if (!launcher->by_hand && !much_waits(launcher)) /* by hand workers say it in their logs */
+        put(launcher,
+            &(psr_run_event){.kind = PSR_RUN_EVALUATING, .evaluating = {step, total, counted, samples}});
 }
 
-static void put_line(psr_launcher *launcher, const char *kind, const char *line)
+void psr_launcher_evaluated(psr_launcher *launcher, const char *line)
 {
     if (launcher->by_hand) {
         psr_log(PSR_LOG_INFO, "%s", line);
         return;
     }
-    cJSON *object = event(kind);
-    cJSON_AddStringToObject(object, "line", line);
-    put(launcher, object);
+    psr_run_event event = {.kind = PSR_RUN_EVALUATED};
+    snprintf(event.evaluated, sizeof event.evaluated, "%s", line);
+    put(launcher, &event);
 }
 
-void psr_launcher_evaluated(psr_launcher *launcher, const char *line)
+void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level level, const char *line)
 {
-    put_line(launcher, "evaluated", line);
-}
-
-void psr_launcher_say(psr_launcher *launcher, const char *line)
-{
-    put_line(launcher, "say", line);
+    if (launcher->by_hand) {
+        psr_log_of(kind, level, "%s", line);
+        return;
+    }
+    if (kind == PSR_LOG_OF_STRANGER && much_waits(launcher))
+        return;
+    psr_run_event event = {.kind = PSR_RUN_SAY, .say = {.level = level, .kind = kind}};
+    snprintf(event.say.line, sizeof event.say.line, "%s", line);
+    put(launcher, &event);
 }
 
 void psr_launcher_alive(psr_launcher *launcher)
 {
     if (!launcher->by_hand && !much_waits(launcher))
-        put(launcher, event("alive"));
+        put_kind(launcher, PSR_RUN_ALIVE);
 }
 
 void psr_launcher_paused(psr_launcher *launcher)
 {
     if (!launcher->by_hand)
-        put(launcher, event("paused"));
+        put_kind(launcher, PSR_RUN_PAUSED);
 }
 
 void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line, const char *outcome_json)
@@ -228,86 +209,32 @@ void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line
         psr_log(status == PSR_OK ? PSR_LOG_INFO : PSR_LOG_ERROR, "%s", line);
         return;
     }
-    cJSON *object = event("ended");
-    cJSON_AddNumberToObject(object, "status", psr_err_exit_status(status));
-    cJSON_AddStringToObject(object, "line", line);
-    cJSON *outcome = outcome_json ? cJSON_Parse(outcome_json) : NULL;
-    if (outcome)
-        cJSON_AddItemToObject(object, "outcome", outcome);
-    put(launcher, object);
+    psr_run_event event = {.kind = PSR_RUN_ENDED,
+                           .ended = {.status = psr_err_exit_status(status),
+                                     .outcome = outcome_json ? cJSON_Parse(outcome_json) : NULL}};
+    snprintf(event.ended.line, sizeof event.ended.line, "%s", line);
+    put(launcher, &event);
+    psr_run_event_done(&event);
 }
 
 /* ---- in ---- */
 
-static const char *text_of(const cJSON *object, const char *name)
-{
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-}
-
-static bool read_peer(const cJSON *object, psr_peer *ret_peer)
-{
-    const char *role = text_of(object, "role");
-    const cJSON *rank = cJSON_GetObjectItemCaseSensitive(object, "rank");
-    if (!role || !psr_role_parse(role, &ret_peer->role) || !cJSON_IsNumber(rank) ||
-        !(rank->valuedouble >= 0 && rank->valuedouble < UINT32_MAX))
-        return false;
-    ret_peer->rank = (uint32_t)rank->valuedouble;
-    return true;
-}
-
-static psr_order_kind read_order(const cJSON *object, psr_order *order)
-{
-    const cJSON *lost = cJSON_GetObjectItemCaseSensitive(object, "lost");
-    const cJSON *log = cJSON_GetObjectItemCaseSensitive(object, "log");
-    const cJSON *agent = cJSON_GetObjectItemCaseSensitive(object, "agent");
-    const char *host = text_of(lost ? lost : agent, "host"), *how = text_of(lost ? lost : agent, "how");
-    const char *line = text_of(log, "line");
-    if (lost && how && read_peer(lost, &order->peer)) {
-        snprintf(order->text, sizeof order->text, "%s", how);
-        snprintf(order->host, sizeof order->host, "%s", host ? host : "");
-        return PSR_ORDER_LOST;
-    }
-    if (agent && host && how) {
-        snprintf(order->text, sizeof order->text, "%s", how);
-        snprintf(order->host, sizeof order->host, "%s", host);
-        return PSR_ORDER_AGENT;
-    }
-    if (log && line && read_peer(log, &order->peer)) {
-        snprintf(order->text, sizeof order->text, "%s", line);
-        return PSR_ORDER_LOG;
-    }
-    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "stop")))
-        return PSR_ORDER_STOP;
-    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "alive")))
-        return PSR_ORDER_ALIVE;
-    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "pause")))
-        return PSR_ORDER_PAUSE;
-    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "go_on")))
-        return PSR_ORDER_GO_ON;
-    return PSR_ORDER_BAD;
-}
-
-void psr_launcher_take(psr_launcher *launcher, psr_order *order)
+psr_launcher_heard psr_launcher_take(psr_launcher *launcher, psr_order *ret_order)
 {
     char *line = NULL;
-    order->kind = PSR_ORDER_NOTHING;
-    order->host[0] = order->text[0] = '\0';
     switch (psr_input_thread_next(launcher->watch, &line)) {
     case PSR_INPUT_NOTHING:
-        return;
+        return PSR_LAUNCHER_NOTHING;
     case PSR_INPUT_END:
-        order->kind = PSR_ORDER_GONE;
-        return;
+        return PSR_LAUNCHER_GONE;
     case PSR_INPUT_INTERRUPT:
-        order->kind = PSR_ORDER_STOP;
-        return;
+        return PSR_LAUNCHER_INTERRUPT;
     case PSR_INPUT_LINE:
         break;
     }
-    cJSON *object = cJSON_Parse(line);
-    order->kind = read_order(object, order);
-    if (order->kind == PSR_ORDER_BAD)
-        snprintf(order->text, sizeof order->text, "%.200s", line);
-    cJSON_Delete(object);
+    psr_err err = psr_order_decode(line, ret_order);
+    if (err != PSR_OK)
+        (void)psr_fail_context(err, "'%.200s'", line);
     free(line);
+    return err == PSR_OK ? PSR_LAUNCHER_ORDER : PSR_LAUNCHER_BAD;
 }

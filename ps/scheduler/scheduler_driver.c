@@ -70,7 +70,7 @@ static void on_say(void *context, const char *line)
 {
     driver *d = context;
     psr_rundir_log(d->rundir, self, line);
-    psr_launcher_say(d->launcher, line);
+    psr_launcher_say(d->launcher, PSR_LOG_OF_RUN, PSR_LOG_INFO, line);
 }
 
 static void on_joined(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total)
@@ -246,7 +246,7 @@ static void on_stranger(void *context, const char *line)
 {
     driver *d = context;
     psr_rundir_log(d->rundir, self, line);
-    psr_log(PSR_LOG_WARN, "%s", line);
+    psr_launcher_say(d->launcher, PSR_LOG_OF_STRANGER, PSR_LOG_WARN, line);
 }
 
 static void on_skipped(void *context, const char *line)
@@ -256,25 +256,30 @@ static void on_skipped(void *context, const char *line)
 
 /* ---- orders ---- */
 
-static void take_order(driver *d, const psr_order *order, int64_t now_ms)
+static void stop(driver *d, int64_t now_ms)
+{
+    if (d->stops++ == 0)
+        psr_scheduler_stop(d->scheduler, now_ms);
+    else
+        psr_scheduler_fail(d->scheduler, PSR_ERR_CANCELLED, "told to stop twice: ended at once");
+}
+
+static void obey(driver *d, const psr_order *order, int64_t now_ms)
 {
     switch (order->kind) {
     case PSR_ORDER_LOST:
-        psr_scheduler_lost(d->scheduler, order->peer, order->host[0] ? order->host : NULL, order->text,
+        psr_scheduler_lost(d->scheduler, order->peer, order->host[0] ? order->host : NULL, order->how,
                            now_ms);
         return;
     case PSR_ORDER_AGENT:
-        psr_scheduler_agent_lost(d->scheduler, order->host, order->text, now_ms);
+        psr_scheduler_agent_lost(d->scheduler, order->host, order->how, now_ms);
         return;
     case PSR_ORDER_LOG:
         if (psr_scheduler_has(d->scheduler, order->peer)) /* each has a file */
-            psr_rundir_log(d->rundir, order->peer, order->text);
+            psr_rundir_log(d->rundir, order->peer, order->line);
         return;
     case PSR_ORDER_STOP:
-        if (d->stops++ == 0)
-            psr_scheduler_stop(d->scheduler, now_ms);
-        else
-            psr_scheduler_fail(d->scheduler, PSR_ERR_CANCELLED, "told to stop twice: ended at once");
+        stop(d, now_ms);
         return;
     case PSR_ORDER_PAUSE:
         psr_clock_stop();
@@ -283,17 +288,16 @@ static void take_order(driver *d, const psr_order *order, int64_t now_ms)
     case PSR_ORDER_GO_ON:
         psr_clock_go_on();
         return;
-    case PSR_ORDER_GONE:
-        psr_clock_go_on(); /* it may have died while all were stopped */
-        psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_PEER, "gone without a word", now_ms);
-        return;
-    case PSR_ORDER_BAD:
-        psr_log(PSR_LOG_WARN, "the launcher sent no order that is known: %s", order->text);
-        return;
     case PSR_ORDER_ALIVE:
-    case PSR_ORDER_NOTHING:
         return;
     }
+}
+
+static void say_bad_order(driver *d)
+{
+    char line[512];
+    snprintf(line, sizeof line, "the launcher sent what is no order: %s", psr_err_detail());
+    psr_launcher_say(d->launcher, PSR_LOG_OF_RUN, PSR_LOG_WARN, line);
 }
 
 /* true: there may be more. */
@@ -301,11 +305,20 @@ static bool take_orders(driver *d, int64_t now_ms)
 {
     for (int i = 0; i < BURST; i++) {
         psr_order order;
-        psr_launcher_take(d->launcher, &order);
-        if (order.kind == PSR_ORDER_NOTHING)
+        psr_launcher_heard heard = psr_launcher_take(d->launcher, &order);
+        if (heard == PSR_LAUNCHER_NOTHING)
             return false;
         d->launcher_heard_ms = now_ms;
-        take_order(d, &order, now_ms);
+        if (heard == PSR_LAUNCHER_ORDER) {
+            obey(d, &order, now_ms);
+        } else if (heard == PSR_LAUNCHER_INTERRUPT) {
+            stop(d, now_ms);
+        } else if (heard == PSR_LAUNCHER_BAD) {
+            say_bad_order(d);
+        } else {
+            psr_clock_go_on(); /* it may have died while all were stopped */
+            psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_PEER, "gone without a word", now_ms);
+        }
     }
     return true;
 }

@@ -107,7 +107,7 @@ typedef struct program {
 static void log_stranger(void *context, const char *line)
 {
     (void)context;
-    psr_log(PSR_LOG_WARN, "%s", line);
+    psr_log_of(PSR_LOG_OF_STRANGER, PSR_LOG_WARN, "%s", line);
 }
 
 static void wake(void *context)

@@ -8,6 +8,7 @@
 #include "ps/input_thread.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,14 +56,14 @@ static void close_pipes(pipes *p)
     close(p->own_out);
 }
 
-static psr_order next_order(pipes *p)
+/* What it hears next; waits for a wake when there is nothing yet. */
+static psr_launcher_heard hear(pipes *p, psr_order *order)
 {
-    static psr_order order; /* large */
     for (;;) {
         unsigned before = wakes_so_far();
-        psr_launcher_take(p->launcher, &order);
-        if (order.kind != PSR_ORDER_NOTHING)
-            return order;
+        psr_launcher_heard heard = psr_launcher_take(p->launcher, order);
+        if (heard != PSR_LAUNCHER_NOTHING)
+            return heard;
         await_wake(before);
     }
 }
@@ -71,45 +72,30 @@ static void orders_are_read_and_what_is_none_is_told_as_such(void **state)
 {
     (void)state;
     pipes p;
+    psr_order order;
     open_pipes(&p);
-    put(p.to,
-        "{\"lost\": {\"role\": \"worker\", \"rank\": 3, \"host\": \"b\", \"how\": \"killed by signal 9\"}}\n"
-        "{\"lost\": {\"role\": \"shard\", \"rank\": 0, \"how\": \"exit status 1\"}}\n"
-        "{\"log\": {\"role\": \"worker\", \"rank\": 1, \"stream\": \"err\", \"line\": \"words\"}}\n"
-        "{\"agent\": {\"host\": \"b\", \"how\": \"no sign of life for 2.0 s\"}}\n"
-        "{\"agent\": {\"host\": \"b\"}}\n"
-        "{\"alive\": true}\n{\"stop\": true}\n{\"pause\": true}\n{\"go_on\": true}\n"
-        "{\"lost\": {\"role\": \"king\", \"rank\": 3, \"how\": \"x\"}}\n"
-        "{\"lost\": {\"role\": \"worker\", \"rank\": 1e30, \"how\": \"x\"}}\n"
-        "not json\n");
-    psr_order order = next_order(&p);
+    put(p.to, "{\"order\": \"lost\", \"role\": \"worker\", \"rank\": 3, \"host\": \"b\", \"how\": \"killed "
+              "by signal 9\"}\n"
+              "{\"order\": \"agent\", \"host\": \"b\"}\n"
+              "{\"order\": \"stop\"}\n"
+              "not json\n");
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_ORDER);
     assert_int_equal(order.kind, PSR_ORDER_LOST);
     assert_true(psr_peer_equal(order.peer, (psr_peer){PSR_ROLE_WORKER, 3}));
     assert_string_equal(order.host, "b");
-    assert_string_equal(order.text, "killed by signal 9");
-    order = next_order(&p);
-    assert_int_equal(order.kind, PSR_ORDER_LOST);
-    assert_string_equal(order.host, "");
-    order = next_order(&p);
-    assert_int_equal(order.kind, PSR_ORDER_LOG);
-    assert_string_equal(order.text, "words");
-    order = next_order(&p);
-    assert_int_equal(order.kind, PSR_ORDER_AGENT);
-    assert_string_equal(order.host, "b");
-    assert_string_equal(order.text, "no sign of life for 2.0 s");
-    assert_int_equal(next_order(&p).kind, PSR_ORDER_BAD);
-    assert_int_equal(next_order(&p).kind, PSR_ORDER_ALIVE);
-    assert_int_equal(next_order(&p).kind, PSR_ORDER_STOP);
-    assert_int_equal(next_order(&p).kind, PSR_ORDER_PAUSE);
-    assert_int_equal(next_order(&p).kind, PSR_ORDER_GO_ON);
-    assert_int_equal(next_order(&p).kind, PSR_ORDER_BAD);
-    assert_int_equal(next_order(&p).kind, PSR_ORDER_BAD);
-    order = next_order(&p);
-    assert_int_equal(order.kind, PSR_ORDER_BAD);
-    assert_string_equal(order.text, "not json");
+    assert_string_equal(order.how, "killed by signal 9");
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_BAD);
+    assert_string_equal(psr_err_detail(),
+                        "'{\"order\": \"agent\", \"host\": \"b\"}': field \"how\" is missing");
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_ORDER);
+    assert_int_equal(order.kind, PSR_ORDER_STOP);
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_BAD);
+    assert_string_equal(psr_err_detail(), "'not json': field \"order\" is missing or no text");
+    kill(getpid(), SIGTERM);
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_INTERRUPT);
     close(p.to);
     p.to = -1;
-    assert_int_equal(next_order(&p).kind, PSR_ORDER_GONE);
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_GONE);
     close_pipes(&p);
 }
 
@@ -133,7 +119,7 @@ static void events_are_one_line_of_json_each(void **state)
     psr_launcher_progress(p.launcher, 5, 10, NAN, 100);
     psr_launcher_evaluating(p.launcher, 5, 10, 30, 90);
     psr_launcher_evaluated(p.launcher, "well");
-    psr_launcher_say(p.launcher, "a \"word\"");
+    psr_launcher_say(p.launcher, PSR_LOG_OF_RUN, PSR_LOG_INFO, "a \"word\"");
     psr_launcher_alive(p.launcher);
     psr_launcher_paused(p.launcher);
     psr_launcher_ended(p.launcher, PSR_ERR_PROTOCOL, "why", "{\"hash\": \"12\"}");
@@ -146,7 +132,7 @@ static void events_are_one_line_of_json_each(void **state)
               "{\"event\":\"progress\",\"step\":5,\"total\":10,\"images_per_s\":100}\n"
               "{\"event\":\"evaluating\",\"step\":5,\"total\":10,\"counted\":30,\"samples\":90}\n"
               "{\"event\":\"evaluated\",\"line\":\"well\"}\n"
-              "{\"event\":\"say\",\"line\":\"a \\\"word\\\"\"}\n"
+              "{\"event\":\"say\",\"level\":\"info\",\"kind\":\"run\",\"line\":\"a \\\"word\\\"\"}\n"
               "{\"event\":\"alive\"}\n"
               "{\"event\":\"paused\"}\n"
               "{\"event\":\"ended\",\"status\":3,\"line\":\"why\",\"outcome\":{\"hash\":\"12\"}}\n");
@@ -160,6 +146,8 @@ static void a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_i
     open_pipes(&p);
     for (uint64_t step = 0; step < 20000; step++) /* far more than a pipe holds */
         psr_launcher_progress(p.launcher, step, 20000, 0.5, 100);
+    for (int i = 0; i < 20000; i++)
+        psr_launcher_say(p.launcher, PSR_LOG_OF_STRANGER, PSR_LOG_WARN, "turned away one more");
     psr_launcher_ended(p.launcher, PSR_OK, "the end", NULL);
     size_t size = 1 << 20, used = 0;
     char *text = calloc(size, 1);
@@ -169,7 +157,7 @@ static void a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_i
         used += (size_t)got;
         psr_launcher_flush(p.launcher);
     }
-    assert_true(used < 300000); /* the bar's many steps were left out */
+    assert_true(used < 300000); /* the bar's many steps and the strangers were left out */
     assert_non_null(strstr(text, "{\"event\":\"ended\",\"status\":0,\"line\":\"the end\"}\n"));
     free(text);
     close_pipes(&p);

@@ -257,10 +257,62 @@ static void a_reader_that_went_away_does_not_end_a_program_that_ignores_sigpipe(
     signal(SIGPIPE, handler);
 }
 
+static void a_line_is_read_as_it_was_printed(void **state)
+{
+    (void)state;
+    char text[4096];
+    capture c = begin_capture(make_pipe);
+    psr_log_init("worker 1", PSR_LOG_DEBUG);
+    psr_log(PSR_LOG_ERROR, "lost: all");
+    psr_log(PSR_LOG_DEBUG, "turned away a stranger (stranger): so it says");
+    psr_log_of(PSR_LOG_OF_STRANGER, PSR_LOG_WARN, "turned away: %d", 7);
+    read_some(c.err[0], text, sizeof text);
+    end_capture(&c);
+    close_capture(&c);
+
+    const struct {
+        psr_log_level level;
+        psr_log_kind kind;
+        const char *message;
+    } expected[] = {{PSR_LOG_ERROR, PSR_LOG_OF_RUN, "lost: all"},
+                    {PSR_LOG_DEBUG, PSR_LOG_OF_RUN, "turned away a stranger (stranger): so it says"},
+                    {PSR_LOG_WARN, PSR_LOG_OF_STRANGER, "turned away: 7"}};
+    char *rest = NULL, *line = strtok_r(text, "\n", &rest);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++, line = strtok_r(NULL, "\n", &rest)) {
+        psr_log_line read;
+        assert_non_null(line);
+        assert_true(psr_log_line_read(line, &read));
+        assert_int_equal(read.level, expected[i].level);
+        assert_int_equal(read.kind, expected[i].kind);
+        assert_string_equal(read.message, expected[i].message);
+    }
+    assert_null(line);
+}
+
+static void what_others_print_is_no_line_of_the_log(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"",
+                                        "Segmentation fault",
+                                        "12:01:02.345 ",
+                                        "12:01:02.345 warn",
+                                        "12:01:02.345 fatal worker 1: words",
+                                        "12:01:02.345 warning worker 1: words",
+                                        "12:01:02.345 warn  worker 1 and no more",
+                                        "error worker 1: words",
+                                        "x12:01:02.345 error worker 1: words"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        psr_log_line read;
+        assert_false(psr_log_line_read(lines[i], &read));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_has_time_level_name_and_message),
+        cmocka_unit_test(a_line_is_read_as_it_was_printed),
+        cmocka_unit_test(what_others_print_is_no_line_of_the_log),
         cmocka_unit_test(levels_below_the_threshold_are_left_out),
         cmocka_unit_test(a_plain_line_is_unprefixed_and_on_stdout),
         cmocka_unit_test(a_message_stays_one_line_without_control_characters),
