@@ -12,6 +12,7 @@
 typedef enum psr_command_kind {
     PSR_COMMAND_BEGIN,     /* a step begins: head.step */
     PSR_COMMAND_READY,     /* the gradient of head.bucket of head.step is in the arena */
+    PSR_COMMAND_END,       /* the step head.step of rank to.rank has ended */
     PSR_COMMAND_FOLD,      /* collective: data (size doubles, borrowed until it has finished) */
     PSR_COMMAND_BROADCAST, /* collective: data (size bytes, borrowed until it has finished) */
     PSR_COMMAND_SEND,      /* head and data (size bytes, owned: malloc) to a peer */

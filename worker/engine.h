@@ -1,16 +1,17 @@
 /* Engines: the part of an exchange that differs between architectures, free of I/O. exchange.c (real sockets
- * and threads) and the cluster simulation of the tests drive the same engines.
+ * and threads) and the cluster simulation of the tests drive the same engines. Nothing else in worker/ knows the
+ * architecture: what depends on it asks the engine for a property with a name.
  *
  * Events in: begin_step, ready, message. Out: messages through the outbox and landed(step, bucket): the
- * bucket's range of the weights arena now holds the weights AFTER that step. One thread: the exchange thread.
- */
+ * bucket's range of the weights arena now holds the weights AFTER that step. One thread: the exchange thread; for an
+ * engine that plays all ranks, which needs nobody else, the compute thread. */
 #ifndef PSR_WORKER_ENGINE_H
 #define PSR_WORKER_ENGINE_H
 
 #include "base/config.h"
 #include "model/layout.h"
-#include "model/optimizers/optimizer.h"
 #include "comm/ring.h"
+#include "model/optimizers/optimizer.h"
 
 typedef struct psr_engine_env {
     const psr_config *config;
@@ -19,7 +20,7 @@ typedef struct psr_engine_env {
     uint32_t rank;
     uint64_t total_steps;       /* of the run, for the schedule */
     float *weights, *gradients; /* arenas, borrowed for life */
-    psr_optimizer *optimizer;   /* ring and local: borrowed; NULL in PS mode, and in a ring that only sums */
+    psr_optimizer *optimizer;   /* borrowed; NULL when shards update, and in a ring that only sums */
     psr_outbox outbox;
     void *context;
     psr_err (*landed)(void *context, uint64_t step, uint32_t bucket);
@@ -29,10 +30,22 @@ typedef struct psr_engine psr_engine;
 
 typedef struct psr_engine_ops {
     const char *name;
+
+    /* What it is like. */
+    bool plays_all; /* one process plays every rank in turn, and there is no other worker */
+    bool
+        shards_update; /* shards hold the optimizer's state and make every update; else each worker process does */
+    bool in_ring;      /* a worker sends to the next rank */
+    psr_phase waits_in; /* what a report calls it when the compute thread waits for weights */
+
     psr_err (*open)(const psr_engine_env *env, psr_engine **ret_engine); /* env is copied */
     void (*close)(psr_engine *engine);
+    /* Where a rank writes its gradient; NULL: every rank in env's arena. */
+    float *(*gradients)(psr_engine *engine, uint32_t rank);
     psr_err (*begin_step)(psr_engine *engine, uint64_t step);
+    /* The first for every bucket, or the second once all of a rank's have been reported; the other is NULL. */
     psr_err (*ready)(psr_engine *engine, uint64_t step, uint32_t bucket);
+    psr_err (*end_step)(psr_engine *engine, uint64_t step, uint32_t rank);
     psr_err (*message)(psr_engine *engine, psr_message **message); /* takes it */
     /* Whom it waits for: for PROGRESS and the deadline's line. false: nobody. */
     bool (*waits)(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket);
@@ -43,6 +56,10 @@ typedef struct psr_engine_ops {
 
 extern const psr_engine_ops psr_engine_ps;
 extern const psr_engine_ops psr_engine_ring;
-extern const psr_engine_ops psr_engine_none; /* --no-exchange: weights stay as they are */
+extern const psr_engine_ops psr_engine_local; /* the reference: one process */
+extern const psr_engine_ops psr_engine_none;  /* --no-exchange: weights stay as they are */
+
+/* The engine that config asks for: the one place in worker/ that reads --mode. UNSUPPORTED: this build has none for it. */
+PSR_MUST_CHECK psr_err psr_engine_choose(const psr_config *config, const psr_engine_ops **ret_engine);
 
 #endif

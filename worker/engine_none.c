@@ -60,6 +60,7 @@ static uint32_t none_lent(const psr_engine *engine, uint32_t bucket)
 
 const psr_engine_ops psr_engine_none = {
     .name = "none",
+    .waits_in = PSR_PHASE_RING,
     .open = none_open,
     .close = none_close,
     .begin_step = none_begin_step,

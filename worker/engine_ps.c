@@ -337,6 +337,8 @@ static uint64_t engine_staleness(psr_engine *engine)
 
 const psr_engine_ops psr_engine_ps = {
     .name = "ps",
+    .shards_update = true,
+    .waits_in = PSR_PHASE_PULL,
     .open = engine_open,
     .close = engine_close,
     .begin_step = engine_begin_step,

@@ -192,6 +192,8 @@ static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)
 
 const psr_engine_ops psr_engine_ring = {
     .name = "ring",
+    .in_ring = true,
+    .waits_in = PSR_PHASE_RING,
     .open = engine_open,
     .close = engine_close,
     .begin_step = engine_begin_step,

@@ -1,7 +1,6 @@
 #include "worker/exchange_private.h"
 
 #include "base/arena.h"
-#include "base/clock.h"
 #include "base/fault.h"
 #include "comm/encoding.h"
 #include "comm/messages.h"
@@ -45,13 +44,21 @@ bool psr_exchange_waits(const psr_exchange *exchange, bool collective, psr_peer 
     return true;
 }
 
+/* An engine that plays all ranks is on this thread. */
+static psr_err tell_engine(psr_exchange *exchange, const psr_command *command)
+{
+    if (!exchange->ops->plays_all)
+        return psr_session_command(exchange->session, command);
+    PSR_TRY(psr_session_failure(exchange->session));
+    return psr_exchange_take(exchange, command);
+}
+
 /* The weights after so many steps: of one bucket, or of all. */
 static psr_err wait_for_weights(psr_exchange *exchange, psr_wait wait, uint32_t bucket, uint64_t steps)
 {
     atomic_store(&exchange->session->wanted_bucket, bucket);
     atomic_store(&exchange->session->wanted_steps, steps);
-    return psr_session_wait(exchange->session, wait,
-                            exchange->options.config->mode == PSR_MODE_PS ? PSR_PHASE_PULL : PSR_PHASE_RING);
+    return psr_session_wait(exchange->session, wait, exchange->ops->waits_in);
 }
 
 /* ---- life ---- */
@@ -59,14 +66,6 @@ static psr_err wait_for_weights(psr_exchange *exchange, psr_wait wait, uint32_t 
 static psr_err open_engine(psr_exchange *exchange)
 {
     const psr_exchange_options *o = &exchange->options;
-    if (o->engine != NULL)
-        exchange->ops = o->engine;
-    else if (!o->config->exchange)
-        exchange->ops = &psr_engine_none;
-    else if (o->config->mode == PSR_MODE_PS)
-        exchange->ops = &psr_engine_ps;
-    else
-        exchange->ops = &psr_engine_ring;
     const psr_engine_env env = {
         .config = o->config,
         .layout = o->layout,
@@ -106,16 +105,13 @@ static psr_err open_parts(psr_exchange *exchange)
     for (uint32_t b = 0; b < buckets; b++)
         atomic_init(&exchange->landed[b], o->session->options.first_step);
 
-    if (o->config->mode == PSR_MODE_PS)
+    if (exchange->ops->shards_update)
         PSR_TRY(assign_shards(exchange));
     else
         PSR_TRY(psr_optimizer_new(o->config, o->layout, &exchange->optimizer));
-    if (o->config->mode == PSR_MODE_LOCAL)
-        return psr_local_new(o->config, o->layout, o->buckets, exchange->weights, exchange->optimizer,
-                             &exchange->local);
-
-    PSR_TRY(psr_arena_new(length, &exchange->gradients));
-    if (o->config->workers > 1) {
+    if (exchange->ops->gradients == NULL)
+        PSR_TRY(psr_arena_new(length, &exchange->gradients));
+    if (psr_exchange_plays(exchange) < o->config->workers) {
         const psr_outbox outbox = {exchange, psr_exchange_send, psr_exchange_returned};
         /* The largest is a broadcast of the arena. A network has fewer statistics than parameters: as doubles
          * they take less than twice the arena; figures, names and the like fit in what is added. */
@@ -138,6 +134,7 @@ psr_err psr_exchange_new(const psr_exchange_options *options, psr_exchange **ret
         return psr_fail(PSR_ERR_NOMEM, "no memory for an exchange");
     exchange->options = *options;
     exchange->session = options->session;
+    exchange->ops = options->engine;
     psr_err err = open_parts(exchange);
     if (err != PSR_OK) {
         psr_exchange_free(exchange);
@@ -157,7 +154,6 @@ void psr_exchange_free(psr_exchange *exchange)
     if (exchange->engine != NULL)
         exchange->ops->close(exchange->engine);
     psr_collective_free(exchange->collective);
-    psr_local_free(exchange->local);
     psr_optimizer_free(exchange->optimizer);
     psr_arena_free(exchange->weights, exchange->options.layout->length);
     psr_arena_free(exchange->gradients, exchange->options.layout->length);
@@ -173,17 +169,14 @@ psr_err psr_exchange_begin_step(psr_exchange *exchange, const psr_step *step)
     PSR_TRY(psr_session_may_begin(exchange->session, step->step));
     exchange->step = *step;
     exchange->reported = 0;
-    if (exchange->local != NULL)
-        return PSR_OK;
-    return psr_session_command(exchange->session,
-                               &(psr_command){.kind = PSR_COMMAND_BEGIN, .head = {.step = step->step}});
+    return tell_engine(exchange, &(psr_command){.kind = PSR_COMMAND_BEGIN, .head = {.step = step->step}});
 }
 
 psr_err psr_exchange_weights_wanted(psr_exchange *exchange, uint32_t bucket)
 {
     uint64_t steps = exchange->step.step;
     PSR_TRY(psr_session_failure(exchange->session));
-    if (exchange->local != NULL || psr_exchange_has_bucket(exchange, bucket, steps))
+    if (psr_exchange_has_bucket(exchange, bucket, steps))
         return PSR_OK;
     return wait_for_weights(exchange, PSR_WAIT_BUCKET, bucket, steps);
 }
@@ -191,11 +184,10 @@ psr_err psr_exchange_weights_wanted(psr_exchange *exchange, uint32_t bucket)
 psr_err psr_exchange_gradient_ready(psr_exchange *exchange, uint32_t bucket)
 {
     exchange->reported++;
-    if (exchange->local != NULL)
+    if (exchange->ops->ready == NULL)
         return psr_session_failure(exchange->session);
-    return psr_session_command(
-        exchange->session,
-        &(psr_command){.kind = PSR_COMMAND_READY, .head = {.step = exchange->step.step, .bucket = bucket}});
+    return tell_engine(exchange, &(psr_command){.kind = PSR_COMMAND_READY,
+                                                .head = {.step = exchange->step.step, .bucket = bucket}});
 }
 
 /* The gradient of a rank without samples. The order of a backward pass: last layers first. */
@@ -219,19 +211,16 @@ psr_err psr_exchange_end_step(psr_exchange *exchange)
     if (exchange->reported != o->buckets->count)
         return psr_fail(PSR_ERR_COMPUTE, "step %llu: %u of %u buckets were reported ready",
                         (unsigned long long)exchange->step.step + 1, exchange->reported, o->buckets->count);
-    if (exchange->local != NULL && exchange->step.rank + 1 == o->config->workers) {
-        int64_t begin_ns = psr_clock_ns();
-        PSR_TRY(psr_local_update(exchange->local, exchange->step.step, o->session->options.total_steps));
-        atomic_store(&exchange->exchange_ns, psr_clock_ns() - begin_ns);
-    }
-    return psr_session_failure(exchange->session);
+    if (exchange->ops->end_step == NULL)
+        return psr_session_failure(exchange->session);
+    return tell_engine(exchange, &(psr_command){.kind = PSR_COMMAND_END,
+                                                .to = {PSR_ROLE_WORKER, exchange->step.rank},
+                                                .head = {.step = exchange->step.step}});
 }
 
 psr_err psr_exchange_drain(psr_exchange *exchange)
 {
     PSR_TRY(psr_session_failure(exchange->session));
-    if (exchange->local != NULL)
-        return PSR_OK;
     return wait_for_weights(exchange, PSR_WAIT_ALL, 0, psr_session_steps_begun(exchange->session));
 }
 
@@ -290,8 +279,13 @@ float *psr_exchange_weights(psr_exchange *exchange)
 
 float *psr_exchange_gradients(psr_exchange *exchange)
 {
-    return exchange->local != NULL ? psr_local_gradients(exchange->local, exchange->step.rank)
-                                   : exchange->gradients;
+    return exchange->ops->gradients != NULL ? exchange->ops->gradients(exchange->engine, exchange->step.rank)
+                                            : exchange->gradients;
+}
+
+uint32_t psr_exchange_plays(const psr_exchange *exchange)
+{
+    return exchange->ops->plays_all ? exchange->options.config->workers : 1;
 }
 
 uint32_t psr_exchange_slot_count(psr_exchange *exchange)

@@ -10,9 +10,8 @@
  * A process normally plays one rank; with --mode local one process plays all n in turn (begin..end for rank 0, 1,
  * .. n-1 of the same step), and the update happens in the last rank's end_step.
  *
- * Engines (worker/engine_ps.c, engine_ring.c, engine_none.c) are free of I/O; exchange_thread.c drives them
- * on the exchange thread, which owns all sockets. --mode local has no engine (exchange_local.c): it works on
- * the compute thread. A failure anywhere (deadline, abort from the scheduler, peer's breach) makes every call
+ * Engines (worker/engine_ps.c, engine_ring.c, engine_local.c, engine_none.c) are free of I/O; exchange_thread.c drives them
+ * on the exchange thread, which owns all sockets, but one that plays all ranks on the compute thread. A failure anywhere (deadline, abort from the scheduler, peer's breach) makes every call
  * return that status at once. */
 #ifndef PSR_WORKER_EXCHANGE_H
 #define PSR_WORKER_EXCHANGE_H
@@ -28,8 +27,8 @@ typedef struct psr_exchange_options {
     const psr_config *config;
     const psr_layout *layout;
     const psr_buckets *buckets;
-    uint32_t rank;
-    const psr_engine_ops *engine; /* NULL: the one that config asks for */
+    uint32_t rank;                /* the first that this process plays */
+    const psr_engine_ops *engine; /* psr_engine_choose */
 } psr_exchange_options;
 
 /* Commands of an exchange that may wait for the thread: a step's, those of the step before that may still be there, and some
@@ -44,7 +43,7 @@ void psr_exchange_free(psr_exchange *exchange);
 
 typedef struct psr_step {
     uint64_t step;  /* 0-based, of the run */
-    uint32_t rank;  /* whose turn (local plays several) */
+    uint32_t rank;  /* whose turn (a process may play several) */
     uint32_t batch; /* this rank's samples; 0: its gradient is +0.0, which the exchange writes itself */
     uint32_t global_batch; /* all ranks' samples in this step */
 } psr_step;
@@ -81,7 +80,10 @@ PSR_MUST_CHECK psr_err psr_exchange_init_shards(psr_exchange *exchange, uint32_t
 float *psr_exchange_weights(psr_exchange *exchange);
 float *psr_exchange_gradients(psr_exchange *exchange);
 
-/* Optimizer state arenas that this process holds (ring, local; 0 in PS mode), for checkpoints and resume. */
+/* Ranks that this process plays, from its own on: one, or all of the run's. */
+uint32_t psr_exchange_plays(const psr_exchange *exchange);
+
+/* Optimizer state arenas that this process holds (none when shards make the updates), for checkpoints and resume. */
 uint32_t psr_exchange_slot_count(psr_exchange *exchange);
 const char *psr_exchange_slot_name(psr_exchange *exchange, uint32_t slot);
 float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot);

@@ -4,19 +4,17 @@
 #define PSR_WORKER_EXCHANGE_PRIVATE_H
 
 #include "comm/collective.h"
-#include "worker/exchange_local.h"
 #include "worker/session_private.h"
 
 struct psr_exchange {
     psr_exchange_options options;
     psr_session *session;      /* the options', at hand */
-    const psr_engine_ops *ops; /* NULL in local mode */
+    const psr_engine_ops *ops; /* the options' */
     psr_engine *engine;
-    psr_local *local;           /* NULL in the other modes */
-    psr_optimizer *optimizer;   /* ring and local; NULL in PS mode */
+    psr_optimizer *optimizer;   /* NULL when shards update */
     psr_collective *collective; /* NULL when this process is the only worker */
-    uint32_t *owner;            /* PS mode: shard of each bucket */
-    float *weights, *gradients;
+    uint32_t *owner;            /* shard of each bucket; NULL when none updates */
+    float *weights, *gradients; /* gradients: NULL when the engine has arenas of its own */
 
     /* ---- the compute thread's own ---- */
     psr_step step;
@@ -48,7 +46,8 @@ bool psr_exchange_operations_ended(psr_exchange *exchange);
 bool psr_exchange_waits(const psr_exchange *exchange, bool collective, psr_peer *ret_peer, uint64_t *ret_step,
                         uint32_t *ret_bucket);
 
-/* exchange_thread.c */
+/* exchange_thread.c. take: what a command tells engine or collective, on the engine's thread. */
+psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command);
 psr_err psr_exchange_send(void *exchange, psr_peer to, const psr_head *head, const psr_payload *payload);
 void psr_exchange_returned(void *exchange);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);

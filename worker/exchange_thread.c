@@ -74,7 +74,14 @@ static psr_err send_owned(psr_session *session, const psr_command *command)
     return psr_transport_send(transport, command->to, &command->head, &payload);
 }
 
-static psr_err take_command(psr_exchange *exchange, const psr_command *command)
+/* The engine has something to do in this step: the first time is what its exchange is timed from. */
+static void engine_busy(psr_exchange *exchange, uint64_t step)
+{
+    if (exchange->first_ready_ns[step & 1] == 0)
+        exchange->first_ready_ns[step & 1] = psr_clock_ns();
+}
+
+psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
 {
     uint64_t step = command->head.step;
     switch (command->kind) {
@@ -83,9 +90,11 @@ static psr_err take_command(psr_exchange *exchange, const psr_command *command)
         exchange->first_ready_ns[step & 1] = 0;
         return exchange->ops->begin_step(exchange->engine, step);
     case PSR_COMMAND_READY:
-        if (exchange->first_ready_ns[step & 1] == 0)
-            exchange->first_ready_ns[step & 1] = psr_clock_ns();
+        engine_busy(exchange, step);
         return exchange->ops->ready(exchange->engine, step, command->head.bucket);
+    case PSR_COMMAND_END:
+        engine_busy(exchange, step);
+        return exchange->ops->end_step(exchange->engine, step, command->to.rank);
     case PSR_COMMAND_FOLD:
         exchange->operations_taken++;
         PSR_TRY(psr_collective_fold(exchange->collective, command->data, command->size));
@@ -108,7 +117,7 @@ static psr_err take_commands(psr_session *session)
     bool any = false;
     while (psr_command_pop(session->queue, &command)) {
         any = true;
-        PSR_TRY(take_command(session->exchange, &command));
+        PSR_TRY(psr_exchange_take(session->exchange, &command));
     }
     if (any)
         psr_session_changed(session); /* the compute thread may wait for room */
@@ -190,12 +199,12 @@ static psr_err take_peer_message(psr_exchange *exchange, psr_message **message)
     switch ((*message)->head.type) {
     case PSR_MSG_WEIGHTS:
     case PSR_MSG_ACK:
-        if (role != PSR_ROLE_SHARD || exchange->engine == NULL)
+        if (role != PSR_ROLE_SHARD)
             return refuse(*message);
         psr_fault_point("pull", psr_msg_step(&(*message)->head));
         return exchange->ops->message(exchange->engine, message);
     case PSR_MSG_RING:
-        if (role != PSR_ROLE_WORKER || exchange->engine == NULL)
+        if (role != PSR_ROLE_WORKER)
             return refuse(*message);
         psr_fault_point("ring", psr_msg_step(&(*message)->head));
         return exchange->ops->message(exchange->engine, message);
@@ -227,7 +236,7 @@ static void publish(psr_exchange *exchange)
     psr_transport_counts_get(exchange->session->options.transport, &counts);
     atomic_store_explicit(&exchange->bytes_sent, counts.bytes_sent, memory_order_relaxed);
     atomic_store_explicit(&exchange->bytes_received, counts.bytes_received, memory_order_relaxed);
-    if (exchange->engine == NULL || exchange->ops->staleness == NULL)
+    if (exchange->ops->staleness == NULL)
         return;
     uint64_t staleness = exchange->ops->staleness(exchange->engine);
     /* The compute thread takes it with an exchange, so keep the larger with a compare. */

@@ -212,25 +212,25 @@ static psr_err join(worker *w)
 
 /* Channels to all that this worker sends to: the shards, its right neighbour in the ring, and for collectives
  * worker 0 and all others both ways. */
-static psr_err connect_peers(worker *w)
+static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
 {
     const psr_config *config = psr_member_config(w->member);
     uint32_t rank = psr_member_self(w->member).rank, workers = config->workers;
-    if (config->mode == PSR_MODE_LOCAL)
+    if (engine->plays_all)
         return PSR_OK;
-    for (uint32_t shard = 0; config->mode == PSR_MODE_PS && shard < config->shards; shard++)
+    for (uint32_t shard = 0; engine->shards_update && shard < config->shards; shard++)
         PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_SHARD, shard}));
     uint32_t right = (rank + 1) % workers;
     for (uint32_t other = 0; other < workers; other++) {
         bool collective = rank == 0 || other == 0;
-        bool neighbour = config->mode == PSR_MODE_RING && other == right;
+        bool neighbour = engine->in_ring && other == right;
         if (other != rank && (collective || neighbour))
             PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_WORKER, other}));
     }
     return PSR_OK;
 }
 
-static psr_err start_exchange(worker *w)
+static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
 {
     const psr_config *config = psr_member_config(w->member);
     PSR_TRY(psr_buckets_plan(&w->net->params, config->bucket_bytes, &w->buckets));
@@ -248,6 +248,7 @@ static psr_err start_exchange(worker *w)
         .layout = &w->net->params,
         .buckets = &w->buckets,
         .rank = psr_member_self(w->member).rank,
+        .engine = engine,
     };
     PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));
     return psr_session_start(w->session);
@@ -322,9 +323,12 @@ static psr_err run(worker *w)
     PSR_TRY(psr_fault_point_set(psr_member_config(w->member)->fault_point, "worker", self.rank));
     psr_log(PSR_LOG_INFO, "joined scheduler=%s", w->provision.scheduler);
 
-    psr_err err = connect_peers(w);
+    const psr_engine_ops *engine = NULL;
+    psr_err err = psr_engine_choose(psr_member_config(w->member), &engine);
     if (err == PSR_OK)
-        err = start_exchange(w);
+        err = connect_peers(w, engine);
+    if (err == PSR_OK)
+        err = start_exchange(w, engine);
     if (err != PSR_OK) {
         psr_member_failed(w->member, err, psr_err_detail());
         return err;

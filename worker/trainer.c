@@ -7,7 +7,7 @@
 
 /* Batches ready ahead of the training loop: one in use, and enough beside it to ride out an uneven decoding
  * time. With many replicas in one process each waits its turn, so that two do. */
-enum { LOADER_DEPTH = 4, LOADER_DEPTH_LOCAL = 2 };
+enum { LOADER_DEPTH = 4, LOADER_DEPTH_OF_MANY = 2 };
 
 psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t count)
 {
@@ -95,7 +95,7 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
         .augment = t->config->augment,
         .image_size = t->config->image_size,
         .threads = t->config->loader_threads,
-        .depth = t->config->mode == PSR_MODE_LOCAL ? LOADER_DEPTH_LOCAL : LOADER_DEPTH,
+        .depth = t->replica_count > 1 ? LOADER_DEPTH_OF_MANY : LOADER_DEPTH,
         .first_epoch = (uint32_t)(t->first_step / t->steps_per_epoch),
         .first_step = (uint32_t)(t->first_step % t->steps_per_epoch),
         .last_epoch = UINT32_MAX,
@@ -118,7 +118,7 @@ static psr_err init_parts(psr_trainer *t, const char *data)
     PSR_TRY(compile(t));
     psr_session_progress(t->session, PSR_PHASE_START);
 
-    uint32_t count = t->config->mode == PSR_MODE_LOCAL ? t->config->workers : 1;
+    uint32_t count = psr_exchange_plays(t->exchange);
     t->replicas = calloc(count, sizeof *t->replicas);
     if (t->replicas == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u replicas", count);

@@ -243,10 +243,11 @@ static uint32_t played_lent(const psr_engine *engine, uint32_t bucket)
     return bucket == 0 ? psr_loan_lent(&engine->loan) : 0;
 }
 
-static const psr_engine_ops played_ops = {"played",          played_open,  played_close,
-                                          played_begin_step, played_ready, played_message,
-                                          played_waits,      played_lent,  NULL};
-const psr_engine_ops psr_engine_ps, psr_engine_ring;
+#define PLAYED                                                                                               \
+    .name = "played", .open = played_open, .close = played_close, .begin_step = played_begin_step,           \
+    .ready = played_ready, .message = played_message, .waits = played_waits, .lent = played_lent
+static const psr_engine_ops played_ops = {PLAYED, .waits_in = PSR_PHASE_RING};
+static const psr_engine_ops played_with_shards = {PLAYED, .shards_update = true};
 
 /* ---- one exchange for each test ---- */
 
@@ -261,7 +262,6 @@ static int set_up_config(void **state)
     (void)state;
     psr_config_defaults(&config);
     config.workers = 1;
-    config.mode = PSR_MODE_RING;
     layout = (psr_layout){0};
     for (uint32_t i = 0; i < BUCKETS; i++) {
         char name[] = "t0";
@@ -681,9 +681,8 @@ static void weights_from_another_worker_are_a_violation(void **state)
 static void worker_zero_cuts_an_arena_for_the_shards_that_own_it(void **state)
 {
     (void)state;
-    config.mode = PSR_MODE_PS;
     config.shards = 2;
-    start(&played_ops);
+    start(&played_with_shards);
     float *weights = psr_exchange_weights(exchange);
     for (size_t i = 0; i < LENGTH; i++)
         weights[i] = (float)i;
@@ -705,8 +704,7 @@ static void worker_zero_cuts_an_arena_for_the_shards_that_own_it(void **state)
 static void without_an_exchange_every_step_goes_on_at_once(void **state)
 {
     (void)state;
-    config.exchange = false;
-    start(NULL);
+    start(&psr_engine_none);
     for (uint64_t step = 0; step < 5; step++) {
         begin(step, 4);
         for (uint32_t b = BUCKETS; b-- > 0;)
@@ -716,6 +714,41 @@ static void without_an_exchange_every_step_goes_on_at_once(void **state)
         expect_ok(psr_exchange_end_step(exchange));
     }
     expect_ok(psr_exchange_drain(exchange));
+}
+
+static void take_turn(uint64_t step, uint32_t rank, float gradient)
+{
+    expect_ok(psr_exchange_begin_step(exchange, &(psr_step){step, rank, 4, 8}));
+    float *gradients = psr_exchange_gradients(exchange);
+    for (uint32_t b = 0; b < BUCKETS; b++) {
+        expect_ok(psr_exchange_weights_wanted(exchange, b));
+        for (size_t i = 0; i < buckets.items[b].length; i++)
+            gradients[buckets.items[b].offset + i] = gradient;
+        expect_ok(psr_exchange_gradient_ready(exchange, b));
+    }
+    expect_ok(psr_exchange_end_step(exchange));
+}
+
+static void a_process_that_plays_all_ranks_updates_when_the_last_ones_step_has_ended(void **state)
+{
+    (void)state;
+    config.workers = 2;
+    config.lr = 1;
+    config.momentum = config.weight_decay = 0;
+    start(&psr_engine_local);
+    assert_int_equal(psr_exchange_plays(exchange), 2);
+    const float *weights = psr_exchange_weights(exchange);
+    for (uint64_t step = 0; step < 3; step++) {
+        take_turn(step, 0, 1);
+        assert_true(weights[0] == -3 * (float)step);
+        take_turn(step, 1, 2);
+        assert_true(weights[0] == -3 * (float)(step + 1));
+    }
+    expect_ok(psr_exchange_drain(exchange));
+    psr_exchange_figures figures;
+    psr_exchange_take_figures(exchange, &figures);
+    assert_true(figures.wait_s == 0); /* nobody else is to be waited for */
+    assert_true(figures.exchange_s > 0);
 }
 
 #define with_exchange(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -745,6 +778,7 @@ int main(void)
         with_exchange(weights_from_another_worker_are_a_violation),
         with_config(worker_zero_cuts_an_arena_for_the_shards_that_own_it),
         with_config(without_an_exchange_every_step_goes_on_at_once),
+        with_config(a_process_that_plays_all_ranks_updates_when_the_last_ones_step_has_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,8 +37,11 @@ static void open_at(uint64_t first_step)
                                                  .commands_max = psr_exchange_commands_max(&buckets),
                                                  .transport = transport};
     expect_ok(psr_session_new(&session_options, &session));
-    const psr_exchange_options exchange_options = {
-        .session = session, .config = &config, .layout = &net->params, .buckets = &buckets};
+    const psr_exchange_options exchange_options = {.session = session,
+                                                   .config = &config,
+                                                   .layout = &net->params,
+                                                   .buckets = &buckets,
+                                                   .engine = &psr_engine_local};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
     const psr_trainer_options options = {.config = &config,
                                          .net = net,

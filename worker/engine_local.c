@@ -1,0 +1,99 @@
+/* The engine of --mode local: one process that plays all ranks. Each writes into a gradient arena of its own; when the last
+ * one's step has ended, exchange_local.c sums them and updates the weights. */
+#include "worker/engine.h"
+
+#include "net/violation.h"
+#include "worker/exchange_local.h"
+
+#include <stdlib.h>
+
+struct psr_engine {
+    psr_engine_env env;
+    psr_local *local;
+};
+
+static void local_close(psr_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    psr_local_free(engine->local);
+    free(engine);
+}
+
+static psr_err local_open(const psr_engine_env *env, psr_engine **ret_engine)
+{
+    psr_engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an engine");
+    engine->env = *env;
+    psr_err err =
+        psr_local_new(env->config, env->layout, env->buckets, env->weights, env->optimizer, &engine->local);
+    if (err != PSR_OK) {
+        local_close(engine);
+        return err;
+    }
+    *ret_engine = engine;
+    return PSR_OK;
+}
+
+static float *local_gradients(psr_engine *engine, uint32_t rank)
+{
+    return psr_local_gradients(engine->local, rank);
+}
+
+static psr_err local_begin_step(psr_engine *engine, uint64_t step)
+{
+    (void)engine;
+    (void)step;
+    return PSR_OK;
+}
+
+static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
+{
+    const psr_engine_env *env = &engine->env;
+    if (rank + 1 < env->config->workers)
+        return PSR_OK;
+    PSR_TRY(psr_local_update(engine->local, step, env->total_steps));
+    for (uint32_t b = 0; b < env->buckets->count; b++)
+        PSR_TRY(env->landed(env->context, step, b));
+    return PSR_OK;
+}
+
+static psr_err local_message(psr_engine *engine, psr_message **message)
+{
+    (void)engine;
+    psr_err err = psr_violation(*message, "a worker in this mode does not take that");
+    psr_message_free(message);
+    return err;
+}
+
+static bool local_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step,
+                        uint32_t *ret_bucket)
+{
+    (void)engine;
+    (void)ret_peer;
+    (void)ret_step;
+    (void)ret_bucket;
+    return false;
+}
+
+static uint32_t local_lent(const psr_engine *engine, uint32_t bucket)
+{
+    (void)engine;
+    (void)bucket;
+    return 0;
+}
+
+const psr_engine_ops psr_engine_local = {
+    .name = "local",
+    .plays_all = true,
+    .waits_in = PSR_PHASE_RING,
+    .open = local_open,
+    .close = local_close,
+    .gradients = local_gradients,
+    .begin_step = local_begin_step,
+    .end_step = local_end_step,
+    .message = local_message,
+    .waits = local_waits,
+    .lent = local_lent,
+};
