@@ -303,29 +303,28 @@ void psr_liveness_scheduler_works(psr_liveness *liveness, int64_t now_ms)
     liveness->scheduler_ms = now_ms;
 }
 
-void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_head *report, int64_t now_ms)
+void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_progress *report,
+                           int64_t now_ms)
 {
     size_t i = index_of(liveness, peer);
     if (i == NOBODY)
         return;
     watched *m = &liveness->members[i];
-    bool waits = report->offset != UINT64_MAX;
-    psr_peer other = {(psr_role)(report->offset >> 32), (uint32_t)report->offset};
     /* What it waits for, step and bucket included, is part of the progress: a chain of short waits is not a
      * long one. */
-    if (!m->reported || report->aux != m->counter || waits != m->waits ||
-        (waits &&
-         (!psr_peer_equal(other, m->waits_for) || report->step != m->step || report->bucket != m->bucket)))
+    if (!m->reported || report->counter != m->counter || report->waits != m->waits ||
+        (report->waits && (!psr_peer_equal(report->waits_for, m->waits_for) || report->step != m->step ||
+                           report->bucket != m->bucket)))
         m->moved_ms = now_ms;
     m->heard_ms = now_ms;
     m->reported = true;
-    m->counter = report->aux;
+    m->counter = report->counter;
     m->step = report->step;
-    m->phase = (psr_phase)report->flags;
+    m->phase = report->phase;
     m->bucket = report->bucket;
-    m->waits = waits;
-    m->waits_for = other;
-    m->waits_index = waits ? index_of(liveness, other) : NOBODY;
+    m->waits = report->waits;
+    m->waits_for = report->waits_for;
+    m->waits_index = report->waits ? index_of(liveness, report->waits_for) : NOBODY;
     if (m->waits_index == i) /* a nonsense that must not make a circle of one */
         m->waits_index = NOBODY;
 }

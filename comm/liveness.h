@@ -13,7 +13,7 @@
 #ifndef PSR_COMM_LIVENESS_H
 #define PSR_COMM_LIVENESS_H
 
-#include "net/message.h"
+#include "comm/messages.h"
 
 typedef struct psr_liveness psr_liveness;
 
@@ -32,7 +32,8 @@ void psr_liveness_heard(psr_liveness *liveness, psr_peer peer, int64_t now_ms);
  * disk. That they wait for it is nobody's fault until now. */
 void psr_liveness_scheduler_works(psr_liveness *liveness, int64_t now_ms);
 /* A PROGRESS report. */
-void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_head *report, int64_t now_ms);
+void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_progress *report,
+                           int64_t now_ms);
 
 /* When the next check is due (absolute ms), for the caller's timer; INT64_MAX when nobody is watched. */
 int64_t psr_liveness_next(const psr_liveness *liveness);

@@ -74,11 +74,11 @@ static psr_err take_welcome(void *context, const void *payload, size_t bytes, si
     return PSR_OK;
 }
 
-static void report(void *context, psr_head *head)
+static void report(void *context, psr_msg_progress *progress)
 {
     const psr_member *member = context;
     if (member->options.report)
-        member->options.report(member->options.context, head);
+        member->options.report(member->options.context, progress);
 }
 
 /* ---- beginning and end ---- */

@@ -12,6 +12,7 @@
 #define PSR_COMM_MEMBER_H
 
 #include "comm/join.h"
+#include "comm/messages.h"
 #include "comm/provision.h"
 #include "net/transport.h"
 
@@ -24,9 +25,8 @@ typedef struct psr_member_options {
     /* The facts of this host under this configuration: called once, when CONFIG came. NULL: none (a shard).
      * Its failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
     psr_err (*facts)(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts);
-    /* Fills a PROGRESS head: step, bucket, flags (psr_phase), aux (counter), offset (peer waited for,
-     * psr_peer_pack, or UINT64_MAX). Also called while joining. NULL: phase start. */
-    void (*report)(void *context, psr_head *head);
+    /* Fills a report, zero before: what this process does, and whom it waits for. Also called while joining. NULL: phase start. */
+    void (*report)(void *context, psr_msg_progress *progress);
     /* Asked whenever the transport was woken while joining: something other than PSR_OK ends it. May be NULL.
      */
     psr_err (*interrupted)(void *context);

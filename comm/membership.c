@@ -26,8 +26,8 @@ struct psr_membership {
     int64_t next_report_ms; /* NEVER until CONFIG has come */
     int64_t next_change_ms; /* from when on a change may be told before next_report_ms */
     int64_t change_every_ms;
-    int64_t compared_ms; /* when the place was last held against what was told */
-    psr_head told;       /* the last report */
+    int64_t compared_ms;   /* when the place was last held against what was told */
+    psr_msg_progress told; /* the last report */
     psr_presence_clock presence;
     int64_t heard_ms; /* of the scheduler, by that clock */
     psr_early *early; /* what others said before this member had its WELCOME: they had theirs */
@@ -81,22 +81,22 @@ bool psr_membership_joined(const psr_membership *membership)
 
 /* ---- reports ---- */
 
-static psr_head place(const psr_membership *m)
+static psr_msg_progress place(const psr_membership *m)
 {
-    psr_head head = {.flags = PSR_PHASE_START, .offset = UINT64_MAX};
+    psr_msg_progress progress = {.phase = PSR_PHASE_START};
     if (m->options.report)
-        m->options.report(m->options.context, &head);
-    head.type = PSR_MSG_PROGRESS;
-    if (!psr_membership_joined(
-            m)) /* whatever it is about: it waits to be welcomed, and hangs on nothing else */
-        head.offset = psr_peer_pack(scheduler);
-    return head;
+        m->options.report(m->options.context, &progress);
+    /* Whatever it is about before: it waits to be welcomed, and hangs on nothing else. */
+    if (!psr_membership_joined(m)) {
+        progress.waits = true;
+        progress.waits_for = scheduler;
+    }
+    return progress;
 }
 
-static bool has_changed(const psr_membership *m, const psr_head *now)
+static bool has_changed(const psr_membership *m, const psr_msg_progress *now)
 {
-    bool evaluates = now->count > 0, evaluated = m->told.count > 0;
-    return now->step != m->told.step || now->flags != m->told.flags || evaluates != evaluated;
+    return now->step != m->told.step || now->phase != m->told.phase || now->evaluates != m->told.evaluates;
 }
 
 /* When changes may be told again: a leaky bucket, as a time. */
@@ -110,11 +110,12 @@ static void count_change(psr_membership *m, int64_t now_ms)
 
 psr_err psr_membership_report(psr_membership *membership, int64_t now_ms)
 {
-    psr_head head = place(membership);
-    if (has_changed(membership, &head))
+    psr_msg_progress progress = place(membership);
+    if (has_changed(membership, &progress))
         count_change(membership, now_ms);
-    membership->told = head;
+    membership->told = progress;
     membership->next_report_ms = now_ms + membership->report_every_ms;
+    psr_head head = psr_msg_progress_head(&progress);
     return membership->options.send(membership->options.context, &head, NULL);
 }
 
@@ -127,8 +128,8 @@ static int64_t report_due_ms(psr_membership *m, int64_t now_ms)
     if (m->compared_ms == now_ms)
         return now_ms + 1;
     m->compared_ms = now_ms;
-    psr_head head = place(m);
-    return has_changed(m, &head) ? m->next_change_ms : m->next_report_ms;
+    psr_msg_progress progress = place(m);
+    return has_changed(m, &progress) ? m->next_change_ms : m->next_report_ms;
 }
 
 /* ---- time ---- */
@@ -208,18 +209,25 @@ static psr_err take_due(psr_membership *m, const psr_message *message, int64_t n
     return m->due == PSR_MSG_CONFIG ? take_config(m, message, now_ms) : take_welcome(m, message);
 }
 
+static psr_err take_alive(psr_membership *m, const psr_message *message, int64_t now_ms)
+{
+    psr_msg_alive alive;
+    PSR_TRY(psr_msg_alive_read(message, &alive));
+    return alive.report_wanted ? psr_membership_report(m, now_ms) : PSR_OK;
+}
+
 static psr_err take_scheduler_message(psr_membership *m, psr_message **message, int64_t now_ms)
 {
     psr_err err = PSR_OK;
     m->heard_ms = psr_presence_clock_ms(&m->presence, now_ms);
-    if ((*message)->head.type == PSR_MSG_ALIVE && (*message)->head.flags == 1)
-        err = psr_membership_report(m, now_ms); /* it asks */
+    if ((*message)->head.type == PSR_MSG_ALIVE)
+        err = take_alive(m, *message, now_ms);
     else if ((*message)->head.type == PSR_MSG_ABORT)
         err = psr_fail(PSR_ERR_PEER, "the run ends: %.*s", (int)(*message)->payload_bytes,
                        (const char *)(*message)->payload);
-    else if ((*message)->head.type != PSR_MSG_ALIVE && psr_membership_joined(m))
+    else if (psr_membership_joined(m))
         return PSR_OK;
-    else if ((*message)->head.type != PSR_MSG_ALIVE)
+    else
         err = take_due(m, *message, now_ms);
     psr_message_free(message);
     return err;

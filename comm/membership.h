@@ -15,6 +15,7 @@
 #ifndef PSR_COMM_MEMBERSHIP_H
 #define PSR_COMM_MEMBERSHIP_H
 
+#include "comm/messages.h"
 #include "net/transport.h"
 
 typedef struct psr_membership psr_membership;
@@ -30,8 +31,8 @@ typedef struct psr_membership_options {
                           char **ret_facts);
     /* WELCOME came: gives the number of the run's members. */
     psr_err (*welcomed)(void *context, const void *payload, size_t bytes, size_t *ret_members);
-    /* Fills a PROGRESS head: what this process does, and whom it waits for. NULL: phase start. */
-    void (*report)(void *context, psr_head *head);
+    /* Fills a report, zero before: what this process does, and whom it waits for. NULL: phase start. */
+    void (*report)(void *context, psr_msg_progress *progress);
 } psr_membership_options;
 
 /* ret owns; the options are copied. */

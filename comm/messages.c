@@ -1,5 +1,6 @@
 #include "comm/messages.h"
 
+#include "comm/join.h"
 #include "net/violation.h"
 
 #include <inttypes.h>
@@ -144,5 +145,49 @@ psr_head psr_msg_spread_head(const psr_msg_spread *spread)
 psr_err psr_msg_spread_read(const psr_message *message, psr_msg_spread *ret_spread)
 {
     *ret_spread = (psr_msg_spread){message->head.aux, span_of(&message->head)};
+    return PSR_OK;
+}
+
+/* ---- member and scheduler ---- */
+
+psr_head psr_msg_progress_head(const psr_msg_progress *progress)
+{
+    return (psr_head){.type = PSR_MSG_PROGRESS,
+                      .step = progress->step,
+                      .bucket = progress->bucket,
+                      .flags = (uint32_t)progress->phase,
+                      .offset = progress->waits ? psr_peer_pack(progress->waits_for) : UINT64_MAX,
+                      .count = progress->evaluates ? 1 + progress->counted : 0,
+                      .aux = progress->counter};
+}
+
+psr_err psr_msg_progress_read(const psr_message *message, psr_msg_progress *ret_progress)
+{
+    const psr_head *head = &message->head;
+    psr_peer waits_for = {0};
+    bool waits = head->offset != UINT64_MAX;
+    PSR_TRY(at_most(message, "phase", head->flags, PSR_PHASE_SHUTDOWN));
+    if (waits && !psr_peer_unpack(head->offset, &waits_for))
+        return psr_violation(message, "it waits for nobody that there is");
+    *ret_progress = (psr_msg_progress){.step = head->step,
+                                       .bucket = head->bucket,
+                                       .phase = (psr_phase)head->flags,
+                                       .counter = head->aux,
+                                       .waits = waits,
+                                       .waits_for = waits_for,
+                                       .evaluates = head->count > 0,
+                                       .counted = head->count > 0 ? head->count - 1 : 0};
+    return PSR_OK;
+}
+
+psr_head psr_msg_alive_head(const psr_msg_alive *alive)
+{
+    return (psr_head){.type = PSR_MSG_ALIVE, .flags = alive->report_wanted};
+}
+
+psr_err psr_msg_alive_read(const psr_message *message, psr_msg_alive *ret_alive)
+{
+    PSR_TRY(at_most(message, "report_wanted", message->head.flags, 1));
+    *ret_alive = (psr_msg_alive){message->head.flags == 1};
     return PSR_OK;
 }

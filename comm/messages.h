@@ -87,4 +87,26 @@ psr_head psr_msg_spread_head(const psr_msg_spread *spread);
 PSR_MUST_CHECK psr_err psr_msg_gather_read(const psr_message *message, psr_msg_gather *ret_gather);
 PSR_MUST_CHECK psr_err psr_msg_spread_read(const psr_message *message, psr_msg_spread *ret_spread);
 
+/* ---- member and scheduler ---- */
+
+typedef struct psr_msg_progress {
+    uint64_t step;
+    uint32_t bucket;
+    psr_phase phase;
+    uint64_t counter; /* of the compute thread: what makes no progress keeps it */
+    bool waits;
+    psr_peer waits_for; /* when it waits */
+    bool evaluates;
+    uint64_t counted; /* samples of the evaluation that goes on */
+} psr_msg_progress;
+
+typedef struct psr_msg_alive {
+    bool report_wanted; /* a PROGRESS, at once */
+} psr_msg_alive;
+
+psr_head psr_msg_progress_head(const psr_msg_progress *progress);
+psr_head psr_msg_alive_head(const psr_msg_alive *alive);
+PSR_MUST_CHECK psr_err psr_msg_progress_read(const psr_message *message, psr_msg_progress *ret_progress);
+PSR_MUST_CHECK psr_err psr_msg_alive_read(const psr_message *message, psr_msg_alive *ret_alive);
+
 #endif

@@ -182,13 +182,11 @@ static psr_err find_facts(void *context, uint32_t rank, const psr_config *config
     return PSR_OK;
 }
 
-static void report(void *context, psr_head *head)
+static void report(void *context, psr_msg_progress *progress)
 {
     const worker *w = context;
     if (w->session != NULL)
-        psr_session_report(w->session, head);
-    else
-        *head = (psr_head){.type = head->type, .flags = PSR_PHASE_START, .offset = UINT64_MAX};
+        psr_session_report(w->session, progress);
 }
 
 static psr_err join(worker *w)

@@ -342,19 +342,18 @@ static bool waits_for(psr_session *session, psr_peer *ret_peer, uint64_t *ret_st
     return false;
 }
 
-void psr_session_report(psr_session *session, psr_head *head)
+void psr_session_report(psr_session *session, psr_msg_progress *progress)
 {
     pthread_mutex_lock(&session->mutex);
-    head->step = session->any_begun ? session->begun : session->options.first_step;
+    progress->step = session->any_begun ? session->begun : session->options.first_step;
     pthread_mutex_unlock(&session->mutex);
-    head->bucket = atomic_load(&session->wanted_bucket);
-    head->flags = (uint32_t)atomic_load(&session->phase);
-    head->aux = atomic_load(&session->counter);
-    head->count = atomic_load_explicit(&session->evaluating, memory_order_relaxed);
-    head->offset = UINT64_MAX;
-    psr_peer peer;
-    if (waits_for(session, &peer, &head->step, &head->bucket))
-        head->offset = psr_peer_pack(peer);
+    uint64_t evaluating = atomic_load_explicit(&session->evaluating, memory_order_relaxed);
+    progress->bucket = atomic_load(&session->wanted_bucket);
+    progress->phase = (psr_phase)atomic_load(&session->phase);
+    progress->counter = atomic_load(&session->counter);
+    progress->evaluates = evaluating > 0;
+    progress->counted = evaluating > 0 ? evaluating - 1 : 0;
+    progress->waits = waits_for(session, &progress->waits_for, &progress->step, &progress->bucket);
 }
 
 psr_err psr_session_pause(psr_session *session, double seconds)

@@ -88,8 +88,8 @@ void psr_session_progress(psr_session *session, int phase);
 void psr_session_evaluating(psr_session *session, uint64_t samples);
 void psr_session_evaluated(psr_session *session);
 
-/* A PROGRESS head: what the compute thread does, and whom it waits for. The exchange thread's (psr_member_options.report). */
-void psr_session_report(psr_session *session, psr_head *head);
+/* A report: what the compute thread does, and whom it waits for. The exchange thread's (psr_member_options.report). */
+void psr_session_report(psr_session *session, psr_msg_progress *progress);
 
 /* Does nothing for that long, or until something fails (--slow). */
 PSR_MUST_CHECK psr_err psr_session_pause(psr_session *session, double seconds);

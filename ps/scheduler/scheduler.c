@@ -126,21 +126,16 @@ static bool is_running(const psr_scheduler *scheduler)
 static psr_err take_progress(psr_scheduler *scheduler, psr_scheduler_member *member,
                              const psr_message *message, int64_t now_ms)
 {
-    psr_peer waited;
-    if (message->head.flags > PSR_PHASE_SHUTDOWN)
-        return psr_violation(message, "there is no phase %" PRIu32, message->head.flags);
-    if (message->head.offset != UINT64_MAX && !psr_peer_unpack(message->head.offset, &waited))
-        return psr_violation(message, "it waits for nobody that there is");
-    bool evaluates = message->head.count > 0;
-    uint64_t counted = evaluates ? message->head.count - 1 : 0;
-    if (counted > member->facts.test_count)
-        return psr_violation(message, "it has counted %" PRIu64 " samples of %" PRIu32, counted,
+    psr_msg_progress says;
+    PSR_TRY(psr_msg_progress_read(message, &says));
+    if (says.counted > member->facts.test_count)
+        return psr_violation(message, "it has counted %" PRIu64 " samples of %" PRIu32, says.counted,
                              member->facts.test_count);
     if (!member->done)
-        psr_liveness_progress(scheduler->liveness, member->entry.peer, &message->head, now_ms);
-    if (evaluates && member->entry.peer.role == PSR_ROLE_WORKER && is_running(scheduler))
-        scheduler->events.evaluating(scheduler->events.context, member->entry.peer.rank,
-                                     message->head.step + 1, counted);
+        psr_liveness_progress(scheduler->liveness, member->entry.peer, &says, now_ms);
+    if (says.evaluates && member->entry.peer.role == PSR_ROLE_WORKER && is_running(scheduler))
+        scheduler->events.evaluating(scheduler->events.context, member->entry.peer.rank, says.step + 1,
+                                     says.counted);
     member->asked = false;
     psr_scheduler_check_losing(scheduler, now_ms);
     return psr_scheduler_send(scheduler, member->entry.peer, PSR_MSG_ALIVE, 0, NULL);

@@ -246,7 +246,7 @@ static void ask_others(psr_scheduler *scheduler)
 {
     for (uint32_t i = 0; i < scheduler->member_count; i++) {
         psr_scheduler_member *member = &scheduler->members[i];
-        psr_head head = {.type = PSR_MSG_ALIVE, .flags = 1};
+        psr_head head = psr_msg_alive_head(&(psr_msg_alive){.report_wanted = true});
         bool can_answer = member->joined && !member->done && !is_lost(member, scheduler->lost);
         member->asked = can_answer && scheduler->events.send(scheduler->events.context, member->entry.peer,
                                                              &head, NULL) == PSR_OK;

@@ -137,13 +137,11 @@ static psr_err check_input(void *context)
     }
 }
 
-static void report(void *context, psr_head *head)
+static void report(void *context, psr_msg_progress *progress)
 {
     const program *p = context;
-    head->flags = PSR_PHASE_START;
-    head->offset = UINT64_MAX;
     if (p->shard)
-        psr_shard_run_report(p->shard, head);
+        psr_shard_run_report(p->shard, progress);
 }
 
 static psr_err send_to(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)

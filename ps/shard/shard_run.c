@@ -1,7 +1,6 @@
 #include "ps/shard/shard_run.h"
 
 #include "base/fault.h"
-#include "comm/messages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,20 +133,21 @@ const psr_traffic *psr_shard_run_traffic(const psr_shard_run *run)
     return run->done ? &run->traffic : NULL;
 }
 
-void psr_shard_run_report(const psr_shard_run *run, psr_head *head)
+void psr_shard_run_report(const psr_shard_run *run, psr_msg_progress *progress)
 {
     uint32_t rank = 0;
-    head->flags = PSR_PHASE_START;
-    head->step = psr_shard_clock(run->shard);
-    head->aux = psr_shard_progress(run->shard);
+    progress->phase = PSR_PHASE_START;
+    progress->step = psr_shard_clock(run->shard);
+    progress->counter = psr_shard_progress(run->shard);
+    progress->waits = true;
     if (!psr_shard_initialised(run->shard)) {
-        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_WORKER, 0});
-    } else if (run->started && psr_shard_waits(run->shard, &head->step, &head->bucket, &rank)) {
-        head->flags = PSR_PHASE_PUSH;
-        head->offset = psr_peer_pack((psr_peer){PSR_ROLE_WORKER, rank});
+        progress->waits_for = (psr_peer){PSR_ROLE_WORKER, 0};
+    } else if (run->started && psr_shard_waits(run->shard, &progress->step, &progress->bucket, &rank)) {
+        progress->phase = PSR_PHASE_PUSH;
+        progress->waits_for = (psr_peer){PSR_ROLE_WORKER, rank};
     } else {
-        head->flags = run->started ? PSR_PHASE_SHUTDOWN : PSR_PHASE_BARRIER;
-        head->offset = psr_peer_pack(scheduler);
+        progress->phase = run->started ? PSR_PHASE_SHUTDOWN : PSR_PHASE_BARRIER;
+        progress->waits_for = scheduler;
     }
 }
 

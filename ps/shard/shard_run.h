@@ -11,6 +11,7 @@
 #ifndef PSR_PS_SHARD_RUN_H
 #define PSR_PS_SHARD_RUN_H
 
+#include "comm/messages.h"
 #include "comm/join.h"
 #include "ps/shard/shard.h"
 
@@ -30,7 +31,7 @@ PSR_MUST_CHECK psr_err psr_shard_run_message(psr_shard_run *run, psr_message **m
 bool psr_shard_run_left(const psr_shard_run *run);
 /* What it has exchanged, once it has said DONE; NULL before. Borrowed for life. */
 const psr_traffic *psr_shard_run_traffic(const psr_shard_run *run);
-/* Fills a PROGRESS head (psr_member_options.report). */
-void psr_shard_run_report(const psr_shard_run *run, psr_head *head);
+/* Fills a report (psr_member_options.report). */
+void psr_shard_run_report(const psr_shard_run *run, psr_msg_progress *progress);
 
 #endif

@@ -115,10 +115,17 @@ static psr_err garbage(bad *b)
     return send_bytes(b, "what is this, and who are you to ask me for a preamble?", 55, false);
 }
 
+/* A PROGRESS that would be right. */
+static psr_err send_progress(bad *b)
+{
+    psr_head head = psr_msg_progress_head(&(psr_msg_progress){.phase = PSR_PHASE_START});
+    return send_head(b, &head, 0);
+}
+
 static psr_err no_hello(bad *b)
 {
     PSR_TRY(connect_dealer(b));
-    return send_head(b, &(psr_head){.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX}, 0);
+    return send_progress(b);
 }
 
 static psr_err another_rank(bad *b)
@@ -135,8 +142,7 @@ static psr_err payload_that_does_not_come(bad *b)
 static psr_err same_message_twice(bad *b)
 {
     PSR_TRY(say_hello(b, b->provision.self.rank));
-    return send_head(b, &(psr_head){.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX},
-                     0); /* HELLO had the number 0 too */
+    return send_progress(b); /* HELLO had the number 0 too */
 }
 
 /* ---- as a member that was welcomed ---- */
@@ -170,7 +176,7 @@ static psr_err facts_twice(bad *b)
 
 static psr_err no_phase(bad *b)
 {
-    return tell(b, (psr_head){.type = PSR_MSG_PROGRESS, .flags = 99, .offset = UINT64_MAX}, "");
+    return tell(b, psr_msg_progress_head(&(psr_msg_progress){.phase = (psr_phase)99}), "");
 }
 
 static psr_err metrics_before_start(bad *b)
@@ -310,39 +316,42 @@ static const psr_peer shard = {PSR_ROLE_SHARD, 0}, worker = {PSR_ROLE_WORKER, 0}
 
 static psr_err push_no_bucket(bad *b)
 {
-    return send_to(b, shard, (psr_head){.type = PSR_MSG_PUSH, .bucket = 4000000000u, .count = 16, .flags = 1},
+    return send_to(b, shard,
+                   psr_msg_push_head(&(psr_msg_push){.bucket = 4000000000u, .span = {0, 16}, .answer = true}),
                    64);
 }
 
 static psr_err push_no_slice(bad *b)
 {
-    return send_to(b, shard,
-                   (psr_head){.type = PSR_MSG_PUSH, .offset = UINT64_MAX - 8, .count = 16, .flags = 1}, 64);
+    return send_to(b, shard, psr_msg_push_head(&(psr_msg_push){.span = {SIZE_MAX - 8, 16}, .answer = true}),
+                   64);
 }
 
 static psr_err set_the_weights(bad *b)
 {
-    return send_to(b, shard, (psr_head){.type = PSR_MSG_INIT, .count = SLICE}, SLICE * sizeof(float));
+    return send_to(b, shard, psr_msg_init_head(&(psr_msg_init){.span = {0, SLICE}}), SLICE * sizeof(float));
 }
 
 static psr_err ring_to_a_shard(bad *b)
 {
-    return send_to(b, shard, (psr_head){.type = PSR_MSG_RING, .count = 16}, 64);
+    return send_to(b, shard, psr_msg_ring_head(&(psr_msg_ring){.span = {0, 16}}), 64);
 }
 
 static psr_err push_to_a_worker(bad *b)
 {
-    return send_to(b, worker, (psr_head){.type = PSR_MSG_PUSH, .count = 16}, 64);
+    return send_to(b, worker, psr_msg_push_head(&(psr_msg_push){.span = {0, 16}}), 64);
 }
 
 static psr_err ring_no_hop(bad *b)
 {
-    return send_to(b, worker, (psr_head){.type = PSR_MSG_RING, .count = 16, .aux = UINT64_MAX}, 64);
+    return send_to(
+        b, worker,
+        psr_msg_ring_head(&(psr_msg_ring){.span = {0, 16}, .chunk = UINT32_MAX, .hop = UINT32_MAX}), 64);
 }
 
 static psr_err spread_to_the_first(bad *b)
 {
-    return send_to(b, worker, (psr_head){.type = PSR_MSG_SPREAD, .count = 64}, 64);
+    return send_to(b, worker, psr_msg_spread_head(&(psr_msg_spread){.span = {0, 64}}), 64);
 }
 
 static psr_err stop_the_run(bad *b)

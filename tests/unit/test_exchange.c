@@ -164,11 +164,6 @@ void psr_member_failed(psr_member *member, psr_err status, const char *line)
          strlen(line));
 }
 
-uint64_t psr_peer_pack(psr_peer peer)
-{
-    return (uint64_t)peer.role << 32 | peer.rank;
-}
-
 void psr_fault_point(const char *phase, uint64_t step)
 {
     (void)phase;
@@ -538,17 +533,18 @@ static void a_report_says_what_the_compute_thread_does(void **state)
     (void)state;
     begin(3, 4);
     psr_session_progress(session, PSR_PHASE_BACKWARD);
-    psr_head head = {0}, later = {0};
-    psr_session_report(session, &head);
-    assert_int_equal(head.step, 3);
-    assert_int_equal(head.flags, PSR_PHASE_BACKWARD);
-    assert_true(head.offset == UINT64_MAX);
+    psr_msg_progress now = {0}, later = {0};
+    psr_session_report(session, &now);
+    assert_int_equal(now.step, 3);
+    assert_int_equal(now.phase, PSR_PHASE_BACKWARD);
+    assert_false(now.waits);
+    assert_false(now.evaluates);
     psr_session_progress(session, PSR_PHASE_BACKWARD);
     psr_session_report(session, &later);
-    assert_true(later.aux > head.aux);
+    assert_true(later.counter > now.counter);
 }
 
-static psr_head report_while_waiting;
+static psr_msg_progress report_while_waiting;
 
 static void *report_then_land(void *unused)
 {
@@ -566,10 +562,11 @@ static void a_report_names_whom_it_waits_for(void **state)
     meanwhile(report_then_land);
     expect_ok(psr_exchange_weights_wanted(exchange, 1));
     helper_result();
-    assert_int_equal(report_while_waiting.flags, PSR_PHASE_RING);
+    assert_int_equal(report_while_waiting.phase, PSR_PHASE_RING);
     assert_int_equal(report_while_waiting.step, 5);
     assert_int_equal(report_while_waiting.bucket, 1);
-    assert_true(report_while_waiting.offset == psr_peer_pack((psr_peer){PSR_ROLE_SHARD, 2}));
+    assert_true(report_while_waiting.waits);
+    assert_true(psr_peer_equal(report_while_waiting.waits_for, (psr_peer){PSR_ROLE_SHARD, 2}));
 }
 
 static void more_metrics_than_the_queue_holds_all_arrive_in_order(void **state)
@@ -628,9 +625,10 @@ static void the_next_checkpoint_waits_until_the_last_one_is_in_place(void **stat
     meanwhile(report_then_say_saved);
     expect_ok(psr_session_await_saved(session, 20));
     helper_result();
-    assert_int_equal(report_while_waiting.flags, PSR_PHASE_CHECKPOINT);
+    assert_int_equal(report_while_waiting.phase, PSR_PHASE_CHECKPOINT);
     assert_int_equal(report_while_waiting.step, 29);
-    assert_true(report_while_waiting.offset == psr_peer_pack((psr_peer){PSR_ROLE_SCHEDULER, 0}));
+    assert_true(report_while_waiting.waits);
+    assert_true(psr_peer_equal(report_while_waiting.waits_for, (psr_peer){PSR_ROLE_SCHEDULER, 0}));
     expect_ok(psr_session_await_saved(session, 20));
 }
 

@@ -15,14 +15,14 @@ typedef struct doing {
 
 static void report(psr_liveness *l, psr_peer peer, int64_t now_ms, doing d)
 {
-    psr_head head = {.type = PSR_MSG_PROGRESS,
-                     .flags = d.phase,
-                     .step = d.step,
-                     .bucket = d.bucket,
-                     .aux = d.counter,
-                     .offset =
-                         d.waits_for ? (uint64_t)d.waits_for->role << 32 | d.waits_for->rank : UINT64_MAX};
-    psr_liveness_progress(l, peer, &head, now_ms);
+    psr_msg_progress says = {.phase = d.phase,
+                             .step = d.step,
+                             .bucket = d.bucket,
+                             .counter = d.counter,
+                             .waits = d.waits_for != NULL};
+    if (d.waits_for)
+        says.waits_for = *d.waits_for;
+    psr_liveness_progress(l, peer, &says, now_ms);
 }
 
 static psr_liveness *watch(const psr_peer *peers, size_t count)
@@ -486,9 +486,9 @@ static void a_nonsensical_report_does_no_harm(void **state)
     psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
     report(l, w0, 0,
            (doing){(psr_phase)UINT32_MAX, UINT64_MAX, UINT32_MAX, UINT64_MAX, &w0}); /* waits for itself */
-    psr_head head = {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1};
-    psr_liveness_progress(l, w1, &head, 0);
-    psr_liveness_progress(l, (psr_peer){PSR_ROLE_SHARD, 5}, &head, 0);
+    psr_msg_progress nobody = {.waits = true, .waits_for = {(psr_role)77, UINT32_MAX}};
+    psr_liveness_progress(l, w1, &nobody, 0);
+    psr_liveness_progress(l, (psr_peer){PSR_ROLE_SHARD, 5}, &nobody, 0);
     nobody_to_blame(l, 0);
     psr_liveness_describe(l, NULL, line, sizeof line);
     assert_non_null(strstr(line, "worker 0: step 0, ?"));

@@ -61,8 +61,8 @@ static void *play_scheduler(void *context)
     psr_message_free(&message);
     if (s->early) { /* another member was welcomed first, and begins to speak */
         assert_ok(psr_transport_connect(s->peer, worker1, join.endpoint, NULL));
-        send_text(s->peer, worker1, (psr_head){.type = PSR_MSG_SPREAD, .aux = 5}, NULL);
-        send_text(s->peer, worker1, (psr_head){.type = PSR_MSG_SPREAD, .aux = 6}, NULL);
+        send_text(s->peer, worker1, psr_msg_spread_head(&(psr_msg_spread){.number = 5}), NULL);
+        send_text(s->peer, worker1, psr_msg_spread_head(&(psr_msg_spread){.number = 6}), NULL);
     }
     psr_roster_entry roster[] = {{scheduler, "head", ""}, {worker0, "there", ""}, {worker1, "here", ""}};
     strcpy(roster[1].endpoint, psr_transport_endpoint(s->peer));
@@ -160,7 +160,9 @@ static void what_others_say_before_the_welcome_is_kept_in_order(void **state)
     for (uint64_t number = 5; number <= 6; number++) {
         psr_message *message;
         assert_ok(psr_member_recv(m, WAIT_MS, &message));
-        assert_int_equal(message->head.aux, number);
+        psr_msg_spread says;
+        assert_ok(psr_msg_spread_read(message, &says));
+        assert_int_equal(says.number, number);
         psr_message_free(&message);
     }
     psr_member_free(m);
@@ -235,7 +237,7 @@ static void reports_go_out_and_what_is_the_members_own_is_taken_while_it_waits(v
     message = receive(s.scheduler);
     assert_int_equal(message->head.type, PSR_MSG_PROGRESS);
     psr_message_free(&message);
-    send_text(s.scheduler, worker1, (psr_head){.type = PSR_MSG_ALIVE, .flags = 1}, NULL);
+    send_text(s.scheduler, worker1, psr_msg_alive_head(&(psr_msg_alive){.report_wanted = true}), NULL);
     send_text(s.scheduler, worker1, (psr_head){.type = PSR_MSG_START}, NULL);
     assert_ok(psr_member_recv(m, WAIT_MS, &message));
     assert_int_equal(message->head.type, PSR_MSG_START); /* ALIVE was the member's own business */

@@ -19,10 +19,10 @@ static struct {
     int64_t now_ms, next_ms;
     told told[TOLD_MAX];
     size_t count;
-    psr_head place;    /* what it reports */
-    psr_err configure; /* what the owner makes of CONFIG */
-    int64_t takes_ms;  /* the owner's facts take so long */
-    size_t members;    /* of the run, as WELCOME has it */
+    psr_msg_progress place; /* what it reports */
+    psr_err configure;      /* what the owner makes of CONFIG */
+    int64_t takes_ms;       /* the owner's facts take so long */
+    size_t members;         /* of the run, as WELCOME has it */
     char welcome[64];
 } s;
 
@@ -60,10 +60,10 @@ static psr_err welcomed(void *context, const void *payload, size_t bytes, size_t
     return PSR_OK;
 }
 
-static void report(void *context, psr_head *head)
+static void report(void *context, psr_msg_progress *progress)
 {
     (void)context;
-    *head = s.place;
+    *progress = s.place;
 }
 
 /* ---- driving it ---- */
@@ -74,7 +74,7 @@ static int set_up(void **state)
     memset(&s, 0, sizeof s);
     s.now_ms = 1000000;
     s.members = 3;
-    s.place = (psr_head){.flags = PSR_PHASE_FORWARD, .offset = UINT64_MAX};
+    s.place = (psr_msg_progress){.phase = PSR_PHASE_FORWARD};
     const psr_membership_options options = {.scheduler = "tcp://head:4242",
                                             .deadline_ms = DEADLINE_MS,
                                             .send = send,
@@ -145,6 +145,15 @@ static size_t reports_since(size_t begin)
     for (size_t i = begin; i < s.count; i++)
         count += s.told[i].head.type == PSR_MSG_PROGRESS;
     return count;
+}
+
+static psr_msg_progress report_told(size_t i)
+{
+    psr_message message = {.head = s.told[i].head};
+    psr_msg_progress says;
+    assert_int_equal(message.head.type, PSR_MSG_PROGRESS);
+    assert_ok(psr_msg_progress_read(&message, &says));
+    return says;
 }
 
 static void say_join(void)
@@ -241,14 +250,16 @@ static void what_others_say_before_the_welcome_is_kept_in_order(void **state)
     for (uint64_t i = 0; i < 5; i++) {
         if (i == 2)
             assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_CONFIG}, "config"));
-        assert_ok(hear(worker0, (psr_head){.type = PSR_MSG_SPREAD, .aux = i}, "early"));
+        assert_ok(hear(worker0, psr_msg_spread_head(&(psr_msg_spread){.number = i}), "early"));
         assert_null(psr_membership_early(s.machine)); /* not yet */
     }
     assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, "welcome"));
     for (uint64_t i = 0; i < 4; i++) { /* the last one ends with the machine */
         psr_message *message = psr_membership_early(s.machine);
         assert_non_null(message);
-        assert_int_equal(message->head.aux, i);
+        psr_msg_spread says;
+        assert_ok(psr_msg_spread_read(message, &says));
+        assert_int_equal(says.number, i);
         assert_memory_equal(message->payload, "early", 5);
         psr_message_free(&message);
     }
@@ -264,10 +275,11 @@ static void nothing_is_reported_before_the_configuration_and_then_at_once(void *
     assert_ok(tick());
     assert_int_equal(reports_since(0), 1);
     /* Whatever it does, it waits to be welcomed. */
-    assert_int_equal(s.told[s.count - 1].head.offset, psr_peer_pack(scheduler));
+    assert_true(report_told(s.count - 1).waits);
+    assert_true(psr_peer_equal(report_told(s.count - 1).waits_for, scheduler));
     assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, "welcome"));
     assert_ok(pass(100));
-    assert_int_equal(s.told[s.count - 1].head.offset, UINT64_MAX);
+    assert_false(report_told(s.count - 1).waits);
 }
 
 static void a_report_goes_out_ten_times_a_second(void **state)
@@ -292,7 +304,7 @@ static void the_scheduler_may_ask_for_a_report(void **state)
     assert_ok(tick());
     s.now_ms += 50;
     size_t begin = s.count;
-    assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_ALIVE, .flags = 1}, NULL));
+    assert_ok(hear(scheduler, psr_msg_alive_head(&(psr_msg_alive){.report_wanted = true}), NULL));
     assert_int_equal(reports_since(begin), 1);
     assert_ok(tick());
     assert_int_equal(s.next_ms, s.now_ms + 100); /* the next one counts from there */
@@ -308,27 +320,27 @@ static void a_step_or_phase_that_has_changed_is_told_at_once(void **state)
         size_t begin = s.count;
         s.now_ms += 3;
         if (i % 3 == 0)
-            s.place.flags = s.place.flags == PSR_PHASE_FORWARD ? PSR_PHASE_BACKWARD : PSR_PHASE_FORWARD;
+            s.place.phase = s.place.phase == PSR_PHASE_FORWARD ? PSR_PHASE_BACKWARD : PSR_PHASE_FORWARD;
         else if (i % 3 == 1)
             s.place.step++;
         else
-            s.place.count = s.place.count ? 0 : 17; /* an evaluation begins or ends */
+            s.place.evaluates = !s.place.evaluates; /* an evaluation begins or ends */
         assert_ok(tick());
         assert_int_equal(s.count, begin + 1);
-        assert_int_equal(s.told[begin].head.step, s.place.step);
-        assert_int_equal(s.told[begin].head.flags, s.place.flags);
+        assert_int_equal(report_told(begin).step, s.place.step);
+        assert_int_equal(report_told(begin).phase, s.place.phase);
         assert_int_equal(s.told[begin].at_ms, s.now_ms);
         assert_ok(tick()); /* once */
         assert_int_equal(s.count, begin + 1);
     }
     /* Other counts of an evaluation that goes on, and the bucket, wait for the next report. */
-    s.place.count = 17;
+    s.place.evaluates = true;
     s.now_ms += 3;
     assert_ok(tick());
     size_t begin = s.count;
     for (uint32_t i = 0; i < 20; i++) {
         s.now_ms += 3;
-        s.place.count++;
+        s.place.counted++;
         s.place.bucket++;
         assert_ok(tick());
     }

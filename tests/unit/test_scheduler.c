@@ -305,13 +305,10 @@ static void tick(fixture *f, int64_t now_ms)
 static void progress(fixture *f, psr_peer from, psr_phase phase, uint64_t step, uint64_t counter,
                      const psr_peer *waits_for)
 {
-    give(f, from,
-         (psr_head){.type = PSR_MSG_PROGRESS,
-                    .flags = phase,
-                    .step = step,
-                    .aux = counter,
-                    .offset = waits_for ? psr_peer_pack(*waits_for) : UINT64_MAX},
-         NULL, 0);
+    psr_msg_progress says = {.phase = phase, .step = step, .counter = counter, .waits = waits_for != NULL};
+    if (waits_for)
+        says.waits_for = *waits_for;
+    give(f, from, psr_msg_progress_head(&says), NULL, 0);
 }
 
 /* ---- joining ---- */
@@ -545,24 +542,15 @@ static void an_evaluations_progress_is_told_from_its_begin_on(void **state)
     start_all(&f);
     progress(&f, w1, PSR_PHASE_FORWARD, 3, 1, NULL);
     assert_int_equal(f.evaluations, 0);
-    give(&f, w1,
-         (psr_head){.type = PSR_MSG_PROGRESS,
-                    .flags = PSR_PHASE_EVALUATION,
-                    .step = 3,
-                    .offset = UINT64_MAX,
-                    .count = 1},
-         NULL, 0);
+    psr_msg_progress says = {.phase = PSR_PHASE_EVALUATION, .step = 3, .evaluates = true};
+    give(&f, w1, psr_msg_progress_head(&says), NULL, 0);
     assert_int_equal(f.evaluations, 1);
     assert_int_equal(f.evaluated_step, 4); /* completed */
     assert_int_equal(f.evaluated_count, 0);
     /* It waits for the others, and has counted all that it had to. */
-    give(&f, w1,
-         (psr_head){.type = PSR_MSG_PROGRESS,
-                    .flags = PSR_PHASE_BARRIER,
-                    .step = 3,
-                    .offset = UINT64_MAX,
-                    .count = 31},
-         NULL, 0);
+    says.phase = PSR_PHASE_BARRIER;
+    says.counted = 30;
+    give(&f, w1, psr_msg_progress_head(&says), NULL, 0);
     assert_int_equal(f.evaluations, 2);
     assert_int_equal(f.evaluated_count, 30);
     assert_false(f.ended);
@@ -998,7 +986,10 @@ static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing
     progress(&f, s0, PSR_PHASE_PUSH, 12, 1, &w1);
     psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
     assert_int_equal(count_sent(&f, PSR_MSG_ALIVE), 4); /* two ask */
-    assert_int_equal(last_sent(&f, PSR_MSG_ALIVE)->head.flags, 1);
+    psr_message asking = {.head = last_sent(&f, PSR_MSG_ALIVE)->head};
+    psr_msg_alive alive;
+    expect_ok(psr_msg_alive_read(&asking, &alive));
+    assert_true(alive.report_wanted);
     progress(&f, w0, PSR_PHASE_PULL, 13, 1, &s0);
     assert_false(f.ended);
     progress(&f, s0, PSR_PHASE_PUSH, 13, 1, &w1);
@@ -1225,9 +1216,8 @@ static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **sta
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_PROGRESS, .flags = 99, .offset = UINT64_MAX},
          NULL,
-         "on b: worker 1 sent PROGRESS (wire step 0, bucket 0, offset 18446744073709551615, count 0): there "
-         "is no "
-         "phase 99"},
+         "on b: worker 1 sent PROGRESS (wire step 0, bucket 0, offset 18446744073709551615, count 0): its "
+         "phase is 99: 10 is the most"},
         {{PSR_ROLE_WORKER, 1},
          {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1},
          NULL,
