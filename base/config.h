@@ -51,8 +51,8 @@ typedef struct psr_config {
     uint32_t ssp_bound; /* K of ssp:K */
     uint32_t workers;   /* --workers, 1..1024 */
     uint32_t shards;    /* --shards, 1..256; used in mode ps */
-    uint64_t
-        bucket_bytes; /* --bucket-size; 0: auto, which the scheduler resolves (model/layout.h) when all have joined */
+    /* --bucket-size; 0: auto, which the scheduler resolves (model/layout.h) when all have joined */
+    uint64_t bucket_bytes;
     uint64_t slice_bytes; /* --slice-size: bytes of one data message, default 512 KiB */
     uint32_t window;      /* --window: slices in flight per connection, default 2 */
     psr_fold_order fold;  /* --fold rank|arrival (hidden: reversed) */
@@ -67,8 +67,8 @@ typedef struct psr_config {
     char data[PSR_PATH_MAX]; /* --data DIR|fashion-mnist|synthetic[:SPEC] */
     uint32_t image_size;     /* --image-size PX; 0: the data set's own */
     uint32_t classes;        /* --classes N; 0: as many as the data have */
-    char mean[64],
-        std[64]; /* --mean, --std: one number, or one for each channel with commas; "": of the training set */
+    /* --mean, --std: one number, or one for each channel with commas; "": of the training set */
+    char mean[64], std[64];
     psr_augment augment; /* --augment none|crop-flip */
     bool shuffle;        /* --shuffle / --no-shuffle */
     psr_partition
@@ -85,8 +85,8 @@ typedef struct psr_config {
     psr_optimizer_kind optimizer;                /* --optimizer sgd|adam|lars */
     double adam_beta1, adam_beta2, adam_epsilon; /* --adam-beta1 .. */
     double lars_trust;                           /* --lars-trust */
-    psr_schedule_kind
-        schedule; /* --lr-schedule constant|step:EVERY:GAMMA|cosine|poly:POWER (steps, as fractions of the run) */
+    /* --lr-schedule constant|step:EVERY:GAMMA|cosine|poly:POWER (steps, as fractions of the run) */
+    psr_schedule_kind schedule;
     double schedule_gamma;
     double schedule_power;
     uint64_t schedule_every; /* steps */
@@ -105,9 +105,8 @@ typedef struct psr_config {
     psr_transport_kind transport; /* --transport auto|tcp|ipc; auto: ipc when all processes are on one host */
     psr_bare bare;                /* --no-encrypt[=trusted-network] */
     bool hash;                    /* --hash: weight hash after every step */
-    char algorithms
-        [PSR_OPTION_TEXT_MAX]; /* --algorithms auto|timed|direct|TEXT: of convolutions (model/onednn/rule.h);
-                                           run.json of a timed run has the TEXT */
+    /* --algorithms auto|timed|direct|TEXT: of convolutions (model/onednn/rule.h); run.json of a timed run has the TEXT */
+    char algorithms[PSR_OPTION_TEXT_MAX];
     bool exchange; /* --no-exchange: every worker computes alone, to measure what the exchange costs */
     bool slowed;   /* --slow RANK:FACTOR: that worker takes FACTOR times as long to compute */
     uint32_t slow_rank;

@@ -25,8 +25,8 @@ void psr_options_argp_free(psr_options_argp *options);
 const struct argp *psr_options_argp_child(const psr_options_argp *options);
 
 /* argp_parse with exit status 2 for refusals. A long option that is unknown (the nearest that root and its
- * children know is told), ambiguous, without its value or with one too many is refused in one line. Returns what argp_parse returns; does not return after --help, --usage,
- * --version or a refusal. */
+ * children know is told), ambiguous, without its value or with one too many is refused in one line. Returns what
+ * argp_parse returns; does not return after --help, --usage, --version or a refusal. */
 error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsigned flags, int *ret_arg_index,
                           void *input);
 

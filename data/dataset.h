@@ -19,8 +19,8 @@ typedef struct psr_dataset {
     void *storage; /* owned */
 } psr_dataset;
 
-/* What a data set is, without reading its pixels (IDX labels are read, to count classes): for the layout and for early checks. Same errors as
- * open for missing files. */
+/* What a data set is, without reading its pixels (IDX labels are read, to count classes): for the layout and for early
+ * checks. Same errors as open for missing files. */
 typedef struct psr_dataset_info {
     char name[64];
     uint32_t train_count, test_count, channels, height, width, classes;
@@ -52,11 +52,11 @@ PSR_MUST_CHECK psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char
 /* One such text. channels: 0 when they are not known yet. One number stands for all three. USAGE. */
 PSR_MUST_CHECK psr_err psr_constants_parse(const char *text, uint32_t channels, float values[3]);
 
-/* Where a known name's files are, and how many classes generated data have: DIRECTORY/NAME under the distribution's /usr/share/datasets, then under
- * user_directory (NULL: none). ret_spec: that directory, or a copy of a spec
- * that is no known name; "synthetic" whose spec says no classes= gets the given number of classes (0: stays). The front door of a program, which may read the environment, passes what it says
- * through here once and opens ret_spec. USAGE: longer than size; NOT_FOUND: the places that were looked at.
- */
+/* Where a known name's files are, and how many classes generated data have: DIRECTORY/NAME under the distribution's
+ * /usr/share/datasets, then under user_directory (NULL: none). ret_spec: that directory, or a copy of a spec that is no
+ * known name; "synthetic" whose spec says no classes= gets the given number of classes (0: stays). A program's main, which
+ * may read the environment, passes what it says through here once and opens ret_spec. USAGE: longer than size; NOT_FOUND:
+ * the directories that were looked at. */
 PSR_MUST_CHECK psr_err psr_dataset_find(const char *spec, const char *user_directory, uint32_t classes,
                                         char *ret_spec, size_t size);
 

@@ -24,10 +24,11 @@
 #define DEADLINE_S_MAX 1e6
 #define GRACE_MS_MAX 1e6
 #define TERM_BEFORE_KILL_MS 500
-#define TELLING_MS                                                                                           \
-    500 /* without the launcher taking anything of the last words of processes that have ended */
-#define NAMING_MS                                                                                            \
-    1000 /* for the scheduler to notice too that the launcher is silent or gone, to ask what all are doing and to end the run: better than a signal */
+/* Without the launcher taking anything of the last words of processes that have ended. */
+#define TELLING_MS 500
+/* For the scheduler to notice too that the launcher is silent or gone, to ask what all are doing and to end the run: better
+ * than a signal. */
+#define NAMING_MS 1000
 
 /* What a process was told of Ctrl-Z. */
 typedef enum stop_state {

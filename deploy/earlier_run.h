@@ -24,8 +24,8 @@ typedef struct psr_given_options {
 PSR_MUST_CHECK psr_err psr_earlier_run_read(const char *config, const char *resume, psr_earlier_run *ret_run);
 
 /* config: with the command line's options on top. Of what excludes each other (--steps and --epochs, --init and
- * --resume, --no-eval and --eval-every) the command line's goes and the run's stays out; what only the run's --mode can have goes with that mode. USAGE:
- * the run has a --fault-point, and the command line has none. */
+ * --resume, --no-eval and --eval-every) the command line's goes and the run's stays out; what only the run's --mode can
+ * have goes with that mode. USAGE: the run has a --fault-point, and the command line has none. */
 PSR_MUST_CHECK psr_err psr_earlier_run_fit(const psr_earlier_run *run, const psr_given_options *given,
                                            psr_config *config);
 

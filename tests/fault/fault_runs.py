@@ -225,7 +225,8 @@ def report(suite_class, psring, cases, jobs):
         ps, ring = suite.hashes[key], suite.hashes[("ring",) + key[1:]]
         both = ps.keys() & ring.keys()
         tap.ok(both and all(ps[step] == ring[step] for step in both),
-               "undisturbed runs of %d workers%s end every step with the same bits in both modes" % (key[1], ", of long steps," * key[2]), [str(ps), str(ring)])
+               "undisturbed runs of %d workers%s end every step with the same bits in both modes" % (key[1], ", of long steps," * key[2]),
+               [str(ps), str(ring)])
     with_one, could = sum(suite.had_checkpoint), len(suite.had_checkpoint)
     tap.ok(2 * with_one >= could, "%d of %d disturbed runs had a checkpoint and were resumed from it" % (with_one, could))
     for line in ["%-8s %-10s %-46s %6s %4s  %s" % ("done", "to whom", "when", "gone s", "exit", "line")] + rows:

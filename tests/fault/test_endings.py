@@ -309,7 +309,8 @@ class Endings(Suite):
     def disk_hangs(self, mode):
         """In the middle of the second checkpoint."""
         played = Played("hang", "disk", "n=2 %s, half through the checkpoint of step 4" % mode)
-        run = self.run_on_disk("disk-hangs-" + mode, ("SLOW_DISK_HANGS_AFTER", 1.5 * CHECKPOINT_BYTES), options_of(mode, 2, deadline=DEADLINE_S))
+        run = self.run_on_disk("disk-hangs-" + mode, ("SLOW_DISK_HANGS_AFTER", 1.5 * CHECKPOINT_BYTES),
+                               options_of(mode, 2, deadline=DEADLINE_S))
 
         def act():
             played.seconds = run.wait_ended(PATIENCE_S)

@@ -2,8 +2,9 @@
  *
  *     bad_member SCHEDULER KEY-FILE RANK FACTS WHAT
  *
- * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when it has misbehaved, then what it is
- * told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without WHAT lists what it can do. */
+ * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when it has misbehaved, then
+ * what it is told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without
+ * WHAT lists what it can do. */
 #include "net/admission.h"
 #include "comm/member.h"
 

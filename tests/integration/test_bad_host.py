@@ -209,7 +209,8 @@ def report_of_a_hostile_run(tap, psring, directory):
         with open(os.path.join(run, "run.json"), "w") as file:
             json.dump({"version": "0.1.0", "config": {"mode": "ps"}, "outcome": {"status": "ok", "line": text, "hash": text}}, file)
         said = subprocess.run([psring, "report", run], capture_output=True, text=True, timeout=PATIENCE_S)
-        tap.ok("holds control characters" in said.stdout + said.stderr, "report: a run.json with %s is told" % name, [said.stdout, said.stderr])
+        tap.ok("holds control characters" in said.stdout + said.stderr, "report: a run.json with %s is told" % name,
+               [said.stdout, said.stderr])
         tap.ok(not re.search("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f]", said.stdout + said.stderr), "report: and no terminal is told anything")
 
 

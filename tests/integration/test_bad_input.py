@@ -210,13 +210,15 @@ def checkpoints(t):
              init=copy_of(model, t.path("torn.safetensors"), lambda data: data[:len(data) // 2]))
     t.refuse("--init: a file that is not there", [r"absent\.safetensors", "No such file"], init=t.path("absent.safetensors"))
     os.mkdir(t.path("no-checkpoint"))
-    t.refuse("--resume: a directory without a checkpoint", ["neither a checkpoint", "checkpoints/"], resume=t.path("no-checkpoint"), steps=4)
+    t.refuse("--resume: a directory without a checkpoint", ["neither a checkpoint", "checkpoints/"], resume=t.path("no-checkpoint"),
+             steps=4)
     t.refuse("--resume: a run of another number of workers", ["2 workers", "--workers is 3", "--workers 2"], resume=run.out, workers=3,
              steps=4)
     t.refuse("--resume: a run of another model", ["model mlp", "--model is convnet"], resume=run.out, model="convnet", steps=4)
     t.refuse("--resume: a run that has more steps already", ["step 2", "--steps"], resume=run.out, steps=1)
 
-    for what, file, change in (("with a flipped byte", "state.safetensors", flip), ("that claims 2^60 bytes", "model.safetensors", claim_much)):
+    for what, file, change in (("with a flipped byte", "state.safetensors", flip),
+                               ("that claims 2^60 bytes", "model.safetensors", claim_much)):
         folder = t.path("resume-" + file)
         shutil.copytree(last, folder)
         copy_of(os.path.join(last, file), os.path.join(folder, file), change)
@@ -341,8 +343,8 @@ def directories(t):
 
 
 def full_disk(t):
-    """A file system of 7 MB, on which a run begins and its second checkpoint (of 5.4 MB each) does not end. The first is in place by then: nothing
-    of the next is written before."""
+    """A file system of 7 MB, on which a run begins and its second checkpoint (of 5.4 MB each) does not end. The first is in place
+    by then: nothing of the next is written before."""
     os.mkdir(t.path("small"))
     script = 'mount -t tmpfs -o size=7m none "$0" || exit 77; "$@"; status=$?; cd "$0" && find . | sed s/^/left:/; ' \
              'cat run/run.json; exit $status'

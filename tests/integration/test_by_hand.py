@@ -168,7 +168,8 @@ def refusals(tap, worker, directory):
     os.chmod(open_key, 0o644)
     for arguments, word in [([], "--scheduler"), (["--scheduler", "127.0.0.1:1"], "--key-file"),
                             (["--provision", "-", "--rank", "1"], "--provision"), (["--rank", "minus"], "--rank"),
-                            (["--ranc", "1"], "--rank"), (["--scheduler", "head", "--key-file", open_key], "is not HOST:PORT"), (["extra"], "options alone"),
+                            (["--ranc", "1"], "--rank"),
+                            (["--scheduler", "head", "--key-file", open_key], "is not HOST:PORT"), (["extra"], "options alone"),
                             (["--scheduler", "127.0.0.1:1", "--key-file", "/nonexistent.key"], "/nonexistent.key"),
                             (["--scheduler", "127.0.0.1:1", "--key-file", open_key], open_key),
                             (["--provision", "-"], "standard input")]:
@@ -213,7 +214,8 @@ def main():
         launched = Run(programs[0], directory, "launched", OPTIONS)
         if tap.ok(launched.status == 0, "psring train ends with status 0", launched.why()):
             right = launched.outcome()["hash"]
-            for name, keygen_options, asks, transport, scheme in [("curve", [], False, "auto", "tcp"), ("token", ["--loopback"], True, "auto", "ipc"),
+            for name, keygen_options, asks, transport, scheme in [("curve", [], False, "auto", "tcp"),
+                                                                  ("token", ["--loopback"], True, "auto", "ipc"),
                                                                   ("curve-ipc", [], False, "ipc", "ipc")]:
                 found = run_by_hand(tap, programs, directory, name, keygen_options, asks, transport, scheme)
                 tap.ok(found == right, name + ": the hash is that of psring train", [str((found, right))])

@@ -55,7 +55,8 @@ class Job(LiveRun):
             process.wait_stopped(PATIENCE_S)
 
     def moves(self):
-        """Who ends or moves within more than the deadline: only the time that passes can show that nobody does, and it is the deadline's."""
+        """Who ends or moves within more than the deadline: only the time that passes can show that nobody does, and it is the
+        deadline's."""
         before = self.processes()
         self.of_role("launcher").ended(STOPPED_S)
         return ["%r has ended" % process for process in before if process.ended()] + \

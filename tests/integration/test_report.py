@@ -117,7 +117,8 @@ def main(psring):
         code, _, said = report(psring, "--json", "--csv", good[0])
         tap.ok(code == 2 and "give one" in said, "--json with --csv is refused", [said])
         helped = report(psring, "--help")[1]
-        tap.ok(all("  %s" % name in helped for name in runs["bsp"].outcome() if name not in OUR_OWN), "--help defines every figure", [helped])
+        tap.ok(all("  %s" % name in helped for name in runs["bsp"].outcome() if name not in OUR_OWN),
+               "--help defines every figure", [helped])
     tap.end()
 
 
@@ -131,16 +132,19 @@ def formats(tap, psring, outs):
            "--json has every run", [text])
     by_name = {run["run"]: run for run in whole["runs"]}
     tap.ok(by_name["ssp"]["options"]["sync"] == "ssp:2" and by_name["ssp"]["steps"] == 6 and by_name["nowhere"]["steps"] is None
-           and by_name["failed"]["loss"] is None and by_name["failed"]["why"], "with options, figures, and null where there is none", [text])
+           and by_name["failed"]["loss"] is None and by_name["failed"]["why"],
+           "with options, figures, and null where there is none", [text])
     _, text, _ = report(psring, "--csv", *outs)
     rows = list(csv.DictReader(io.StringIO(text)))
     tap.ok([row["run"] for row in rows] == [run["run"] for run in whole["runs"]] and all(None not in row for row in rows)
-           and None not in [value for row in rows for value in row.values()], "--csv has a row for each, of as many fields as the head", [text])
+           and None not in [value for row in rows for value in row.values()],
+           "--csv has a row for each, of as many fields as the head", [text])
     pairs = [(row, by_name[row["run"]]) for row in rows]
     figures = [name for name in whole["runs"][0] if name in rows[0] and isinstance(by_name["bsp"][name], (int, float))]
     tap.ok(len(figures) > 15 and all((float(row[name]) if row[name] else None) == run[name] for row, run in pairs for name in figures),
            "and the same figures", [text])
-    tap.ok(all(row["why"] == run["why"] and row["status"] == run["status"] for row, run in pairs), "and words, quoted where they must be", [text])
+    tap.ok(all(row["why"] == run["why"] and row["status"] == run["status"] for row, run in pairs),
+           "and words, quoted where they must be", [text])
 
 
 main(os.path.abspath(sys.argv[1]))

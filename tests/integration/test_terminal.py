@@ -88,7 +88,8 @@ def an_evaluation_shows_its_progress(tap, psring, directory):
         held.signal(signal.SIGCONT)
         tap.ok(run.wait(PATIENCE_S) == 0, "a run that was held in an evaluation ends", run.why())
         text = terminal.read_to_end(PATIENCE_S)
-        tap.ok(re.search(r"(\n|\033\[J)step 4: test accuracy [\d.]+%.*\n", text), "what an evaluation came to has a line of its own", [repr(text[-600:])])
+        tap.ok(re.search(r"(\n|\033\[J)step 4: test accuracy [\d.]+%.*\n", text),
+               "what an evaluation came to has a line of its own", [repr(text[-600:])])
     except AssertionError as wrong:
         tap.ok(False, "an evaluation shows its own progress", [str(wrong)])
     finally:

@@ -15,8 +15,8 @@ from psring_live import LiveRun
 from psring_run import PATIENCE_S, Run, Tap, Workspace
 
 NOBODY = 65534
-OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 3, "mode": "ps", "shards": 2, "batch-size": 16,
-           "steps": 6, "lr": 0.05, "threads": 1, "seed": 3, "deadline": 600}
+OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 3, "mode": "ps", "shards": 2,
+           "batch-size": 16, "steps": 6, "lr": 0.05, "threads": 1, "seed": 3, "deadline": 600}
 HELD = dict(OPTIONS, **{"fault-point": "worker:1:backward:1"})
 
 
@@ -26,14 +26,16 @@ def same_bits(tap, psring, directory):
             ("ipc", {}, "ipc", r"network +ipc sockets in /"),
             ("tcp", {"transport": "tcp"}, "tcp", r"network +tcp, encrypted \(CURVE\)"),
             ("bare", {"transport": "tcp", "no-encrypt": True}, "tcp", r"bare +not encrypted \(--no-encrypt\), within this machine"),
-            ("trusted", {"transport": "tcp", "no-encrypt": "trusted-network"}, "tcp", r"bare +NOT encrypted \(--no-encrypt=trusted-network\)")]:
+            ("trusted", {"transport": "tcp", "no-encrypt": "trusted-network"}, "tcp",
+             r"bare +NOT encrypted \(--no-encrypt=trusted-network\)")]:
         run = Run(psring, directory, name, dict(OPTIONS, **options))
         if not tap.ok(run.status == 0, "a run over %s" % name, run.why()):
             continue
         hashes[name] = run.outcome()["hash"]
         tap.ok(re.search(words, run.stdout), "%s: a person is told" % name, run.stdout.splitlines())
         endpoints = re.findall(r'"endpoint":\s*"([^"]+)"', open(os.path.join(run.out, "run.json")).read())
-        tap.ok(len(endpoints) == 5 and all(e.startswith(schemes + "://") for e in endpoints), "%s: everybody listens there" % name, endpoints)
+        tap.ok(len(endpoints) == 5 and all(e.startswith(schemes + "://") for e in endpoints),
+               "%s: everybody listens there" % name, endpoints)
     tap.ok(len(set(hashes.values())) == 1, "one hash over all of them", [str(hashes)])
 
 
@@ -73,7 +75,8 @@ def who_can_connect(tap, psring, directory):
     run, members, files = held_run(psring, directory, "connected-to")
     try:
         folder = os.path.dirname(files[0])
-        tap.ok(len(files) == 6 and {os.path.dirname(file) for file in files} == {folder}, "six processes, a socket each, in one directory", files)
+        tap.ok(len(files) == 6 and {os.path.dirname(file) for file in files} == {folder},
+               "six processes, a socket each, in one directory", files)
         tap.ok(os.stat(folder).st_mode & 0o7777 == 0o700, "which is this user's alone")
         tap.ok(not any(process.ports() for process in members), "nobody listens on a port")
         if os.geteuid() == 0:

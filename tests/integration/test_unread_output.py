@@ -84,7 +84,8 @@ def goes_on_unread(tap, psring, directory, name, channel):
         text = re.sub(r"\r(\033\[K)?|\[[#.]+\][^\n\033]*", "", b"".join(chunks).decode())
         told = [int(step) for step in re.findall(r"step (\d+): test accuracy", text)]
         # The evaluation that Ctrl-C found going on is left out.
-        tap.ok(told in (list(range(1, steps + 1)), list(range(1, steps))) and "\nto go on " in text, "%s: nothing that it said is lost" % name,
+        tap.ok(told in (list(range(1, steps + 1)), list(range(1, steps))) and "\nto go on " in text,
+               "%s: nothing that it said is lost" % name,
                ["%d lines of %d steps" % (len(told), steps)] + text.splitlines()[:5] + text.splitlines()[-5:])
     except AssertionError as wrong:
         tap.ok(False, "%s: it goes on unread" % name, [repr(wrong)] + run.why())
