@@ -8,6 +8,7 @@
  * push on the same channel, so the answer holds this worker's own update too. */
 #include "worker/engine.h"
 
+#include "base/fault.h"
 #include "comm/encoding.h"
 #include "comm/loan.h"
 #include "comm/messages.h"
@@ -173,6 +174,7 @@ static psr_err send_slice(psr_engine *engine, lane *l, uint32_t index)
         psr_loan_payload(&engine->loans[sl->bucket], psr_encode(PSR_ENCODING_FLOAT32, gradient, sl->length));
     l->sent++;
     PSR_TRY(outbox->send(outbox->context, shard, &head, &payload));
+    psr_fault_point("push", sl->pushed - 1);
     if (bsp)
         return PSR_OK;
     head = psr_msg_pull_head(&(psr_msg_pull){.bucket = sl->bucket, .step = sl->pushed, .span = span});

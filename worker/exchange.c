@@ -6,7 +6,6 @@
 #include "comm/messages.h"
 #include "comm/slices.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +74,7 @@ static psr_err open_engine(psr_exchange *exchange)
         .weights = exchange->weights,
         .gradients = exchange->gradients,
         .optimizer = exchange->optimizer,
-        .outbox = {exchange, psr_exchange_send, psr_exchange_returned},
+        .outbox = psr_loop_outbox(o->session->loop),
         .context = exchange,
         .landed = psr_exchange_landed,
     };
@@ -112,12 +111,11 @@ static psr_err open_parts(psr_exchange *exchange)
     if (exchange->ops->gradients == NULL)
         PSR_TRY(psr_arena_new(length, &exchange->gradients));
     if (psr_exchange_plays(exchange) < o->config->workers) {
-        const psr_outbox outbox = {exchange, psr_exchange_send, psr_exchange_returned};
         /* The largest is a broadcast of the arena. A network has fewer statistics than parameters: as doubles
          * they take less than twice the arena; figures, names and the like fit in what is added. */
         const size_t bytes_max = 2 * length * sizeof(float) + ((size_t)1 << 20);
-        PSR_TRY(psr_collective_new(o->rank, o->config->workers, o->config->slice_bytes, bytes_max, outbox,
-                                   &exchange->collective));
+        PSR_TRY(psr_collective_new(o->rank, o->config->workers, o->config->slice_bytes, bytes_max,
+                                   psr_loop_outbox(o->session->loop), &exchange->collective));
     }
     return open_engine(exchange);
 }
@@ -141,6 +139,7 @@ psr_err psr_exchange_new(const psr_exchange_options *options, psr_exchange **ret
         return err;
     }
     exchange->session->exchange = exchange;
+    psr_exchange_register(exchange);
     *ret_exchange = exchange;
     return PSR_OK;
 }
@@ -149,7 +148,6 @@ void psr_exchange_free(psr_exchange *exchange)
 {
     if (exchange == NULL)
         return;
-    assert(!exchange->session->thread_runs);
     exchange->session->exchange = NULL;
     if (exchange->engine != NULL)
         exchange->ops->close(exchange->engine);
@@ -226,7 +224,7 @@ psr_err psr_exchange_drain(psr_exchange *exchange)
 
 /* ---- collectives ---- */
 
-static psr_err collective(psr_exchange *exchange, psr_command_kind kind, void *data, size_t size)
+static psr_err collective(psr_exchange *exchange, psr_exchange_commands kind, void *data, size_t size)
 {
     PSR_TRY(psr_session_failure(exchange->session));
     if (exchange->collective == NULL)

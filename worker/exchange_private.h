@@ -48,8 +48,10 @@ bool psr_exchange_waits(const psr_exchange *exchange, bool collective, psr_peer 
 
 /* exchange_thread.c. take: what a command tells engine or collective, on the engine's thread. */
 psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command);
-psr_err psr_exchange_send(void *exchange, psr_peer to, const psr_head *head, const psr_payload *payload);
-void psr_exchange_returned(void *exchange);
+/* Its messages come to it from now on. */
+void psr_exchange_register(psr_exchange *exchange);
+/* Shows the compute thread what was counted. */
+void psr_exchange_publish(psr_exchange *exchange);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);
 
 #endif

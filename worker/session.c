@@ -2,43 +2,34 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
+#include "net/violation.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- waiting ---- */
 
-void psr_session_changed(psr_session *session)
-{
-    /* The fence pairs with the one in wait_locked: either the waiter sees what was written before this call, or
-     * this call sees that somebody waits. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&session->wait, memory_order_relaxed) == PSR_WAIT_NOTHING)
-        return;
-    pthread_mutex_lock(&session->mutex);
-    pthread_cond_broadcast(&session->condition);
-    pthread_mutex_unlock(&session->mutex);
-}
-
-void psr_session_set_failed(psr_session *session, psr_err status, const char *line)
-{
-    pthread_mutex_lock(&session->mutex);
-    if (atomic_load(&session->status) == PSR_OK) {
-        snprintf(session->failure, sizeof session->failure, "%s", line);
-        atomic_store(&session->status, (int)status);
-    }
-    pthread_cond_broadcast(&session->condition);
-    pthread_mutex_unlock(&session->mutex);
-}
-
 psr_err psr_session_failure(psr_session *session)
 {
-    psr_err status = (psr_err)atomic_load(&session->status);
-    /* The line was complete before the status was set, and never changes after. */
-    return status == PSR_OK ? PSR_OK : psr_fail(status, "%s", session->failure);
+    return psr_loop_failure(session->loop);
+}
+
+static bool is_held(psr_session *session)
+{
+    pthread_mutex_lock(&session->mutex);
+    bool held = session->held;
+    pthread_mutex_unlock(&session->mutex);
+    return held;
+}
+
+static bool any_restored(psr_session *session)
+{
+    pthread_mutex_lock(&session->mutex);
+    bool any = psr_early_any(session->restored, 0);
+    pthread_mutex_unlock(&session->mutex);
+    return any;
 }
 
 static bool satisfied(psr_session *session, psr_wait wait)
@@ -55,13 +46,13 @@ static bool satisfied(psr_session *session, psr_wait wait)
     case PSR_WAIT_COLLECTIVE:
         return psr_exchange_operations_ended(session->exchange);
     case PSR_WAIT_ROOM:
-        return psr_command_room(session->queue);
+        return psr_loop_room(session->loop);
     case PSR_WAIT_RESTORE:
-        return psr_early_any(session->restored, 0);
+        return any_restored(session);
     case PSR_WAIT_START:
         return atomic_load(&session->started);
     case PSR_WAIT_HOLD:
-        return !session->held;
+        return !is_held(session);
     case PSR_WAIT_SAVED:
         return atomic_load(&session->saved_steps) >= steps;
     case PSR_WAIT_BYE:
@@ -76,27 +67,24 @@ static bool counts_as_waiting(psr_wait wait)
     return wait == PSR_WAIT_BUCKET || wait == PSR_WAIT_ALL || wait == PSR_WAIT_ROOM;
 }
 
-/* Call with the mutex held. */
-static psr_err wait_locked(psr_session *session, psr_wait wait)
+static bool reached(void *context)
 {
-    double begin_s = psr_clock_s();
-    atomic_store_explicit(&session->wait, (int)wait, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
-    while (atomic_load(&session->status) == PSR_OK && !satisfied(session, wait))
-        pthread_cond_wait(&session->condition, &session->mutex);
-    atomic_store(&session->wait, PSR_WAIT_NOTHING);
-    if (counts_as_waiting(wait))
-        session->wait_s += psr_clock_s() - begin_s;
-    atomic_fetch_add_explicit(&session->counter, 1, memory_order_relaxed);
-    return psr_session_failure(session);
+    psr_session *session = context;
+    return satisfied(session, (psr_wait)atomic_load_explicit(&session->wait, memory_order_relaxed));
 }
 
 static psr_err wait_for(psr_session *session, psr_wait wait)
 {
     PSR_TRY(psr_session_failure(session));
-    pthread_mutex_lock(&session->mutex);
-    psr_err err = satisfied(session, wait) ? PSR_OK : wait_locked(session, wait);
-    pthread_mutex_unlock(&session->mutex);
+    if (satisfied(session, wait))
+        return PSR_OK;
+    double begin_s = psr_clock_s();
+    atomic_store(&session->wait, (int)wait);
+    psr_err err = psr_loop_wait(session->loop, reached, session);
+    atomic_store(&session->wait, PSR_WAIT_NOTHING);
+    if (counts_as_waiting(wait))
+        session->wait_s += psr_clock_s() - begin_s;
+    atomic_fetch_add_explicit(&session->counter, 1, memory_order_relaxed);
     return err;
 }
 
@@ -113,11 +101,9 @@ psr_err psr_session_wait(psr_session *session, psr_wait wait, psr_phase phase)
 psr_err psr_session_command(psr_session *session, const psr_command *command)
 {
     psr_err err = psr_session_failure(session);
-    while (err == PSR_OK && !psr_command_push(session->queue, command))
+    while (err == PSR_OK && !psr_loop_submit(session->loop, command))
         err = wait_for(session, PSR_WAIT_ROOM);
-    if (err == PSR_OK)
-        psr_transport_wake(session->options.transport);
-    else if (command->kind == PSR_COMMAND_SEND)
+    if (err != PSR_OK && command->kind == PSR_COMMAND_SEND)
         free(command->data);
     return err;
 }
@@ -140,7 +126,104 @@ static psr_err tell(psr_session *session, const psr_head *head, const char *text
     return psr_session_send(session, scheduler, head, text, text != NULL ? strlen(text) : 0);
 }
 
+/* ---- what the scheduler says: on the loop's thread ---- */
+
+static psr_err take_start(void *context, psr_message **message)
+{
+    psr_session *session = context;
+    (void)message;
+    atomic_store(&session->started, true);
+    psr_loop_changed(session->loop);
+    return PSR_OK;
+}
+
+static psr_err take_hold(void *context, psr_message **message)
+{
+    psr_session *session = context;
+    (void)message;
+    pthread_mutex_lock(&session->mutex);
+    bool crossed =
+        session->said_done; /* there is no step left to hold back, and after DONE nothing more is due */
+    session->held = session->held || !crossed;
+    /* Before its first step a worker promises that one: everybody then takes at least one step, and the
+     * run has a last one to name. (Resumed behind the last step there is none to promise.) */
+    const psr_session_options *o = &session->options;
+    uint64_t first = o->first_step < o->total_steps ? o->first_step : o->total_steps - 1;
+    uint64_t last = session->any_begun ? session->begun : first;
+    pthread_mutex_unlock(&session->mutex);
+    if (crossed)
+        return PSR_OK;
+    psr_log(PSR_LOG_INFO, "told to hold: the run is being stopped");
+    return psr_member_tell(session->options.member, &(psr_head){.type = PSR_MSG_HELD, .step = last}, NULL, 0);
+}
+
+static psr_err take_stop_at(void *context, psr_message **message)
+{
+    psr_session *session = context;
+    pthread_mutex_lock(&session->mutex);
+    session->stop_at = (*message)->head.step;
+    session->held = false;
+    pthread_mutex_unlock(&session->mutex);
+    psr_loop_changed(session->loop);
+    return PSR_OK;
+}
+
+static psr_err take_restored(void *context, psr_message **message)
+{
+    psr_session *session = context;
+    pthread_mutex_lock(&session->mutex);
+    psr_early_put(session->restored, 0, message);
+    pthread_mutex_unlock(&session->mutex);
+    psr_loop_changed(session->loop);
+    return PSR_OK;
+}
+
+static psr_err take_saved(void *context, psr_message **message)
+{
+    psr_session *session = context;
+    atomic_store(&session->saved_steps, (*message)->head.step);
+    psr_loop_changed(session->loop);
+    return PSR_OK;
+}
+
+static psr_err take_bye(void *context, psr_message **message)
+{
+    psr_session *session = context;
+    (void)message;
+    atomic_store(&session->bye, true);
+    psr_loop_changed(session->loop);
+    return PSR_OK;
+}
+
+static psr_err refuse(void *context, psr_message **message)
+{
+    (void)context;
+    return psr_violation(*message, "a worker in this mode does not take that");
+}
+
+static void register_with(psr_session *session, psr_loop *loop)
+{
+    static const struct {
+        psr_message_type type;
+        psr_err (*take)(void *context, psr_message **message);
+    } said[] = {{PSR_MSG_START, take_start},     {PSR_MSG_HOLD, take_hold},
+                {PSR_MSG_STOP_AT, take_stop_at}, {PSR_MSG_RESTORE, take_restored},
+                {PSR_MSG_SAVED, take_saved},     {PSR_MSG_BYE, take_bye}};
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
+        psr_loop_route(loop, PSR_ROLE_SCHEDULER, said[i].type, session, said[i].take);
+}
+
 /* ---- life ---- */
+
+static psr_err take_command(void *context, const psr_command *command)
+{
+    return psr_exchange_take(((psr_session *)context)->exchange, command);
+}
+
+static void publish(void *context)
+{
+    psr_exchange_publish(((psr_session *)context)->exchange);
+}
 
 psr_err psr_session_new(const psr_session_options *options, psr_session **ret_session)
 {
@@ -150,18 +233,23 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
     session->options = *options;
     session->stop_at = UINT64_MAX;
     pthread_mutex_init(&session->mutex, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&session->condition, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    psr_err err = psr_command_queue_new(options->commands_max, &session->queue);
+    const psr_loop_options options_of_loop = {
+        .transport = options->transport,
+        .member = options->member,
+        .commands_max = options->commands_max,
+        .context = session,
+        .command = take_command,
+        .message = refuse,
+        .turned = publish,
+    };
+    psr_err err = psr_loop_new(&options_of_loop, &session->loop);
     if (err == PSR_OK)
         err = psr_early_new(1, PSR_EARLY_UNBOUNDED, &session->restored);
     if (err != PSR_OK) {
         psr_session_free(session);
         return err;
     }
+    register_with(session, session->loop);
     *ret_session = session;
     return PSR_OK;
 }
@@ -169,31 +257,21 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
 psr_err psr_session_start(psr_session *session)
 {
     assert(session->exchange != NULL);
-    int error = pthread_create(&session->thread, NULL, psr_session_thread, session);
-    if (error != 0)
-        return psr_fail(PSR_ERR_IO, "cannot start the exchange thread: %s", strerror(error));
-    session->thread_runs = true;
-    return PSR_OK;
+    return psr_loop_start(session->loop);
 }
 
 void psr_session_stop(psr_session *session)
 {
-    if (session == NULL || !session->thread_runs)
-        return;
-    atomic_store(&session->quit, true);
-    psr_transport_wake(session->options.transport);
-    pthread_join(session->thread, NULL);
-    session->thread_runs = false;
+    if (session != NULL)
+        psr_loop_stop(session->loop);
 }
 
 void psr_session_free(psr_session *session)
 {
     if (session == NULL)
         return;
-    assert(!session->thread_runs);
-    psr_command_queue_free(session->queue);
+    psr_loop_free(session->loop);
     psr_early_free(session->restored);
-    pthread_cond_destroy(&session->condition);
     pthread_mutex_destroy(&session->mutex);
     free(session);
 }
@@ -242,35 +320,43 @@ psr_err psr_session_await_saved(psr_session *session, uint64_t steps)
 
 psr_err psr_session_done(psr_session *session, uint64_t steps, bool left_out, const char *json)
 {
+    pthread_mutex_lock(&session->mutex);
+    session->said_done = true;
+    pthread_mutex_unlock(&session->mutex);
     PSR_TRY(tell(session, &(psr_head){.type = PSR_MSG_DONE, .step = steps, .flags = left_out}, json));
     return psr_session_wait(session, PSR_WAIT_BYE, PSR_PHASE_SHUTDOWN);
 }
 
 void psr_session_fail(psr_session *session, psr_err status)
 {
-    psr_session_set_failed(session, status, psr_err_detail());
-    psr_transport_wake(session->options.transport);
+    psr_loop_fail(session->loop, status, psr_err_detail());
 }
 
 /* ---- hold and stop ---- */
 
-psr_err psr_session_may_begin(psr_session *session, uint64_t step)
+/* Whether the step, which is promised then (a HOLD is answered with it), may be taken. false: steps are held back, and nothing
+ * is decided. */
+static bool decide(psr_session *session, uint64_t step, psr_err *ret_err)
 {
-    PSR_TRY(psr_session_failure(session));
     pthread_mutex_lock(&session->mutex);
-    psr_err err = PSR_OK;
-    if (!session->any_begun || session->begun != step) {
-        if (session->held)
-            err = wait_locked(session, PSR_WAIT_HOLD);
-        if (err == PSR_OK && step > session->stop_at)
-            err = psr_fail(PSR_ERR_CANCELLED, "the run was stopped after step %llu",
-                           (unsigned long long)session->stop_at + 1);
-        if (err == PSR_OK) {
-            session->begun = step;
-            session->any_begun = true;
-        }
+    bool again = session->any_begun && session->begun == step, decided = again || !session->held;
+    if (decided && !again && step > session->stop_at) {
+        *ret_err = psr_fail(PSR_ERR_CANCELLED, "the run was stopped after step %llu",
+                            (unsigned long long)session->stop_at + 1);
+    } else if (decided) {
+        session->begun = step;
+        session->any_begun = true;
     }
     pthread_mutex_unlock(&session->mutex);
+    return decided;
+}
+
+psr_err psr_session_may_begin(psr_session *session, uint64_t step)
+{
+    psr_err err = PSR_OK;
+    PSR_TRY(psr_session_failure(session));
+    while (!decide(session, step, &err))
+        PSR_TRY(wait_for(session, PSR_WAIT_HOLD));
     if (err == PSR_OK)
         session->step = step;
     return err;
@@ -358,11 +444,5 @@ void psr_session_report(psr_session *session, psr_msg_progress *progress)
 
 psr_err psr_session_pause(psr_session *session, double seconds)
 {
-    struct timespec until = psr_clock_after_ns((int64_t)(seconds * 1e9));
-    pthread_mutex_lock(&session->mutex);
-    while (atomic_load(&session->status) == PSR_OK &&
-           pthread_cond_timedwait(&session->condition, &session->mutex, &until) == 0)
-        ;
-    pthread_mutex_unlock(&session->mutex);
-    return psr_session_failure(session);
+    return psr_loop_pause(session->loop, seconds);
 }

@@ -1,21 +1,23 @@
-/* What session.c, exchange.c and exchange_thread.c share of a session: the thread and what the compute thread waits for.
- * For those three files only.
- *
- * Down (compute to exchange thread): the command queue, and a wake of the transport. Up: atomics that only the exchange
- * thread writes, and one mutex and condition for a compute thread that must wait. A writer of those atomics calls
- * psr_session_changed after it, which costs one load while nobody waits. */
+/* What session.c, exchange.c and exchange_thread.c share of a session. For those three files only. */
 #ifndef PSR_WORKER_SESSION_PRIVATE_H
 #define PSR_WORKER_SESSION_PRIVATE_H
 
 #include "comm/early.h"
-#include "worker/command_queue.h"
+#include "comm/loop.h"
 #include "worker/exchange.h"
 #include "worker/session.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define PSR_LINE_MAX 1024
+/* Commands that are the exchange's: it takes them on the loop's thread. */
+typedef enum psr_exchange_commands {
+    PSR_COMMAND_BEGIN = PSR_COMMAND_OWNER, /* a step begins: head.step */
+    PSR_COMMAND_READY,                     /* the gradient of head.bucket of head.step is in the arena */
+    PSR_COMMAND_END,                       /* the step head.step of rank to.rank has ended */
+    PSR_COMMAND_FOLD,      /* collective: data (size doubles, borrowed until it has finished) */
+    PSR_COMMAND_BROADCAST, /* collective: data (size bytes, borrowed until it has finished) */
+} psr_exchange_commands;
 
 /* What the compute thread waits for. */
 typedef enum psr_wait {
@@ -34,12 +36,7 @@ typedef enum psr_wait {
 struct psr_session {
     psr_session_options options;
     psr_exchange *exchange; /* that stands on this session: borrowed from its making to its end */
-    psr_command_queue *queue;
-
-    pthread_t thread;
-    bool thread_runs;
-    pthread_mutex_t mutex;
-    pthread_cond_t condition;
+    psr_loop *loop;
 
     /* ---- the compute thread's own ---- */
     uint64_t step; /* begun last, or about to be */
@@ -52,30 +49,20 @@ struct psr_session {
     _Atomic int wait;            /* psr_wait */
     _Atomic uint32_t wanted_bucket;
     _Atomic uint64_t wanted_steps;
-    _Atomic bool quit;
 
     /* ---- written by the exchange thread, read by the compute thread ---- */
     _Atomic bool started, bye;
     _Atomic uint64_t saved_steps; /* of the last checkpoint in place */
-    _Atomic int status;           /* psr_err: of the whole, for good */
 
     /* ---- under the mutex ---- */
-    char failure[PSR_LINE_MAX]; /* status' line; written once, before status */
+    pthread_mutex_t mutex;
     bool held;
     bool any_begun;
     uint64_t begun;      /* the last step begun */
     uint64_t stop_at;    /* the last step to take */
     psr_early *restored; /* RESTORE messages that wait for the compute thread */
-
-    /* ---- the exchange thread's own ---- */
-    bool told_done;
+    bool said_done;
 };
-
-/* Something that the compute thread may wait for has changed. Any thread. */
-void psr_session_changed(psr_session *session);
-
-/* It has failed: keeps status and line (the first one stays) and lets the compute thread know. Any thread. */
-void psr_session_set_failed(psr_session *session, psr_err status, const char *line);
 
 /* ---- the compute thread's ---- */
 
@@ -88,8 +75,5 @@ psr_err psr_session_command(psr_session *session, const psr_command *command);
 /* Copies bytes (0 allowed) into a message to a peer. */
 psr_err psr_session_send(psr_session *session, psr_peer to, const psr_head *head, const void *data,
                          size_t bytes);
-
-/* exchange_thread.c; context is the session. */
-void *psr_session_thread(void *context);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options_argp.h"
-#include "comm/member.h"
+#include "comm/loop.h"
 #include "ps/parts.h"
 #include "ps/scheduler/sections.h"
 #include "ps/shard/shard_run.h"
@@ -98,6 +98,7 @@ typedef struct program {
     psr_member *member;
     psr_sections sections;
     psr_parts parts;
+    psr_loop *loop;
     psr_shard_run *shard;
     bool by_hand;  /* standard input is nobody's */
     bool counted;  /* what it carried is in its log */
@@ -144,12 +145,6 @@ static void report(void *context, psr_msg_progress *progress)
         psr_shard_run_report(p->shard, progress);
 }
 
-static psr_err send_to(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
-{
-    const program *p = context;
-    return psr_transport_send(p->transport, to, head, payload);
-}
-
 /* ---- setting up ---- */
 
 static psr_err join(program *p)
@@ -172,10 +167,41 @@ static psr_err join(program *p)
     return psr_member_join(&member, &p->member);
 }
 
+/* Into its own log only by hand: else the scheduler writes it into this shard's log, which the run's end overtakes on the other way. */
+static void log_traffic(program *p)
+{
+    const psr_traffic *traffic = psr_shard_run_traffic(p->shard);
+    if (!traffic || !p->by_hand || p->counted)
+        return;
+    p->counted = true;
+    psr_log(PSR_LOG_INFO, PSR_TRAFFIC_LINE, traffic->gradient_bytes, traffic->weight_bytes);
+}
+
+static psr_err take_message(void *context, psr_message **message)
+{
+    program *p = context;
+    psr_peer from = (*message)->from;
+    psr_err err = psr_shard_run_message(p->shard, message);
+    if (err == PSR_ERR_PROTOCOL && from.role != PSR_ROLE_SCHEDULER)
+        err = psr_fail_context(err, "%s broke the protocol", psr_member_name(p->member, from));
+    if (err != PSR_OK)
+        return err;
+    log_traffic(p);
+    if (psr_shard_run_left(p->shard))
+        psr_loop_quit(p->loop);
+    return PSR_OK;
+}
+
 static psr_err make_shard(program *p)
 {
     const psr_config *config = psr_member_config(p->member);
     uint32_t rank = psr_member_self(p->member).rank;
+    const psr_loop_options loop = {.transport = p->transport,
+                                   .member = p->member,
+                                   .context = p,
+                                   .message = take_message,
+                                   .woken = check_input};
+    PSR_TRY(psr_loop_new(&loop, &p->loop));
     PSR_TRY(psr_sections_init(config, psr_member_facts(p->member), &p->sections));
     const psr_layout *layout = &p->sections.net->params;
     PSR_TRY(psr_parts_init(config, layout, &p->parts));
@@ -187,49 +213,11 @@ static psr_err make_shard(program *p)
         .shard = rank,
         .total_steps = psr_member_facts(p->member)->total_steps,
         .first_step = psr_member_first_step(p->member),
-        .outbox = {.context = p, .send = send_to},
+        .outbox = psr_loop_outbox(p->loop),
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
     for (uint32_t r = 0; r < config->workers; r++)
         PSR_TRY(psr_member_connect(p->member, (psr_peer){PSR_ROLE_WORKER, r}));
-    return PSR_OK;
-}
-
-/* ---- the loop ---- */
-
-static psr_err take_message(program *p, psr_message **message)
-{
-    psr_peer from = (*message)->from;
-    psr_err err = psr_shard_run_message(p->shard, message);
-    if (err == PSR_ERR_PROTOCOL && from.role != PSR_ROLE_SCHEDULER)
-        err = psr_fail_context(err, "%s broke the protocol", psr_member_name(p->member, from));
-    return err;
-}
-
-/* Into its own log only by hand: else the scheduler writes it into this shard's log, which the run's end overtakes on the other way. */
-static void log_traffic(program *p)
-{
-    const psr_traffic *traffic = psr_shard_run_traffic(p->shard);
-    if (!traffic || !p->by_hand || p->counted)
-        return;
-    p->counted = true;
-    psr_log(PSR_LOG_INFO, PSR_TRAFFIC_LINE, traffic->gradient_bytes, traffic->weight_bytes);
-}
-
-static psr_err run_loop(program *p)
-{
-    PSR_TRY(psr_shard_run_begin(p->shard));
-    while (!psr_shard_run_left(p->shard)) {
-        psr_message *message = NULL;
-        psr_err err = psr_member_recv(p->member, -1, &message);
-        if (err == PSR_ERR_CANCELLED)
-            err = check_input(p);
-        else if (err == PSR_OK)
-            err = take_message(p, &message);
-        if (err != PSR_OK)
-            return err;
-        log_traffic(p);
-    }
     return PSR_OK;
 }
 
@@ -245,8 +233,10 @@ static psr_err run(program *p)
         err = make_shard(p);
     if (err == PSR_OK) {
         psr_log(PSR_LOG_INFO, "joined scheduler=%s", p->provision.scheduler);
-        err = run_loop(p);
+        err = psr_shard_run_begin(p->shard);
     }
+    if (err == PSR_OK)
+        err = psr_loop_run(p->loop);
     /* The launcher has seen the agent end too, and names it with its host and how it ended. */
     if (err != PSR_OK && !p->orphaned)
         psr_member_failed(p->member, err, psr_err_detail());
@@ -259,6 +249,7 @@ static void clean_up(program *p)
     psr_input_thread_free(p->input);
     psr_member_free(p->member);
     psr_transport_free(&p->transport, LINGER_MS);
+    psr_loop_free(p->loop);
     psr_shard_run_free(p->shard);
     psr_parts_done(&p->parts);
     psr_sections_done(&p->sections);

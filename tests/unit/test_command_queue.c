@@ -4,15 +4,17 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "worker/command_queue.h"
+#include "comm/command_queue.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
+enum { READY = PSR_COMMAND_OWNER };
+
 static psr_command ready(uint64_t step, uint32_t bucket)
 {
-    return (psr_command){.kind = PSR_COMMAND_READY, .head = {.step = step, .bucket = bucket}};
+    return (psr_command){.kind = READY, .head = {.step = step, .bucket = bucket}};
 }
 
 static void commands_come_out_in_the_order_they_went_in(void **state)
@@ -67,7 +69,7 @@ static void what_was_never_taken_out_is_freed_with_the_queue(void **state)
     psr_command in = {.kind = PSR_COMMAND_SEND, .data = malloc(10), .size = 10};
     assert_true(psr_command_push(queue, &in));
     double borrowed = 0;
-    in = (psr_command){.kind = PSR_COMMAND_FOLD, .data = &borrowed, .size = 1};
+    in = (psr_command){.kind = READY, .data = &borrowed, .size = 1};
     assert_true(psr_command_push(queue, &in));
     psr_command_queue_free(queue);
     psr_command_queue_free(NULL);
@@ -98,7 +100,7 @@ static void two_threads_lose_nothing_and_see_whole_commands(void **state)
         psr_command out;
         while (!psr_command_pop(queue, &out))
             sched_yield();
-        wrong += out.kind != PSR_COMMAND_READY || out.head.step != i || out.head.bucket != (uint32_t)(i * 7);
+        wrong += out.kind != READY || out.head.step != i || out.head.bucket != (uint32_t)(i * 7);
     }
     pthread_join(producer, NULL);
     assert_int_equal(wrong, 0);

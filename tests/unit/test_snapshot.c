@@ -275,7 +275,7 @@ static void a_checkpoint_sends_every_section_once(void **state)
     size_t seen[PSR_SECTION_RANK(3)] = {0};
     float *whole = calloc(net->params.length, sizeof *whole); /* of the section whose pieces come */
     psr_command command;
-    while (psr_command_pop(session->queue, &command)) {
+    while (psr_command_pop(psr_loop_commands(session->loop), &command)) {
         const psr_head *head = &command.head;
         assert_int_equal(command.kind, PSR_COMMAND_SEND);
         assert_int_equal(head->type, PSR_MSG_CHECKPOINT);

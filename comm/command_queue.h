@@ -1,25 +1,21 @@
-/* What the compute thread asks of the exchange thread: a bounded queue with one producer and one consumer,
+/* What a thread asks of a progress loop: a bounded queue with one producer and one consumer,
  * without locks (Lamport, "Proving the correctness of multiprocess programs", 1977, section on the bounded
  * buffer: each index is written by one side alone).
  *
  * psr_command_push: the producer's thread; psr_command_pop: the consumer's; new and free: when neither runs.
  */
-#ifndef PSR_WORKER_COMMAND_QUEUE_H
-#define PSR_WORKER_COMMAND_QUEUE_H
+#ifndef PSR_COMM_COMMAND_QUEUE_H
+#define PSR_COMM_COMMAND_QUEUE_H
 
 #include "net/message.h"
 
-typedef enum psr_command_kind {
-    PSR_COMMAND_BEGIN,     /* a step begins: head.step */
-    PSR_COMMAND_READY,     /* the gradient of head.bucket of head.step is in the arena */
-    PSR_COMMAND_END,       /* the step head.step of rank to.rank has ended */
-    PSR_COMMAND_FOLD,      /* collective: data (size doubles, borrowed until it has finished) */
-    PSR_COMMAND_BROADCAST, /* collective: data (size bytes, borrowed until it has finished) */
-    PSR_COMMAND_SEND,      /* head and data (size bytes, owned: malloc) to a peer */
-} psr_command_kind;
+enum {
+    PSR_COMMAND_SEND,  /* head and data (size bytes, owned: malloc) to a peer */
+    PSR_COMMAND_OWNER, /* kinds from here on are the loop's owner's, and what the fields mean then */
+};
 
 typedef struct psr_command {
-    psr_command_kind kind;
+    uint32_t kind;
     psr_peer to;
     psr_head head;
     void *data;

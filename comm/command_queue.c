@@ -1,4 +1,4 @@
-#include "worker/command_queue.h"
+#include "comm/command_queue.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,0 +1,264 @@
+#include "comm/loop.h"
+
+#include "base/clock.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LINE_MAX_BYTES = 1024, TYPES_MAX = 128 };
+
+typedef struct route {
+    psr_role from;
+    void *context;
+    psr_err (*take)(void *context, psr_message **message); /* NULL: nobody registered */
+} route;
+
+struct psr_loop {
+    psr_loop_options options;
+    psr_command_queue *commands;
+    route routes[TYPES_MAX]; /* [message type] */
+
+    pthread_t thread;
+    bool thread_runs;
+    _Atomic bool quit;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+    _Atomic bool waiting;         /* the other thread, for a change */
+    _Atomic int status;           /* psr_err: for good */
+    char failure[LINE_MAX_BYTES]; /* status' line; written once, before status */
+};
+
+/* ---- waiting ---- */
+
+void psr_loop_changed(psr_loop *loop)
+{
+    /* The fence pairs with the one in psr_loop_wait: either the waiter sees what was written before this call, or
+     * this call sees that somebody waits. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!atomic_load_explicit(&loop->waiting, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&loop->mutex);
+    pthread_cond_broadcast(&loop->condition);
+    pthread_mutex_unlock(&loop->mutex);
+}
+
+void psr_loop_fail(psr_loop *loop, psr_err status, const char *line)
+{
+    pthread_mutex_lock(&loop->mutex);
+    if (atomic_load(&loop->status) == PSR_OK) {
+        snprintf(loop->failure, sizeof loop->failure, "%s", line);
+        atomic_store(&loop->status, (int)status);
+    }
+    pthread_cond_broadcast(&loop->condition);
+    pthread_mutex_unlock(&loop->mutex);
+    psr_transport_wake(loop->options.transport);
+}
+
+psr_err psr_loop_failure(const psr_loop *loop)
+{
+    psr_err status = (psr_err)atomic_load(&loop->status);
+    /* The line was complete before the status was set, and never changes after. */
+    return status == PSR_OK ? PSR_OK : psr_fail(status, "%s", loop->failure);
+}
+
+psr_err psr_loop_wait(psr_loop *loop, bool (*reached)(void *context), void *context)
+{
+    pthread_mutex_lock(&loop->mutex);
+    atomic_store_explicit(&loop->waiting, true, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    while (atomic_load(&loop->status) == PSR_OK && !reached(context))
+        pthread_cond_wait(&loop->condition, &loop->mutex);
+    atomic_store_explicit(&loop->waiting, false, memory_order_relaxed);
+    pthread_mutex_unlock(&loop->mutex);
+    return psr_loop_failure(loop);
+}
+
+psr_err psr_loop_pause(psr_loop *loop, double seconds)
+{
+    struct timespec until = psr_clock_after_ns((int64_t)(seconds * 1e9));
+    pthread_mutex_lock(&loop->mutex);
+    while (atomic_load(&loop->status) == PSR_OK &&
+           pthread_cond_timedwait(&loop->condition, &loop->mutex, &until) == 0)
+        ;
+    pthread_mutex_unlock(&loop->mutex);
+    return psr_loop_failure(loop);
+}
+
+/* ---- commands ---- */
+
+bool psr_loop_submit(psr_loop *loop, const psr_command *command)
+{
+    if (!psr_command_push(loop->commands, command))
+        return false;
+    psr_transport_wake(loop->options.transport);
+    return true;
+}
+
+bool psr_loop_room(const psr_loop *loop)
+{
+    return psr_command_room(loop->commands);
+}
+
+psr_command_queue *psr_loop_commands(psr_loop *loop)
+{
+    return loop->commands;
+}
+
+static psr_err send_owned(psr_loop *loop, const psr_command *command)
+{
+    psr_transport *transport = loop->options.transport;
+    if (command->size == 0) {
+        free(command->data);
+        return psr_transport_send(transport, command->to, &command->head, NULL);
+    }
+    const psr_payload payload = {command->data, command->size, free, command->data};
+    return psr_transport_send(transport, command->to, &command->head, &payload);
+}
+
+static psr_err take_commands(psr_loop *loop)
+{
+    psr_command command;
+    bool any = false;
+    while (psr_command_pop(loop->commands, &command)) {
+        any = true;
+        PSR_TRY(command.kind == PSR_COMMAND_SEND ? send_owned(loop, &command)
+                                                 : loop->options.command(loop->options.context, &command));
+    }
+    if (any)
+        psr_loop_changed(loop); /* there is room again */
+    return PSR_OK;
+}
+
+/* ---- messages ---- */
+
+void psr_loop_route(psr_loop *loop, psr_role from, psr_message_type type, void *context,
+                    psr_err (*take)(void *context, psr_message **message))
+{
+    assert((unsigned)type < TYPES_MAX && loop->routes[type].take == NULL);
+    loop->routes[type] = (route){from, context, take};
+}
+
+static psr_err take_message(psr_loop *loop, psr_message *message)
+{
+    const psr_loop_options *o = &loop->options;
+    unsigned type = (unsigned)message->head.type;
+    const route *r = type < TYPES_MAX ? &loop->routes[type] : NULL;
+    bool registered = r != NULL && r->take != NULL && r->from == message->from.role;
+    psr_err err = registered ? r->take(r->context, &message) : o->message(o->context, &message);
+    psr_message_free(&message);
+    return err;
+}
+
+static psr_err send_on_transport(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    return psr_transport_send(((psr_loop *)context)->options.transport, to, head, payload);
+}
+
+static void something_returned(void *context)
+{
+    psr_loop_changed(context);
+}
+
+psr_outbox psr_loop_outbox(psr_loop *loop)
+{
+    return (psr_outbox){loop, send_on_transport, something_returned};
+}
+
+/* ---- the loop ---- */
+
+static psr_err turn(psr_loop *loop)
+{
+    const psr_loop_options *o = &loop->options;
+    PSR_TRY(take_commands(loop));
+    if (o->turned != NULL)
+        o->turned(o->context);
+    psr_message *message = NULL;
+    psr_err err = psr_member_recv(o->member, -1, &message);
+    if (err == PSR_ERR_CANCELLED)
+        return o->woken != NULL ? o->woken(o->context) : PSR_OK;
+    return err == PSR_OK ? take_message(loop, message) : err;
+}
+
+psr_err psr_loop_run(psr_loop *loop)
+{
+    psr_err err = PSR_OK;
+    while (err == PSR_OK && !atomic_load(&loop->quit) && atomic_load(&loop->status) == PSR_OK)
+        err = turn(loop);
+    return err;
+}
+
+static void *run_thread(void *context)
+{
+    psr_loop *loop = context;
+    psr_err err = psr_loop_run(loop);
+    if (err != PSR_OK)
+        psr_loop_fail(loop, err, psr_err_detail());
+    psr_err status = (psr_err)atomic_load(&loop->status);
+    if (status != PSR_OK)
+        psr_member_failed(loop->options.member, status, loop->failure);
+    return NULL;
+}
+
+psr_err psr_loop_start(psr_loop *loop)
+{
+    int error = pthread_create(&loop->thread, NULL, run_thread, loop);
+    if (error != 0)
+        return psr_fail(PSR_ERR_IO, "cannot start the progress thread: %s", strerror(error));
+    loop->thread_runs = true;
+    return PSR_OK;
+}
+
+void psr_loop_quit(psr_loop *loop)
+{
+    atomic_store(&loop->quit, true);
+    psr_transport_wake(loop->options.transport);
+}
+
+void psr_loop_stop(psr_loop *loop)
+{
+    if (loop == NULL || !loop->thread_runs)
+        return;
+    psr_loop_quit(loop);
+    pthread_join(loop->thread, NULL);
+    loop->thread_runs = false;
+}
+
+/* ---- life ---- */
+
+psr_err psr_loop_new(const psr_loop_options *options, psr_loop **ret_loop)
+{
+    psr_loop *loop = calloc(1, sizeof *loop);
+    if (loop == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a progress loop");
+    loop->options = *options;
+    pthread_mutex_init(&loop->mutex, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&loop->condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    psr_err err = psr_command_queue_new(options->commands_max, &loop->commands);
+    if (err != PSR_OK) {
+        psr_loop_free(loop);
+        return err;
+    }
+    *ret_loop = loop;
+    return PSR_OK;
+}
+
+void psr_loop_free(psr_loop *loop)
+{
+    if (loop == NULL)
+        return;
+    assert(!loop->thread_runs);
+    psr_command_queue_free(loop->commands);
+    pthread_cond_destroy(&loop->condition);
+    pthread_mutex_destroy(&loop->mutex);
+    free(loop);
+}

@@ -1,0 +1,86 @@
+/* The progress loop of a process: it has a transport and a member, sends what another thread hands it, gives each message to
+ * who registered for its type, and lets the member's time pass. It sleeps in psr_member_recv alone, from which a message, a
+ * wake or the member's own timer brings it back; nobody polls.
+ *
+ * It runs on a thread of its own (psr_loop_start: a worker, whose own thread computes) or on its owner's
+ * (psr_loop_run: a shard). The callbacks are called on the loop's thread.
+ *
+ * Down, from one other thread: the command queue and a wake. Up: whatever the callbacks write atomically, a call of
+ * psr_loop_changed after it, which costs one load while nobody waits, and psr_loop_wait. */
+#ifndef PSR_COMM_LOOP_H
+#define PSR_COMM_LOOP_H
+
+#include "comm/command_queue.h"
+#include "comm/member.h"
+#include "comm/outbox.h"
+
+typedef struct psr_loop psr_loop;
+
+typedef struct psr_loop_options {
+    /* Borrowed for life. The loop's thread alone touches them while it runs. */
+    psr_transport *transport;
+    psr_member *member;
+    uint32_t commands_max; /* that may wait for the loop */
+    void *context;
+    /* A command of the owner's kinds. NULL: there are none. */
+    psr_err (*command)(void *context, const psr_command *command);
+    /* A message that nobody registered for. It may take it (and null it). */
+    psr_err (*message)(void *context, psr_message **message);
+    /* Something woke the transport: what another thread has for the owner. NULL: only commands come so. */
+    psr_err (*woken)(void *context);
+    /* Before each wait, after the commands. NULL: nothing to do. */
+    void (*turned)(void *context);
+} psr_loop_options;
+
+/* NOMEM. ret owns: psr_loop_free. */
+PSR_MUST_CHECK psr_err psr_loop_new(const psr_loop_options *options, psr_loop **ret_loop);
+/* When the loop does not run, and after what is lent to its transport has come back. Frees commands that were never taken. NULL
+ * allowed. */
+void psr_loop_free(psr_loop *loop);
+
+/* Messages of that type from that role go to take, which may take them (and null them). One for each type; before the loop
+ * runs. */
+void psr_loop_route(psr_loop *loop, psr_role from, psr_message_type type, void *context,
+                    psr_err (*take)(void *context, psr_message **message));
+
+/* The way out of what runs in the loop: sends on its transport; what comes back counts as a change. */
+psr_outbox psr_loop_outbox(psr_loop *loop);
+
+/* ---- the loop ---- */
+
+/* Runs it on a thread of its own. A failure is kept, told to who waits and to the scheduler (FAILED), and ends it. IO. */
+PSR_MUST_CHECK psr_err psr_loop_start(psr_loop *loop);
+/* Ends that thread. NULL, a second call, and one without a start are allowed. */
+void psr_loop_stop(psr_loop *loop);
+
+/* Runs it on this thread until psr_loop_quit. A failure ends it and is the caller's to tell. */
+PSR_MUST_CHECK psr_err psr_loop_run(psr_loop *loop);
+/* The loop ends after what it is at. Any thread. */
+void psr_loop_quit(psr_loop *loop);
+
+/* ---- from one other thread ---- */
+
+/* Hands over a command and wakes the loop. false: there is no room, and the command is still the caller's. */
+bool psr_loop_submit(psr_loop *loop, const psr_command *command);
+/* Whether there is room. */
+bool psr_loop_room(const psr_loop *loop);
+
+/* Waits until reached says so, which is asked after each change, on the waiting thread. The loop's failure ends the wait. */
+PSR_MUST_CHECK psr_err psr_loop_wait(psr_loop *loop, bool (*reached)(void *context), void *context);
+/* Waits for that long. The loop's failure ends it. */
+PSR_MUST_CHECK psr_err psr_loop_pause(psr_loop *loop, double seconds);
+
+/* Commands that wait, for a driver that has no loop. */
+psr_command_queue *psr_loop_commands(psr_loop *loop);
+
+/* ---- any thread ---- */
+
+/* Something that the other thread may wait for has changed. */
+void psr_loop_changed(psr_loop *loop);
+
+/* It has failed: the loop ends. The first status and line stay. */
+void psr_loop_fail(psr_loop *loop, psr_err status, const char *line);
+/* The status that it failed with, and its line as detail. */
+psr_err psr_loop_failure(const psr_loop *loop);
+
+#endif
