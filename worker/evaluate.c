@@ -4,48 +4,34 @@
 
 #include <stdlib.h>
 
-/* What one rank counted, as the doubles that are summed over ranks. All but the loss are whole numbers far
- * below 2^53. */
-enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_LEFT_OUT, SUM_FIELDS };
+/* What one rank counted, as a row of psr_exchange_average. All but the loss are whole numbers far below 2^53. */
+enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_FIELDS };
 
-/* An evaluation while it goes on. Who leaves it says so in the sums, which all take part in: so all come to the same end of
- * it, whoever has heard of the stop and whoever has not. */
+/* An evaluation while it goes on. Who leaves it has counted fewer samples than its share, and all take part in their sum: so
+ * all come to the same end of it, whoever has heard of the stop and whoever has not. */
 typedef struct evaluating {
     psr_trainer *t;
     uint64_t steps;   /* after which it takes place */
     uint64_t counted; /* samples, of all ranks that this process plays */
 } evaluating;
 
-/* The sum over ranks. A process that plays one rank leaves it to the exchange; one that plays all writes it
- * out: rank 0's values, then rank 1's added, and so on. own: replica_count rows of count values; row 0
- * becomes the sum. */
-static psr_err sum_over_ranks(psr_trainer *t, double *own, size_t count)
-{
-    if (t->config->mode != PSR_MODE_LOCAL)
-        return psr_exchange_sum(t->exchange, own, count);
-    for (uint32_t rank = 1; rank < t->replica_count; rank++) {
-        for (size_t i = 0; i < count; i++)
-            own[i] = own[i] + own[rank * count + i];
-    }
-    return PSR_OK;
-}
-
 psr_err psr_average_buffers(psr_trainer *t, float *averaged)
 {
-    size_t length = t->net->buffers.length;
+    size_t length = t->net->buffers.length, width = length + 1;
     if (length == 0)
         return PSR_OK;
-    double *values = malloc(t->replica_count * length * sizeof *values);
-    if (values == NULL)
+    double *rows = malloc(t->replica_count * width * sizeof *rows);
+    if (rows == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to average the batch-norm statistics");
     for (uint32_t r = 0; r < t->replica_count; r++) {
         for (size_t i = 0; i < length; i++)
-            values[r * length + i] = (double)t->replicas[r].buffers[i];
+            rows[r * width + i] = (double)t->replicas[r].buffers[i];
+        rows[r * width + length] = 1;
     }
-    psr_err err = sum_over_ranks(t, values, length);
+    psr_err err = psr_exchange_average(t->exchange, rows, width);
     for (size_t i = 0; i < length && err == PSR_OK; i++)
-        averaged[i] = (float)(values[i] / t->config->workers);
-    free(values);
+        averaged[i] = (float)rows[i];
+    free(rows);
     return err;
 }
 
@@ -113,10 +99,8 @@ static psr_err count_share(evaluating *e, const psr_sampler *sampler, uint32_t r
             psr_loader_return(loader, batch);
     }
     psr_loader_free(loader);
-    if (err == PSR_ERR_CANCELLED && psr_session_stops_after(t->session, e->steps)) {
-        sums[SUM_LEFT_OUT] = 1;
-        err = PSR_OK;
-    }
+    if (err == PSR_ERR_CANCELLED && psr_session_stops_after(t->session, e->steps))
+        return PSR_OK; /* the samples that are missing say so */
     return err;
 }
 
@@ -139,12 +123,12 @@ psr_err psr_evaluate(psr_trainer *t, uint64_t steps, psr_evaluation *ret_evaluat
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
         err = count_share(&e, &sampler, t->replicas[r].rank, averaged, sums + r * SUM_FIELDS);
     if (err == PSR_OK)
-        err = sum_over_ranks(t, sums, SUM_FIELDS);
+        err = psr_exchange_average(t->exchange, sums, SUM_FIELDS);
     if (err == PSR_OK)
         *ret_evaluation = (psr_evaluation){.count = (uint64_t)sums[SUM_COUNT],
-                                           .correct = (uint64_t)sums[SUM_CORRECT],
-                                           .loss = sums[SUM_LOSS] / sums[SUM_COUNT],
-                                           .left_out = sums[SUM_LEFT_OUT] > 0};
+                                           .accuracy = sums[SUM_CORRECT],
+                                           .loss = sums[SUM_LOSS],
+                                           .left_out = sums[SUM_COUNT] < t->test->count};
     psr_session_evaluated(t->session);
     psr_arena_free(averaged, t->net->buffers.length);
     free(sums);

@@ -6,12 +6,12 @@
 #include "worker/trainer.h"
 
 typedef struct psr_evaluation {
-    uint64_t count, correct;
-    double loss;   /* mean over the test samples */
-    bool left_out; /* the run is being stopped, and not all samples were counted: none of the above */
+    uint64_t count;
+    double accuracy, loss; /* means over the test samples */
+    bool left_out;         /* the run is being stopped, and not all samples were counted: none of the above */
 } psr_evaluation;
 
-/* Each rank's batch-norm statistics, summed in double in ascending order of rank, divided by n, rounded once:
+/* Each rank's batch-norm statistics, averaged in double (psr_exchange_average), rounded once:
  * into averaged (net->buffers.length floats), on every worker. */
 PSR_MUST_CHECK psr_err psr_average_buffers(psr_trainer *trainer, float *averaged);
 

@@ -6,6 +6,7 @@
 #include "comm/messages.h"
 #include "comm/slices.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -235,9 +236,24 @@ static psr_err collective(psr_exchange *exchange, psr_exchange_commands kind, vo
     return psr_session_wait(exchange->session, PSR_WAIT_COLLECTIVE, PSR_PHASE_BARRIER);
 }
 
-psr_err psr_exchange_sum(psr_exchange *exchange, double *values, size_t count)
+psr_err psr_exchange_drain_all(psr_exchange *exchange)
 {
-    return collective(exchange, PSR_COMMAND_FOLD, values, count);
+    double one = 1;
+    PSR_TRY(psr_exchange_drain(exchange));
+    return collective(exchange, PSR_COMMAND_FOLD, &one, 1);
+}
+
+psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width)
+{
+    for (uint32_t r = 1; r < psr_exchange_plays(exchange); r++) {
+        for (size_t i = 0; i < width; i++)
+            rows[i] = rows[i] + rows[r * width + i];
+    }
+    PSR_TRY(collective(exchange, PSR_COMMAND_FOLD, rows, width));
+    double weight = rows[width - 1];
+    for (size_t i = 0; i + 1 < width; i++)
+        rows[i] = weight > 0 ? rows[i] / weight : NAN;
+    return PSR_OK;
 }
 
 psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size)
@@ -247,11 +263,9 @@ psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size)
 
 /* ---- state in and out ---- */
 
-psr_err psr_exchange_init_shards(psr_exchange *exchange, uint32_t what, const float *arena)
+static psr_err install_on_shards(psr_exchange *exchange, uint32_t state, const float *arena)
 {
     const psr_exchange_options *o = &exchange->options;
-    if (exchange->owner == NULL)
-        return PSR_OK;
     size_t slice = psr_slice_floats(o->config);
     for (uint32_t b = 0; b < o->buckets->count; b++) {
         const psr_bucket *bucket = &o->buckets->items[b];
@@ -259,13 +273,22 @@ psr_err psr_exchange_init_shards(psr_exchange *exchange, uint32_t what, const fl
             size_t count = bucket->length - at < slice ? bucket->length - at : slice;
             psr_span span = {bucket->offset + at, count};
             psr_head head = psr_msg_init_head(&(psr_msg_init){
-                .bucket = b, .step = o->session->options.first_step, .span = span, .section = what});
+                .bucket = b, .step = o->session->options.first_step, .span = span, .section = state});
             psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, arena + span.offset, count);
             PSR_TRY(psr_session_send(exchange->session, (psr_peer){PSR_ROLE_SHARD, exchange->owner[b]}, &head,
                                      payload.data, payload.bytes));
         }
     }
     return PSR_OK;
+}
+
+psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *arena)
+{
+    bool workers_use_it = state == 0 || psr_exchange_updates_here(exchange);
+    if (workers_use_it)
+        PSR_TRY(psr_exchange_broadcast(exchange, arena, exchange->options.layout->length * sizeof *arena));
+    bool gives = exchange->ops->shards_update && exchange->options.rank == 0;
+    return gives ? install_on_shards(exchange, state, arena) : PSR_OK;
 }
 
 /* ---- small things ---- */
@@ -286,14 +309,14 @@ uint32_t psr_exchange_plays(const psr_exchange *exchange)
     return exchange->ops->plays_all ? exchange->options.config->workers : 1;
 }
 
+bool psr_exchange_updates_here(const psr_exchange *exchange)
+{
+    return !exchange->ops->shards_update;
+}
+
 uint32_t psr_exchange_slot_count(psr_exchange *exchange)
 {
     return exchange->optimizer != NULL ? psr_optimizer_slot_count(exchange->optimizer) : 0;
-}
-
-const char *psr_exchange_slot_name(psr_exchange *exchange, uint32_t slot)
-{
-    return psr_optimizer_slot_name(exchange->optimizer, slot);
 }
 
 float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot)

@@ -65,16 +65,22 @@ PSR_MUST_CHECK psr_err psr_exchange_end_step(psr_exchange *exchange);
 /* Waits until every bucket holds the weights after the last step (before evaluation, checkpoint, hash). */
 PSR_MUST_CHECK psr_err psr_exchange_drain(psr_exchange *exchange);
 
-/* values (count doubles) become their sum over ranks in ascending order, on every worker. In local mode the
- * caller passes its own already-summed values through unchanged. */
-PSR_MUST_CHECK psr_err psr_exchange_sum(psr_exchange *exchange, double *values, size_t count);
+/* The same, and every other worker has come as far: they meet. Collective. */
+PSR_MUST_CHECK psr_err psr_exchange_drain_all(psr_exchange *exchange);
+
+/* Averages over all ranks, on every worker (batch-norm statistics, what metrics come to). rows: for each rank that this process
+ * plays, in order, `width` doubles: sums, and last the weight that they are of (a rank's samples; 1 where each rank counts
+ * the same). Row 0 becomes the averages, and last the weights' sum: rows are added in ascending order of rank from rank 0's
+ * values, then divided once. NaN when there is no weight at all. Collective. */
+PSR_MUST_CHECK psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width);
 
 /* Bytes of worker 0 to all. */
 PSR_MUST_CHECK psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size);
 
-/* Worker 0 to the shards, before READY: their part of an arena; what: 0 weights, 1 + i optimizer slot i.
- * Copies. Does nothing in modes without shards. */
-PSR_MUST_CHECK psr_err psr_exchange_init_shards(psr_exchange *exchange, uint32_t what, const float *arena);
+/* What a run starts from: worker 0's arena of state (0: weights, 1 + i: optimizer slot i) to all that work with it: weights
+ * to the other workers and to shards, a slot to whoever makes the updates. Before READY. Collective, but for slots that
+ * shards take: those are worker 0's to give. Copies what shards get. */
+PSR_MUST_CHECK psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *arena);
 
 /* Arenas, borrowed for life. gradients: where the rank whose turn it is must write. */
 float *psr_exchange_weights(psr_exchange *exchange);
@@ -83,9 +89,11 @@ float *psr_exchange_gradients(psr_exchange *exchange);
 /* Ranks that this process plays, from its own on: one, or all of the run's. */
 uint32_t psr_exchange_plays(const psr_exchange *exchange);
 
-/* Optimizer state arenas that this process holds (none when shards make the updates), for checkpoints and resume. */
+/* This process makes the updates and holds the optimizer's state; else shards do. */
+bool psr_exchange_updates_here(const psr_exchange *exchange);
+
+/* Optimizer state arenas that this process holds, for checkpoints and resume; none when shards make the updates. */
 uint32_t psr_exchange_slot_count(psr_exchange *exchange);
-const char *psr_exchange_slot_name(psr_exchange *exchange, uint32_t slot);
 float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot);
 
 void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret_figures);

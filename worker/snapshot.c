@@ -47,8 +47,7 @@ typedef struct snapshot {
     float *weights;    /* borrowed: the exchange's */
     float *statistics; /* owned: [workers, buffers->length] */
     size_t statistics_count;
-    psr_optimizer
-        *optimizer; /* owned: its slots hold the state on its way to the shards; NULL without shards */
+    psr_optimizer *optimizer; /* owned: its slots hold the state on its way to shards; NULL where none is */
     psr_session *session;
     psr_exchange *exchange;
     uint32_t workers;
@@ -82,7 +81,7 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
                     .workers = t->config->workers};
     s->statistics_count = (size_t)s->workers * s->buffers->length;
     PSR_TRY(psr_arena_new(s->statistics_count, &s->statistics));
-    if (t->config->mode == PSR_MODE_PS && t->first_step > 0)
+    if (psr_trainer_is_first(t) && t->first_step > 0 && !psr_exchange_updates_here(t->exchange))
         return psr_optimizer_new(t->config, s->params, &s->optimizer);
     return PSR_OK;
 }
@@ -173,22 +172,15 @@ static psr_err fresh(const psr_trainer *t, snapshot *s)
 
 static psr_err pass_on(psr_trainer *t, snapshot *s)
 {
-    psr_exchange *exchange = t->exchange;
-    size_t arena_bytes = s->params->length * sizeof *s->weights;
-    PSR_TRY(psr_exchange_broadcast(exchange, s->weights, arena_bytes));
     if (s->statistics_count > 0)
-        PSR_TRY(psr_exchange_broadcast(exchange, s->statistics, s->statistics_count * sizeof *s->statistics));
+        PSR_TRY(
+            psr_exchange_broadcast(t->exchange, s->statistics, s->statistics_count * sizeof *s->statistics));
     for (uint32_t r = 0; r < t->replica_count && s->statistics_count > 0; r++)
         memcpy(t->replicas[r].buffers, rank_statistics(s, t->replicas[r].rank),
                s->buffers->length * sizeof *s->statistics);
-    for (uint32_t slot = 0; slot < psr_exchange_slot_count(exchange) && t->first_step > 0; slot++)
-        PSR_TRY(psr_exchange_broadcast(exchange, psr_exchange_slot(exchange, slot), arena_bytes));
-
-    if (!psr_trainer_is_first(t))
-        return PSR_OK;
-    PSR_TRY(psr_exchange_init_shards(exchange, 0, s->weights));
-    for (uint32_t slot = 0; s->optimizer != NULL && slot < slot_count(s); slot++)
-        PSR_TRY(psr_exchange_init_shards(exchange, 1 + slot, slot_arena(s, slot)));
+    PSR_TRY(psr_exchange_install(t->exchange, 0, s->weights));
+    for (uint32_t slot = 0; slot < slot_count(s) && t->first_step > 0; slot++)
+        PSR_TRY(psr_exchange_install(t->exchange, 1 + slot, slot_arena(s, slot)));
     return PSR_OK;
 }
 

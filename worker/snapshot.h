@@ -2,10 +2,10 @@
  * same step. One thread: the compute thread.
  *
  * Where what goes (sections of net/message.h):
- *     out   weights, averaged statistics: worker 0; own statistics: each rank; optimizer slots: the shards,
- *           or worker 0 in modes without shards. All as CHECKPOINT pieces to the scheduler.
- *     in    worker 0 has them from psr_network_init, --init or the scheduler's RESTORE pieces, and broadcasts weights
- *           and every rank's statistics; slots go to the shards (INIT) or, in ring mode, to all workers. */
+ *     out   weights, averaged statistics: worker 0; own statistics: each rank; optimizer slots: the shards, or
+ *           worker 0 where workers make the updates. All as CHECKPOINT pieces to the scheduler.
+ *     in    worker 0 has them from psr_network_init, --init or the scheduler's RESTORE pieces, broadcasts every rank's
+ *           statistics and installs weights and slots where they are worked with (psr_exchange_install). */
 #ifndef PSR_WORKER_SNAPSHOT_H
 #define PSR_WORKER_SNAPSHOT_H
 

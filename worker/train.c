@@ -213,10 +213,7 @@ static bool due(uint64_t every, uint64_t steps)
 static psr_err settle(training *tr, uint64_t steps, bool together)
 {
     psr_trainer *t = tr->t;
-    double one = 1;
-    PSR_TRY(psr_exchange_drain(t->exchange));
-    if (together)
-        PSR_TRY(psr_exchange_sum(t->exchange, &one, 1));
+    PSR_TRY(together ? psr_exchange_drain_all(t->exchange) : psr_exchange_drain(t->exchange));
     end_turn(tr, &tr->turns[t->replica_count - 1]);
     tr->settled = steps;
     return PSR_OK;
@@ -248,7 +245,7 @@ static psr_err evaluate(training *tr, uint64_t steps)
     }
     tr->last_evaluated = steps;
     tr->outcome.test_loss = e.loss;
-    tr->outcome.test_accuracy = (double)e.correct / (double)e.count;
+    tr->outcome.test_accuracy = e.accuracy;
     tr->outcome.test_count = e.count;
     if (psr_trainer_is_first(t))
         psr_log(PSR_LOG_INFO, "evaluation step=%" PRIu64 " accuracy=%.4f loss=%.4f samples=%" PRIu64, steps,
@@ -339,17 +336,22 @@ static psr_err take_steps(training *tr)
     return PSR_OK;
 }
 
-/* The last step's loss over all ranks. Every process calls it. */
-static psr_err sum_loss(training *tr)
+/* The last step's loss, mean over all ranks' samples. Every process calls it. */
+static psr_err average_loss(training *tr)
 {
-    double sums[2] = {0, 0};
+    enum { LOSS, WEIGHT, WIDTH };
+    double *rows = calloc(tr->t->replica_count, WIDTH * sizeof *rows);
+    if (rows == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the loss of %u replicas", tr->t->replica_count);
     for (uint32_t i = 0; i < tr->t->replica_count; i++) {
-        sums[0] += tr->turns[i].loss_sum;
-        sums[1] += tr->turns[i].count;
+        rows[i * WIDTH + LOSS] = tr->turns[i].loss_sum;
+        rows[i * WIDTH + WEIGHT] = tr->turns[i].count;
     }
-    PSR_TRY(psr_exchange_sum(tr->t->exchange, sums, 2));
-    tr->outcome.loss = sums[1] > 0 ? sums[0] / sums[1] : NAN;
-    return PSR_OK;
+    psr_err err = psr_exchange_average(tr->t->exchange, rows, WIDTH);
+    if (err == PSR_OK)
+        tr->outcome.loss = rows[LOSS];
+    free(rows);
+    return err;
 }
 
 static psr_err finish_run(training *tr)
@@ -358,7 +360,7 @@ static psr_err finish_run(training *tr)
     if (tr->settled != tr->outcome.steps) /* it was stopped */
         PSR_TRY(settle(tr, tr->outcome.steps, false));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
-    PSR_TRY(sum_loss(tr));
+    PSR_TRY(average_loss(tr));
     if (tr->last_saved != tr->outcome.steps && tr->outcome.steps > t->first_step) /* it was stopped */
         PSR_TRY(save(tr, tr->outcome.steps));
     return PSR_OK;

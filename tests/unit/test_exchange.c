@@ -6,6 +6,7 @@
 #include "comm/loan.h"
 #include "worker/exchange_private.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -684,7 +685,7 @@ static void worker_zero_cuts_an_arena_for_the_shards_that_own_it(void **state)
     float *weights = psr_exchange_weights(exchange);
     for (size_t i = 0; i < LENGTH; i++)
         weights[i] = (float)i;
-    expect_ok(psr_exchange_init_shards(exchange, 1, weights));
+    expect_ok(psr_exchange_install(exchange, 1, weights));
     uint32_t owner[BUCKETS];
     expect_ok(psr_buckets_assign(&layout, &buckets, 2, false, owner));
     for (uint32_t b = 0; b < BUCKETS; b++) {
@@ -749,6 +750,23 @@ static void a_process_that_plays_all_ranks_updates_when_the_last_ones_step_has_e
     assert_true(figures.exchange_s > 0);
 }
 
+static void an_average_is_the_sum_in_order_of_rank_divided_once_by_all_weights(void **state)
+{
+    (void)state;
+    config.workers = 3;
+    start(&psr_engine_local);
+    /* Of these three the order shows: (1e16 + 1) + -1e16 is 0, not 1. */
+    double rows[] = {1e16, 6, 2, 1, 7, 3, -1e16, 8, 2};
+    expect_ok(psr_exchange_average(exchange, rows, 3));
+    assert_true(rows[0] == 0);
+    assert_true(rows[1] == 21.0 / 7);
+    assert_true(rows[2] == 7);
+    double nothing[] = {0, 0, 0, 0, 0, 0};
+    expect_ok(psr_exchange_average(exchange, nothing, 2));
+    assert_true(isnan(nothing[0]));
+    assert_true(nothing[1] == 0);
+}
+
 #define with_exchange(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 #define with_config(f) cmocka_unit_test_setup_teardown(f, set_up_config, tear_down)
 
@@ -777,6 +795,7 @@ int main(void)
         with_config(worker_zero_cuts_an_arena_for_the_shards_that_own_it),
         with_config(without_an_exchange_every_step_goes_on_at_once),
         with_config(a_process_that_plays_all_ranks_updates_when_the_last_ones_step_has_ended),
+        with_config(an_average_is_the_sum_in_order_of_rank_divided_once_by_all_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
