@@ -1,6 +1,7 @@
 /* The scheduler in virtual time: every message, every order and the clock are the test's. */
 #include "expect.h"
 
+#include "net/violation.h"
 #include "ps/scheduler/scheduler.h"
 
 #include <inttypes.h>
@@ -154,10 +155,17 @@ static void on_ended(void *context, psr_err status, const char *line)
     snprintf(f->line, sizeof f->line, "%s", line);
 }
 
-/* Two workers and a shard, deadline 8 s. */
+static void clear(fixture *f)
+{
+    psr_scheduler_free(f->scheduler);
+    free(f->sent);
+    memset(f, 0, sizeof *f);
+}
+
+/* Two workers and a shard, deadline 8 s. The scheduler of a run before is gone. */
 static void set_up(fixture *f)
 {
-    memset(f, 0, sizeof *f);
+    clear(f);
     f->sent = calloc(SENT_MAX, sizeof *f->sent);
     psr_config_defaults(&f->config);
     f->config.mode = PSR_MODE_PS;
@@ -186,12 +194,6 @@ static void open_scheduler(fixture *f)
         .ended = on_ended,
     };
     expect_ok(psr_scheduler_new(&f->config, &events, "head", f->now_ms, &f->scheduler));
-}
-
-static void tear_down(fixture *f)
-{
-    psr_scheduler_free(f->scheduler);
-    free(f->sent);
 }
 
 /* ---- members ---- */
@@ -263,9 +265,63 @@ static void start_all(fixture *f)
     assert_int_equal(f->started, 1);
 }
 
+/* A run from its beginning: nobody has joined; all have; it is on. Tests begin in one of these, and may begin again. */
+static void set_up_opened(fixture *f)
+{
+    set_up(f);
+    open_scheduler(f);
+}
+
+static void set_up_joined(fixture *f)
+{
+    set_up_opened(f);
+    join_all(f);
+}
+
+static void set_up_started(fixture *f)
+{
+    set_up_opened(f);
+    start_all(f);
+}
+
+typedef struct beginning {
+    void (*set_up)(fixture *f);
+} beginning;
+
+static int begin(void **state)
+{
+    static fixture f;
+    ((const beginning *)*state)->set_up(&f);
+    *state = &f;
+    return 0;
+}
+
+static int end(void **state)
+{
+    clear(*state);
+    return 0;
+}
+
+static void held(fixture *f, psr_peer from, uint64_t step)
+{
+    give(f, from, (psr_head){.type = PSR_MSG_HELD, .step = step}, NULL, 0);
+}
+
+static void failed(fixture *f, psr_peer from, psr_err status, const char *line)
+{
+    give(f, from, (psr_head){.type = PSR_MSG_FAILED, .flags = (uint32_t)status}, line, strlen(line));
+}
+
 static void done(fixture *f, psr_peer from, uint64_t steps, const char *outcome)
 {
     give(f, from, (psr_head){.type = PSR_MSG_DONE, .step = steps}, outcome, outcome ? strlen(outcome) : 0);
+}
+
+static void all_done(fixture *f, uint64_t steps)
+{
+    done(f, s0, steps, NULL);
+    done(f, w0, steps, "{}");
+    done(f, w1, steps, NULL);
 }
 
 static size_t count_sent(const fixture *f, psr_message_type type)
@@ -296,6 +352,15 @@ static void ends(fixture *f, psr_err status, const char *line)
     assert_true(psr_scheduler_ended(f->scheduler));
 }
 
+static void ends_with_words(const fixture *f, psr_err status, const char *words)
+{
+    if (!f->ended)
+        fail_msg("the run goes on, and should end: %s", words);
+    assert_string_equal(psr_err_name(f->status), psr_err_name(status));
+    if (strstr(f->line, words) == NULL)
+        fail_msg("'%s' is not in '%s'", words, f->line);
+}
+
 static void tick(fixture *f, int64_t now_ms)
 {
     f->now_ms = now_ms;
@@ -315,88 +380,71 @@ static void progress(fixture *f, psr_peer from, psr_phase phase, uint64_t step, 
 
 static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    join_all(&f);
-    assert_int_equal(count_sent(&f, PSR_MSG_CONFIG), 3);
-    assert_non_null(strstr(last_sent(&f, PSR_MSG_CONFIG)->text, "\"rank\":1"));
-    tell_facts(&f, w1, some_facts);
-    tell_facts(&f, w0, some_facts);
-    assert_int_equal(f.begun, 0);
-    tell_facts(&f, s0, some_facts);
-    assert_int_equal(f.begun, 1);
-    assert_int_equal(f.facts.total_steps, 20);
-    assert_int_equal(count_sent(&f, PSR_MSG_WELCOME), 3);
-    assert_int_equal(f.restored, 0);
-    say(&f, w1, PSR_MSG_READY, NULL);
-    say(&f, s0, PSR_MSG_READY, NULL);
-    assert_int_equal(count_sent(&f, PSR_MSG_START), 0);
-    say(&f, w0, PSR_MSG_READY, "{\"algorithms\": \"ddd,doo\"}");
-    assert_int_equal(count_sent(&f, PSR_MSG_START), 3);
-    assert_string_equal(f.algorithms, "ddd,doo");
-    assert_false(f.ended);
-    tear_down(&f);
+    fixture *f = *state;
+    assert_int_equal(count_sent(f, PSR_MSG_CONFIG), 3);
+    assert_non_null(strstr(last_sent(f, PSR_MSG_CONFIG)->text, "\"rank\":1"));
+    tell_facts(f, w1, some_facts);
+    tell_facts(f, w0, some_facts);
+    assert_int_equal(f->begun, 0);
+    tell_facts(f, s0, some_facts);
+    assert_int_equal(f->begun, 1);
+    assert_int_equal(f->facts.total_steps, 20);
+    assert_int_equal(count_sent(f, PSR_MSG_WELCOME), 3);
+    assert_int_equal(f->restored, 0);
+    say(f, w1, PSR_MSG_READY, NULL);
+    say(f, s0, PSR_MSG_READY, NULL);
+    assert_int_equal(count_sent(f, PSR_MSG_START), 0);
+    say(f, w0, PSR_MSG_READY, "{\"algorithms\": \"ddd,doo\"}");
+    assert_int_equal(count_sent(f, PSR_MSG_START), 3);
+    assert_string_equal(f->algorithms, "ddd,doo");
+    assert_false(f->ended);
 }
 
 static void ranks_that_nobody_asks_for_are_given_in_the_order_of_joining(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    f.config.workers = 3;
-    open_scheduler(&f);
-    join(&f, w1, "x");
-    join(&f, any_worker, "y");
-    assert_int_equal(last_sent(&f, PSR_MSG_CONFIG)->to.rank, 0);
-    join(&f, any_worker, "z");
-    assert_int_equal(last_sent(&f, PSR_MSG_CONFIG)->to.rank, 2);
-    join(&f, any_worker, "late");
-    assert_int_equal(f.joined, 3);
-    assert_string_equal(f.said, "a worker on late (process 7) wants to join and has no place: the run has 3 "
-                                "workers and 1 shards, each once\n");
-    tear_down(&f);
+    fixture *f = *state;
+    f->config.workers = 3;
+    open_scheduler(f);
+    join(f, w1, "x");
+    join(f, any_worker, "y");
+    assert_int_equal(last_sent(f, PSR_MSG_CONFIG)->to.rank, 0);
+    join(f, any_worker, "z");
+    assert_int_equal(last_sent(f, PSR_MSG_CONFIG)->to.rank, 2);
+    join(f, any_worker, "late");
+    assert_int_equal(f->joined, 3);
+    assert_string_equal(f->said, "a worker on late (process 7) wants to join and has no place: the run has 3 "
+                                 "workers and 1 shards, each once\n");
 }
 
 static void who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    join_all(&f);
-    join(&f, w1, "thief");
-    join(&f, (psr_peer){PSR_ROLE_WORKER, 9}, "nine");
-    join(&f, (psr_peer){PSR_ROLE_SCHEDULER, 0}, "king");
-    assert_int_equal(f.joined, 3);
-    assert_int_equal(count_sent(&f, PSR_MSG_CONFIG), 3);
-    assert_non_null(strstr(f.said, "on thief"));
-    assert_non_null(strstr(f.said, "on nine"));
-    assert_non_null(strstr(f.said, "a scheduler on king"));
-    assert_false(f.ended);
-    tear_down(&f);
+    fixture *f = *state;
+    join(f, w1, "thief");
+    join(f, (psr_peer){PSR_ROLE_WORKER, 9}, "nine");
+    join(f, (psr_peer){PSR_ROLE_SCHEDULER, 0}, "king");
+    assert_int_equal(f->joined, 3);
+    assert_int_equal(count_sent(f, PSR_MSG_CONFIG), 3);
+    assert_non_null(strstr(f->said, "on thief"));
+    assert_non_null(strstr(f->said, "on nine"));
+    assert_non_null(strstr(f->said, "a scheduler on king"));
+    assert_false(f->ended);
 }
 
 static void another_version_is_refused_by_host_and_both_versions(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    join(&f, s0, "a");
-    join_as(&f, w1, "b", "0.0.9");
-    ends(&f, PSR_ERR_VERSION,
+    fixture *f = *state;
+    join(f, s0, "a");
+    join_as(f, w1, "b", "0.0.9");
+    ends(f, PSR_ERR_VERSION,
          "worker 1 on b is psring 0.0.9, the scheduler on head is psring " PSR_VERSION
          ": install one version on all hosts");
-    assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 1); /* to the one that has joined */
-    assert_string_equal(last_sent(&f, PSR_MSG_ABORT)->text, f.line);
-    tear_down(&f);
+    assert_int_equal(count_sent(f, PSR_MSG_ABORT), 1); /* to the one that has joined */
+    assert_string_equal(last_sent(f, PSR_MSG_ABORT)->text, f->line);
 }
 
 static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
 {
-    (void)state;
+    fixture *f = *state;
     const struct {
         psr_facts facts;
         const char *line;
@@ -413,168 +461,126 @@ static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
          "on all hosts"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        fixture f;
-        set_up(&f);
-        open_scheduler(&f);
-        join_all(&f);
-        tell_facts(&f, s0, some_facts);
-        tell_facts(&f, w0, some_facts);
-        tell_facts(&f, w1, cases[i].facts);
-        ends(&f, PSR_ERR_USAGE, cases[i].line);
-        assert_int_equal(f.begun, 0); /* nothing was written */
-        tear_down(&f);
+        set_up_joined(f);
+        tell_facts(f, s0, some_facts);
+        tell_facts(f, w0, some_facts);
+        tell_facts(f, w1, cases[i].facts);
+        ends(f, PSR_ERR_USAGE, cases[i].line);
+        assert_int_equal(f->begun, 0); /* nothing was written */
     }
 }
 
 static void who_never_comes_up_is_named_with_those_that_did(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    join(&f, s0, "a");
-    tick(&f, 1000);
-    join(&f, w0, "a");
-    progress(&f, s0, PSR_PHASE_START, 0, 1, NULL);
-    tick(&f, 8500); /* counted from the last that came */
-    assert_false(f.ended);
-    progress(&f, s0, PSR_PHASE_START, 0, 2, NULL);
-    progress(&f, w0, PSR_PHASE_START, 0, 2, NULL);
-    assert_true(psr_scheduler_next_tick(f.scheduler) <= 9000);
-    tick(&f, 9000);
-    ends(&f, PSR_ERR_TIMEOUT, "worker 1 never came up; those that did: shard 0 on a, worker 0 on a");
-    tear_down(&f);
+    fixture *f = *state;
+    join(f, s0, "a");
+    tick(f, 1000);
+    join(f, w0, "a");
+    progress(f, s0, PSR_PHASE_START, 0, 1, NULL);
+    tick(f, 8500); /* counted from the last that came */
+    assert_false(f->ended);
+    progress(f, s0, PSR_PHASE_START, 0, 2, NULL);
+    progress(f, w0, PSR_PHASE_START, 0, 2, NULL);
+    assert_true(psr_scheduler_next_tick(f->scheduler) <= 9000);
+    tick(f, 9000);
+    ends(f, PSR_ERR_TIMEOUT, "worker 1 never came up; those that did: shard 0 on a, worker 0 on a");
 }
 
 static void a_short_deadline_still_gives_time_to_come_up(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    f.config.deadline_s = 1;
-    open_scheduler(&f);
-    tick(&f, 4900);
-    assert_false(f.ended);
-    tick(&f, 5000);
-    ends(&f, PSR_ERR_TIMEOUT, "shard 0, worker 0, worker 1 never came up; nobody did");
-    tear_down(&f);
+    fixture *f = *state;
+    f->config.deadline_s = 1;
+    open_scheduler(f);
+    tick(f, 4900);
+    assert_false(f->ended);
+    tick(f, 5000);
+    ends(f, PSR_ERR_TIMEOUT, "shard 0, worker 0, worker 1 never came up; nobody did");
 }
 
 static void a_member_that_joins_and_falls_silent_is_named(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    join_all(&f);
-    tick(&f, 8001);
-    assert_true(f.ended);
-    assert_int_equal(f.status, PSR_ERR_TIMEOUT);
-    assert_non_null(strstr(f.line, "no sign of life for 8.0 s"));
-    tear_down(&f);
+    fixture *f = *state;
+    tick(f, 8001);
+    ends_with_words(f, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s");
 }
 
 static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    f.first_step = 12;
-    open_scheduler(&f);
-    start_all(&f);
-    assert_int_equal(f.restored, 1);
+    fixture *f = *state;
+    f->first_step = 12;
+    open_scheduler(f);
+    start_all(f);
+    assert_int_equal(f->restored, 1);
     psr_welcome welcome;
-    const char *text = last_sent(&f, PSR_MSG_WELCOME)->text;
+    const char *text = last_sent(f, PSR_MSG_WELCOME)->text;
     expect_ok(psr_welcome_from_json(text, strlen(text), &welcome));
     assert_int_equal(welcome.first_step, 12);
     assert_int_equal(welcome.bucket_bytes, 8192);
     assert_int_equal(welcome.roster_count, 3);
     assert_string_equal(welcome.roster[2].host, "b");
     free(welcome.roster);
-    tear_down(&f);
 }
 
 static void in_local_mode_one_process_is_the_whole_run(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    f.config.mode = PSR_MODE_LOCAL;
-    f.config.workers = 5;
-    open_scheduler(&f);
-    join(&f, (psr_peer){PSR_ROLE_SHARD, 0}, "a");
-    assert_non_null(strstr(f.said, "has no place"));
-    f.config.workers = 1; /* of processes, for on_joined */
-    join(&f, w0, "a");
-    tell_facts(&f, w0, some_facts);
-    say(&f, w0, PSR_MSG_READY, NULL);
-    assert_int_equal(f.started, 1);
-    give(&f, w0,
-         (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_RANK(4), .count = 1},
+    fixture *f = *state;
+    f->config.mode = PSR_MODE_LOCAL;
+    f->config.workers = 5;
+    open_scheduler(f);
+    join(f, (psr_peer){PSR_ROLE_SHARD, 0}, "a");
+    assert_non_null(strstr(f->said, "has no place"));
+    f->config.workers = 1; /* of processes, for on_joined */
+    join(f, w0, "a");
+    tell_facts(f, w0, some_facts);
+    say(f, w0, PSR_MSG_READY, NULL);
+    assert_int_equal(f->started, 1);
+    give(f, w0, (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_RANK(4), .count = 1},
          (float[]){1}, sizeof(float));
-    assert_int_equal(f.pieces, 1);
-    tear_down(&f);
+    assert_int_equal(f->pieces, 1);
 }
 
 /* ---- running ---- */
 
 static void progress_is_answered_and_figures_are_passed_on(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    progress(&f, w1, PSR_PHASE_FORWARD, 0, 1, NULL);
-    assert_int_equal(count_sent(&f, PSR_MSG_ALIVE), 1);
-    assert_int_equal(last_sent(&f, PSR_MSG_ALIVE)->to.rank, 1);
-    say(&f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0}");
-    assert_int_equal(f.metrics, 1);
-    tear_down(&f);
+    fixture *f = *state;
+    progress(f, w1, PSR_PHASE_FORWARD, 0, 1, NULL);
+    assert_int_equal(count_sent(f, PSR_MSG_ALIVE), 1);
+    assert_int_equal(last_sent(f, PSR_MSG_ALIVE)->to.rank, 1);
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0}");
+    assert_int_equal(f->metrics, 1);
 }
 
 static void an_evaluations_progress_is_told_from_its_begin_on(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    progress(&f, w1, PSR_PHASE_FORWARD, 3, 1, NULL);
-    assert_int_equal(f.evaluations, 0);
+    fixture *f = *state;
+    progress(f, w1, PSR_PHASE_FORWARD, 3, 1, NULL);
+    assert_int_equal(f->evaluations, 0);
     psr_msg_progress says = {.phase = PSR_PHASE_EVALUATION, .step = 3, .evaluates = true};
-    give(&f, w1, psr_msg_progress_head(&says), NULL, 0);
-    assert_int_equal(f.evaluations, 1);
-    assert_int_equal(f.evaluated_step, 4); /* completed */
-    assert_int_equal(f.evaluated_count, 0);
+    give(f, w1, psr_msg_progress_head(&says), NULL, 0);
+    assert_int_equal(f->evaluations, 1);
+    assert_int_equal(f->evaluated_step, 4); /* completed */
+    assert_int_equal(f->evaluated_count, 0);
     /* It waits for the others, and has counted all that it had to. */
     says.phase = PSR_PHASE_BARRIER;
     says.counted = 30;
-    give(&f, w1, psr_msg_progress_head(&says), NULL, 0);
-    assert_int_equal(f.evaluations, 2);
-    assert_int_equal(f.evaluated_count, 30);
-    assert_false(f.ended);
-    tear_down(&f);
+    give(f, w1, psr_msg_progress_head(&says), NULL, 0);
+    assert_int_equal(f->evaluations, 2);
+    assert_int_equal(f->evaluated_count, 30);
+    assert_false(f->ended);
 }
 
 /* Behind a row of pieces a PROGRESS may wait for long. */
 static void every_piece_of_a_checkpoint_is_answered(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    give(&f, s0,
-         (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_SLOT(0), .count = 1},
+    fixture *f = *state;
+    give(f, s0, (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_SLOT(0), .count = 1},
          (float[]){1}, sizeof(float));
-    give(&f, w1,
-         (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_RANK(1), .count = 1},
+    give(f, w1, (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_RANK(1), .count = 1},
          (float[]){1}, sizeof(float));
-    assert_int_equal(f.pieces, 2);
-    assert_int_equal(count_sent(&f, PSR_MSG_ALIVE), 2);
-    assert_true(psr_peer_equal(last_sent(&f, PSR_MSG_ALIVE)->to, w1));
-    tear_down(&f);
+    assert_int_equal(f->pieces, 2);
+    assert_int_equal(count_sent(f, PSR_MSG_ALIVE), 2);
+    assert_true(psr_peer_equal(last_sent(f, PSR_MSG_ALIVE)->to, w1));
 }
 
 /* One float of a section that is the sender's own. */
@@ -596,42 +602,38 @@ static void start_with_checkpoints(fixture *f, uint64_t every, uint64_t first_st
 
 static void checkpoints_come_in_order_each_when_the_one_before_is_in_place(void **state)
 {
-    (void)state;
-    fixture f;
-    start_with_checkpoints(&f, 6, 6); /* of 20 steps; 6 were taken before */
-    send_piece(&f, w1, 12);
-    send_piece(&f, s0, 12);
-    send_piece(&f, s0, 18); /* the workers wait with theirs, but its buckets go on */
-    send_piece(&f, s0, 12);
-    send_piece(&f, w1, 12);
-    psr_scheduler_checkpointed(f.scheduler, 12, 0);
-    send_piece(&f, w1, 18);
-    send_piece(&f, s0, 20);
-    psr_scheduler_checkpointed(f.scheduler, 18, 0);
-    send_piece(&f, w1, 20);
-    assert_false(f.ended);
-    assert_int_equal(f.pieces, 8);
-    tear_down(&f);
+    fixture *f = *state;
+    start_with_checkpoints(f, 6, 6); /* of 20 steps; 6 were taken before */
+    send_piece(f, w1, 12);
+    send_piece(f, s0, 12);
+    send_piece(f, s0, 18); /* the workers wait with theirs, but its buckets go on */
+    send_piece(f, s0, 12);
+    send_piece(f, w1, 12);
+    psr_scheduler_checkpointed(f->scheduler, 12, 0);
+    send_piece(f, w1, 18);
+    send_piece(f, s0, 20);
+    psr_scheduler_checkpointed(f->scheduler, 18, 0);
+    send_piece(f, w1, 20);
+    assert_false(f->ended);
+    assert_int_equal(f->pieces, 8);
 }
 
 static void a_run_that_stops_has_its_checkpoint_due_there(void **state)
 {
-    (void)state;
-    fixture f;
-    start_with_checkpoints(&f, 0, 0);
-    psr_scheduler_stop(f.scheduler, 0);
-    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 6}, NULL, 0);
-    give(&f, w0, (psr_head){.type = PSR_MSG_HELD, .step = 7}, NULL, 0);
-    send_piece(&f, w1, 8);
-    send_piece(&f, s0, 8);
-    assert_false(f.ended);
-    assert_int_equal(f.pieces, 2);
-    tear_down(&f);
+    fixture *f = *state;
+    start_with_checkpoints(f, 0, 0);
+    psr_scheduler_stop(f->scheduler, 0);
+    held(f, w1, 6);
+    held(f, w0, 7);
+    send_piece(f, w1, 8);
+    send_piece(f, s0, 8);
+    assert_false(f->ended);
+    assert_int_equal(f->pieces, 2);
 }
 
 static void a_checkpoint_that_is_not_due_is_a_violation(void **state)
 {
-    (void)state;
+    fixture *f = *state;
     const struct {
         psr_peer from;
         uint64_t steps[4]; /* the last of them is the violation */
@@ -653,25 +655,21 @@ static void a_checkpoint_that_is_not_due_is_a_violation(void **state)
         {{PSR_ROLE_SHARD, 0}, {12, 18, 6}, "no checkpoint of 6 steps is due; its next one is of 20"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        fixture f;
-        start_with_checkpoints(&f, 6, 6);
+        start_with_checkpoints(f, 6, 6);
         size_t at = 0;
         do
-            send_piece(&f, cases[i].from, cases[i].steps[at++]);
+            send_piece(f, cases[i].from, cases[i].steps[at++]);
         while (cases[i].steps[at] != 0);
-        assert_true(f.ended);
-        assert_int_equal(f.status, PSR_ERR_PROTOCOL);
-        assert_int_equal(f.pieces, at - 1);
-        assert_non_null(strstr(f.line, cases[i].why));
-        assert_non_null(strstr(f.line, cases[i].from.role == PSR_ROLE_SHARD ? "on a: shard 0 sent"
-                                                                            : "on b: worker 1 sent"));
-        tear_down(&f);
+        ends_with_words(f, PSR_ERR_PROTOCOL, cases[i].why);
+        assert_int_equal(f->pieces, at - 1);
+        assert_non_null(strstr(f->line, cases[i].from.role == PSR_ROLE_SHARD ? "on a: shard 0 sent"
+                                                                             : "on b: worker 1 sent"));
     }
 }
 
 static void a_line_of_metrics_that_is_not_due_is_a_violation(void **state)
 {
-    (void)state;
+    fixture *f = *state;
     char longer[5000];
     memset(longer, ' ', sizeof longer);
     memcpy(longer, "{\"step\": 7, \"rank\": 1", 21);
@@ -692,48 +690,35 @@ static void a_line_of_metrics_that_is_not_due_is_a_violation(void **state)
         {longer, "its payload has 4999 bytes, more than a line of metrics"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        fixture f;
-        start_with_checkpoints(&f, 0, 6);
-        say(&f, w1, PSR_MSG_METRICS, cases[i].line);
-        assert_true(f.ended);
-        assert_int_equal(f.status, PSR_ERR_PROTOCOL);
-        assert_int_equal(f.metrics, 0);
-        assert_non_null(strstr(f.line, cases[i].why));
-        assert_non_null(strstr(f.line, "on b: worker 1 sent METRICS"));
-        tear_down(&f);
+        start_with_checkpoints(f, 0, 6);
+        say(f, w1, PSR_MSG_METRICS, cases[i].line);
+        ends_with_words(f, PSR_ERR_PROTOCOL, cases[i].why);
+        assert_int_equal(f->metrics, 0);
+        assert_non_null(strstr(f->line, "on b: worker 1 sent METRICS"));
     }
 }
 
 static void a_text_that_is_too_long_is_a_violation(void **state)
 {
-    (void)state;
+    fixture *f = *state;
     static char text[(64 << 10) + 2];
     memset(text, ' ', sizeof text - 1);
     const psr_message_type types[] = {PSR_MSG_JOIN, PSR_MSG_FACTS, PSR_MSG_DONE, PSR_MSG_PROGRESS};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        fixture f;
-        start_with_checkpoints(&f, 0, 0);
-        say(&f, w1, types[i], text);
-        assert_true(f.ended);
-        assert_int_equal(f.status, PSR_ERR_PROTOCOL);
-        assert_non_null(strstr(f.line, "its payload has 65537 bytes, more than 65536"));
-        tear_down(&f);
+        start_with_checkpoints(f, 0, 0);
+        say(f, w1, types[i], text);
+        ends_with_words(f, PSR_ERR_PROTOCOL, "its payload has 65537 bytes, more than 65536");
     }
 }
 
 static void workers_hear_of_a_checkpoint_that_is_in_place(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_checkpointed(f.scheduler, 10, 0);
-    assert_int_equal(count_sent(&f, PSR_MSG_SAVED), 2);
-    assert_int_equal(last_sent(&f, PSR_MSG_SAVED)->head.step, 10);
-    assert_true(psr_peer_equal(last_sent(&f, PSR_MSG_SAVED)->to, w1));
-    assert_false(f.ended);
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_checkpointed(f->scheduler, 10, 0);
+    assert_int_equal(count_sent(f, PSR_MSG_SAVED), 2);
+    assert_int_equal(last_sent(f, PSR_MSG_SAVED)->head.step, 10);
+    assert_true(psr_peer_equal(last_sent(f, PSR_MSG_SAVED)->to, w1));
+    assert_false(f->ended);
 }
 
 static void all_wait_in_the_next_checkpoint(fixture *f)
@@ -747,612 +732,446 @@ static void all_wait_in_the_next_checkpoint(fixture *f)
 
 static void waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    for (f.now_ms = 0; f.now_ms <= 40000; f.now_ms += 1000) {
-        psr_scheduler_writing(f.scheduler, f.now_ms);
-        all_wait_in_the_next_checkpoint(&f);
-        assert_false(f.ended);
+    fixture *f = *state;
+    for (f->now_ms = 0; f->now_ms <= 40000; f->now_ms += 1000) {
+        psr_scheduler_writing(f->scheduler, f->now_ms);
+        all_wait_in_the_next_checkpoint(f);
+        assert_false(f->ended);
     }
-    for (; f.now_ms < 48000; f.now_ms += 1000) {
-        all_wait_in_the_next_checkpoint(&f);
-        assert_false(f.ended);
+    for (; f->now_ms < 48000; f->now_ms += 1000) {
+        all_wait_in_the_next_checkpoint(f);
+        assert_false(f->ended);
     }
-    all_wait_in_the_next_checkpoint(&f);
-    ends(&f, PSR_ERR_TIMEOUT,
+    all_wait_in_the_next_checkpoint(f);
+    ends(f, PSR_ERR_TIMEOUT,
          "worker 0 on a: everybody has waited for 8.0 s, it for the scheduler in step 10, checkpoint; "
          "shard 0 waits for it in step 11, push, bucket 0");
-    tear_down(&f);
 }
 
 static void the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_checkpointed(f.scheduler, 10, 0);
-    done(&f, s0, 20, "{\"gradient_bytes\": 800, \"weight_bytes\": 400}");
-    done(&f, w0, 20, "{\"hash\": \"12\"}");
-    f.now_ms = 20000;
-    progress(&f, w1, PSR_PHASE_FORWARD, 19, 9, NULL);
-    progress(&f, s0, PSR_PHASE_SHUTDOWN, 20, 1, NULL); /* the others are alive and wait */
-    progress(&f, w0, PSR_PHASE_SHUTDOWN, 20, 1, NULL);
-    tick(&f, 20000);
-    assert_false(f.ended);
-    assert_int_equal(f.last_checkpoint, 0);
-    done(&f, w1, 20, "{\"train_s\": 3}");
-    assert_int_equal(f.last_checkpoint, 20);
-    assert_false(f.ended);
-    assert_int_equal(count_sent(&f, PSR_MSG_BYE), 0);
-    psr_scheduler_checkpointed(f.scheduler, 20, 0);
-    ends(&f, PSR_OK, "20 steps done");
-    assert_int_equal(count_sent(&f, PSR_MSG_BYE), 3);
-    assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 0);
-    assert_string_equal(f.outcomes, "shard 0: {\"gradient_bytes\": 800, \"weight_bytes\": 400}\n"
-                                    "worker 0: {\"hash\": \"12\"}\nworker 1: {\"train_s\": 3}\n");
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_checkpointed(f->scheduler, 10, 0);
+    done(f, s0, 20, "{\"gradient_bytes\": 800, \"weight_bytes\": 400}");
+    done(f, w0, 20, "{\"hash\": \"12\"}");
+    f->now_ms = 20000;
+    progress(f, w1, PSR_PHASE_FORWARD, 19, 9, NULL);
+    progress(f, s0, PSR_PHASE_SHUTDOWN, 20, 1, NULL); /* the others are alive and wait */
+    progress(f, w0, PSR_PHASE_SHUTDOWN, 20, 1, NULL);
+    tick(f, 20000);
+    assert_false(f->ended);
+    assert_int_equal(f->last_checkpoint, 0);
+    done(f, w1, 20, "{\"train_s\": 3}");
+    assert_int_equal(f->last_checkpoint, 20);
+    assert_false(f->ended);
+    assert_int_equal(count_sent(f, PSR_MSG_BYE), 0);
+    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    ends(f, PSR_OK, "20 steps done");
+    assert_int_equal(count_sent(f, PSR_MSG_BYE), 3);
+    assert_int_equal(count_sent(f, PSR_MSG_ABORT), 0);
+    assert_string_equal(f->outcomes, "shard 0: {\"gradient_bytes\": 800, \"weight_bytes\": 400}\n"
+                                     "worker 0: {\"hash\": \"12\"}\nworker 1: {\"train_s\": 3}\n");
 }
 
 static void a_last_checkpoint_that_lacks_pieces_ends_the_run_rather_than_hang_it(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    f.last_checkpoint_err = PSR_ERR_PROTOCOL;
-    open_scheduler(&f);
-    start_all(&f);
-    done(&f, s0, 20, NULL);
-    done(&f, w0, 20, NULL);
-    done(&f, w1, 20, NULL);
-    assert_int_equal(f.status, PSR_ERR_PROTOCOL);
-    assert_int_equal(count_sent(&f, PSR_MSG_BYE), 0);
-    tear_down(&f);
+    fixture *f = *state;
+    f->last_checkpoint_err = PSR_ERR_PROTOCOL;
+    open_scheduler(f);
+    start_all(f);
+    all_done(f, 20);
+    assert_int_equal(f->status, PSR_ERR_PROTOCOL);
+    assert_int_equal(count_sent(f, PSR_MSG_BYE), 0);
 }
 
 static void members_that_end_after_different_steps_break_the_protocol(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    done(&f, w0, 20, NULL);
-    done(&f, w1, 20, NULL);
-    done(&f, s0, 19, NULL);
-    ends(&f, PSR_ERR_PROTOCOL, "on a: shard 0 on a is done after 19 steps, worker 0 after 20");
-    tear_down(&f);
+    fixture *f = *state;
+    done(f, w0, 20, NULL);
+    done(f, w1, 20, NULL);
+    done(f, s0, 19, NULL);
+    ends(f, PSR_ERR_PROTOCOL, "on a: shard 0 on a is done after 19 steps, worker 0 after 20");
 }
 
 static void a_slow_member_is_named_once_a_while_and_the_run_goes_on(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
+    fixture *f = *state;
     for (int64_t now = 0; now <= 7000; now += 500) {
-        f.now_ms = now;
-        progress(&f, w1, PSR_PHASE_BACKWARD, 3, (uint64_t)now, NULL);
-        progress(&f, s0, PSR_PHASE_PUSH, 3, 1, &w1);
-        progress(&f, w0, PSR_PHASE_PULL, 3, 1, &s0);
-        tick(&f, now);
+        f->now_ms = now;
+        progress(f, w1, PSR_PHASE_BACKWARD, 3, (uint64_t)now, NULL);
+        progress(f, s0, PSR_PHASE_PUSH, 3, 1, &w1);
+        progress(f, w0, PSR_PHASE_PULL, 3, 1, &s0);
+        tick(f, now);
     }
-    assert_false(f.ended);
-    assert_non_null(strstr(f.said, "worker 1 on b is slow: others have waited "));
-    assert_null(strchr(strchr(f.said, '\n') + 1, '\n')); /* one line */
-    tear_down(&f);
+    assert_false(f->ended);
+    assert_non_null(strstr(f->said, "worker 1 on b is slow: others have waited "));
+    assert_null(strchr(strchr(f->said, '\n') + 1, '\n')); /* one line */
 }
 
 /* ---- stopping ---- */
 
 static void told_to_stop_all_take_the_last_step_that_anybody_has_begun(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_stop(f.scheduler, 0);
-    psr_scheduler_stop(f.scheduler, 0); /* again: nothing new */
-    assert_int_equal(count_sent(&f, PSR_MSG_HOLD), 2);
-    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 6}, NULL, 0);
-    say(&f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0}"); /* what was under way */
-    assert_int_equal(count_sent(&f, PSR_MSG_STOP_AT), 0);
-    give(&f, w0, (psr_head){.type = PSR_MSG_HELD, .step = 7}, NULL, 0);
-    assert_int_equal(count_sent(&f, PSR_MSG_STOP_AT), 3); /* shards too */
-    assert_int_equal(last_sent(&f, PSR_MSG_STOP_AT)->head.step, 7);
-    assert_string_equal(f.said, "stopping after step 8\n");
-    done(&f, s0, 8, NULL);
-    done(&f, w0, 8, "{}");
-    done(&f, w1, 8, NULL);
-    assert_int_equal(f.last_checkpoint, 8);
-    psr_scheduler_checkpointed(f.scheduler, 8, 0);
-    ends(&f, PSR_ERR_CANCELLED, "stopped after step 8 of 20, as told; its checkpoint is written");
-    assert_int_equal(count_sent(&f, PSR_MSG_BYE), 3);
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_stop(f->scheduler, 0);
+    psr_scheduler_stop(f->scheduler, 0); /* again: nothing new */
+    assert_int_equal(count_sent(f, PSR_MSG_HOLD), 2);
+    held(f, w1, 6);
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0}"); /* what was under way */
+    assert_int_equal(count_sent(f, PSR_MSG_STOP_AT), 0);
+    held(f, w0, 7);
+    assert_int_equal(count_sent(f, PSR_MSG_STOP_AT), 3); /* shards too */
+    assert_int_equal(last_sent(f, PSR_MSG_STOP_AT)->head.step, 7);
+    assert_string_equal(f->said, "stopping after step 8\n");
+    all_done(f, 8);
+    assert_int_equal(f->last_checkpoint, 8);
+    psr_scheduler_checkpointed(f->scheduler, 8, 0);
+    ends(f, PSR_ERR_CANCELLED, "stopped after step 8 of 20, as told; its checkpoint is written");
+    assert_int_equal(count_sent(f, PSR_MSG_BYE), 3);
 }
 
 static void a_stop_that_comes_with_the_last_step_is_a_run_that_is_done(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_stop(f.scheduler, 0);
-    give(&f, w0, (psr_head){.type = PSR_MSG_HELD, .step = 19}, NULL, 0);
-    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 19}, NULL, 0);
-    done(&f, s0, 20, NULL);
-    done(&f, w0, 20, NULL);
-    done(&f, w1, 20, NULL);
-    psr_scheduler_checkpointed(f.scheduler, 20, 0);
-    ends(&f, PSR_OK, "20 steps done");
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_stop(f->scheduler, 0);
+    held(f, w0, 19);
+    held(f, w1, 19);
+    all_done(f, 20);
+    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    ends(f, PSR_OK, "20 steps done");
 }
 
 static void a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_stop(f.scheduler, 0);
-    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 18}, NULL, 0);
-    done(&f, w0, 20, "{}"); /* it had sent this before it heard of HOLD, and answers no more */
-    assert_int_equal(last_sent(&f, PSR_MSG_STOP_AT)->head.step, 19);
-    done(&f, s0, 20, NULL);
-    done(&f, w1, 20, NULL);
-    psr_scheduler_checkpointed(f.scheduler, 20, 0);
-    ends(&f, PSR_OK, "20 steps done");
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_stop(f->scheduler, 0);
+    held(f, w1, 18);
+    done(f, w0, 20, "{}"); /* it had sent this before it heard of HOLD, and answers no more */
+    assert_int_equal(last_sent(f, PSR_MSG_STOP_AT)->head.step, 19);
+    done(f, s0, 20, NULL);
+    done(f, w1, 20, NULL);
+    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    ends(f, PSR_OK, "20 steps done");
 
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    done(&f, w0, 20, "{}");
-    psr_scheduler_stop(f.scheduler, 0);
-    assert_int_equal(count_sent(&f, PSR_MSG_HOLD), 0);
-    done(&f, s0, 20, NULL);
-    done(&f, w1, 20, NULL);
-    psr_scheduler_checkpointed(f.scheduler, 20, 0);
-    ends(&f, PSR_OK, "20 steps done");
-    tear_down(&f);
+    set_up_started(f);
+    done(f, w0, 20, "{}");
+    psr_scheduler_stop(f->scheduler, 0);
+    assert_int_equal(count_sent(f, PSR_MSG_HOLD), 0);
+    done(f, s0, 20, NULL);
+    done(f, w1, 20, NULL);
+    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    ends(f, PSR_OK, "20 steps done");
 }
 
 static void a_stop_in_the_last_evaluation_is_no_run_that_is_done(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_stop(f.scheduler, 0);
-    give(&f, w0, (psr_head){.type = PSR_MSG_HELD, .step = 19}, NULL, 0);
-    give(&f, w1, (psr_head){.type = PSR_MSG_HELD, .step = 19}, NULL, 0);
-    done(&f, s0, 20, NULL);
-    give(&f, w0, (psr_head){.type = PSR_MSG_DONE, .step = 20, .flags = 1}, "{}", 2);
-    give(&f, w1, (psr_head){.type = PSR_MSG_DONE, .step = 20, .flags = 1}, NULL, 0);
-    psr_scheduler_checkpointed(f.scheduler, 20, 0);
-    ends(&f, PSR_ERR_CANCELLED,
+    fixture *f = *state;
+    psr_scheduler_stop(f->scheduler, 0);
+    held(f, w0, 19);
+    held(f, w1, 19);
+    done(f, s0, 20, NULL);
+    give(f, w0, (psr_head){.type = PSR_MSG_DONE, .step = 20, .flags = 1}, "{}", 2);
+    give(f, w1, (psr_head){.type = PSR_MSG_DONE, .step = 20, .flags = 1}, NULL, 0);
+    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    ends(f, PSR_ERR_CANCELLED,
          "stopped in the evaluation after the last step, as told; all 20 steps are in the checkpoint");
-    tear_down(&f);
 }
 
 static void a_run_resumed_behind_its_last_step_has_nothing_to_write(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    f.first_step = 20;
-    open_scheduler(&f);
-    start_all(&f);
-    done(&f, s0, 20, NULL);
-    done(&f, w0, 20, "{}");
-    done(&f, w1, 20, NULL);
-    assert_int_equal(f.last_checkpoint, 0);
-    ends(&f, PSR_OK, "20 steps done");
-    tear_down(&f);
+    fixture *f = *state;
+    f->first_step = 20;
+    open_scheduler(f);
+    start_all(f);
+    all_done(f, 20);
+    assert_int_equal(f->last_checkpoint, 0);
+    ends(f, PSR_OK, "20 steps done");
 }
 
 static void stopping_before_the_first_step_ends_at_once(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    join_all(&f);
-    psr_scheduler_stop(f.scheduler, 0);
-    ends(&f, PSR_ERR_CANCELLED, "stopped before the first step, as told; nothing to resume");
-    assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 3);
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_stop(f->scheduler, 0);
+    ends(f, PSR_ERR_CANCELLED, "stopped before the first step, as told; nothing to resume");
+    assert_int_equal(count_sent(f, PSR_MSG_ABORT), 3);
 }
 
 /* ---- failing ---- */
 
 static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    progress(&f, w0, PSR_PHASE_PULL, 12, 1, &s0);
-    progress(&f, s0, PSR_PHASE_PUSH, 12, 1, &w1);
-    psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
-    assert_int_equal(count_sent(&f, PSR_MSG_ALIVE), 4); /* two ask */
-    psr_message asking = {.head = last_sent(&f, PSR_MSG_ALIVE)->head};
+    fixture *f = *state;
+    progress(f, w0, PSR_PHASE_PULL, 12, 1, &s0);
+    progress(f, s0, PSR_PHASE_PUSH, 12, 1, &w1);
+    psr_scheduler_lost(f->scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
+    assert_int_equal(count_sent(f, PSR_MSG_ALIVE), 4); /* two ask */
+    psr_message asking = {.head = last_sent(f, PSR_MSG_ALIVE)->head};
     psr_msg_alive alive;
     expect_ok(psr_msg_alive_read(&asking, &alive));
     assert_true(alive.report_wanted);
-    progress(&f, w0, PSR_PHASE_PULL, 13, 1, &s0);
-    assert_false(f.ended);
-    progress(&f, s0, PSR_PHASE_PUSH, 13, 1, &w1);
-    assert_true(f.ended);
-    assert_int_equal(f.status, PSR_ERR_PEER);
-    assert_non_null(strstr(f.line, "worker 1 on b was lost: killed by signal 9 (Killed); "));
+    progress(f, w0, PSR_PHASE_PULL, 13, 1, &s0);
+    assert_false(f->ended);
+    progress(f, s0, PSR_PHASE_PUSH, 13, 1, &w1);
+    ends_with_words(f, PSR_ERR_PEER, "worker 1 on b was lost: killed by signal 9 (Killed); ");
     assert_non_null(
-        strstr(f.line, "worker 0: step 14, pull, bucket 0, waiting for shard 0")); /* people count from 1 */
-    assert_int_equal(count_sent(&f, PSR_MSG_ABORT), 3);
-    tear_down(&f);
+        strstr(f->line, "worker 0: step 14, pull, bucket 0, waiting for shard 0")); /* people count from 1 */
+    assert_int_equal(count_sent(f, PSR_MSG_ABORT), 3);
 }
 
 static void a_lost_member_is_not_kept_secret_because_others_do_not_answer(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
-    psr_scheduler_lost(f.scheduler, w0, NULL, "killed by signal 9 (Killed)",
+    fixture *f = *state;
+    psr_scheduler_lost(f->scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
+    psr_scheduler_lost(f->scheduler, w0, NULL, "killed by signal 9 (Killed)",
                        101); /* the first is the one to name */
-    assert_true(psr_scheduler_next_tick(f.scheduler) <= 250);
-    tick(&f, 250);
-    assert_true(f.ended);
-    assert_non_null(strstr(f.line, "worker 1 on b was lost"));
-    tear_down(&f);
+    assert_true(psr_scheduler_next_tick(f->scheduler) <= 250);
+    tick(f, 250);
+    ends_with_words(f, PSR_ERR_PEER, "worker 1 on b was lost");
 }
 
 static void a_member_lost_when_all_others_are_done_is_told_with_that(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    done(&f, s0, 20, NULL);
-    done(&f, w0, 20, NULL);
-    psr_scheduler_lost(f.scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
-    ends(&f, PSR_ERR_PEER,
+    fixture *f = *state;
+    done(f, s0, 20, NULL);
+    done(f, w0, 20, NULL);
+    psr_scheduler_lost(f->scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
+    ends(f, PSR_ERR_PEER,
          "worker 1 on b was lost: killed by signal 9 (Killed); shard 0: done; worker 0: done");
-    tear_down(&f);
 }
 
 static void the_words_of_a_member_that_exits_are_waited_for_a_moment(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_lost(f.scheduler, w1, NULL, "exit status 1", 1000);
-    assert_false(f.ended);
-    give(&f, w1, (psr_head){.type = PSR_MSG_FAILED, .flags = PSR_ERR_NUMERIC}, "the loss is not finite", 22);
-    ends(&f, PSR_ERR_NUMERIC, "worker 1 on b: the loss is not finite");
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_lost(f->scheduler, w1, NULL, "exit status 1", 1000);
+    assert_false(f->ended);
+    failed(f, w1, PSR_ERR_NUMERIC, "the loss is not finite");
+    ends(f, PSR_ERR_NUMERIC, "worker 1 on b: the loss is not finite");
 
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_lost(f.scheduler, w1, NULL, "exit status 1", 1000);
-    assert_true(psr_scheduler_next_tick(f.scheduler) <= 1500);
-    tick(&f, 1500);
-    assert_true(f.ended);
-    assert_non_null(strstr(f.line, "worker 1 on b was lost: exit status 1"));
-    tear_down(&f);
+    set_up_started(f);
+    psr_scheduler_lost(f->scheduler, w1, NULL, "exit status 1", 1000);
+    assert_true(psr_scheduler_next_tick(f->scheduler) <= 1500);
+    tick(f, 1500);
+    ends_with_words(f, PSR_ERR_PEER, "worker 1 on b was lost: exit status 1");
 }
 
 static void a_silent_agent_ends_the_run_and_its_line_says_what_the_members_do(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_agent_lost(f.scheduler, "b", "no sign of life for 8.0 s", 1000);
-    assert_false(f.ended); /* they are asked */
-    f.now_ms = 1010;
-    progress(&f, s0, PSR_PHASE_PUSH, 4, 1, &w1);
-    progress(&f, w0, PSR_PHASE_PULL, 4, 1, &s0);
-    assert_false(f.ended);
-    progress(&f, w1, PSR_PHASE_BACKWARD, 4, 1, NULL);
-    assert_true(f.ended);
-    assert_int_equal(f.status, PSR_ERR_TIMEOUT);
-    assert_int_equal(strncmp(f.line, "agent on b: no sign of life for 8.0 s; shard 0: step 5, push", 60), 0);
-    assert_non_null(strstr(f.line, "worker 1: step 5, backward"));
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_agent_lost(f->scheduler, "b", "no sign of life for 8.0 s", 1000);
+    assert_false(f->ended); /* they are asked */
+    f->now_ms = 1010;
+    progress(f, s0, PSR_PHASE_PUSH, 4, 1, &w1);
+    progress(f, w0, PSR_PHASE_PULL, 4, 1, &s0);
+    assert_false(f->ended);
+    progress(f, w1, PSR_PHASE_BACKWARD, 4, 1, NULL);
+    ends_with_words(f, PSR_ERR_TIMEOUT, "agent on b: no sign of life for 8.0 s; shard 0: step 5, push");
+    assert_int_equal(strncmp(f->line, "agent", 5), 0);
+    assert_non_null(strstr(f->line, "worker 1: step 5, backward"));
 }
 
 static void a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    psr_scheduler_lost(f.scheduler, s0, "b", "exit status 127", 0);
-    ends(&f, PSR_ERR_PEER, "shard 0 on b was lost: exit status 127");
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_lost(f->scheduler, s0, "b", "exit status 127", 0);
+    ends(f, PSR_ERR_PEER, "shard 0 on b was lost: exit status 127");
 }
 
 static void a_member_that_fails_gives_the_run_its_line_and_status(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    join_all(&f);
-    give(&f, w0, (psr_head){.type = PSR_MSG_FAILED, .flags = PSR_ERR_NOT_FOUND}, "no such data", 12);
-    ends(&f, PSR_ERR_NOT_FOUND, "worker 0 on a: no such data");
-    tear_down(&f);
+    fixture *f = *state;
+    failed(f, w0, PSR_ERR_NOT_FOUND, "no such data");
+    ends(f, PSR_ERR_NOT_FOUND, "worker 0 on a: no such data");
 }
 
 static void a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_has_passed(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
+    fixture *f = *state;
     for (int64_t now = 0; now <= 7000; now += 1000) {
-        f.now_ms = now;
-        progress(&f, w0, PSR_PHASE_PULL, 4, 1, &s0);
-        progress(&f, s0, PSR_PHASE_PUSH, 4, 1, &w1);
-        tick(&f, now);
-        assert_false(f.ended);
+        f->now_ms = now;
+        progress(f, w0, PSR_PHASE_PULL, 4, 1, &s0);
+        progress(f, s0, PSR_PHASE_PUSH, 4, 1, &w1);
+        tick(f, now);
+        assert_false(f->ended);
     }
-    tick(&f, 8000);
-    assert_true(f.ended);
-    assert_int_equal(f.status, PSR_ERR_TIMEOUT);
-    assert_non_null(strstr(f.line, "worker 1 on b: no sign of life for 8.0 s"));
-    tear_down(&f);
+    tick(f, 8000);
+    ends_with_words(f, PSR_ERR_TIMEOUT, "worker 1 on b: no sign of life for 8.0 s");
 }
 
 static void a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doing(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_PEER, "gone without a word", 0);
-    ends(&f, PSR_ERR_PEER, "launcher on head: gone without a word; the run was at its start");
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_launcher_lost(f->scheduler, PSR_ERR_PEER, "gone without a word", 0);
+    ends(f, PSR_ERR_PEER, "launcher on head: gone without a word; the run was at its start");
 
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    progress(&f, w0, PSR_PHASE_PULL, 2, 1, &s0);
-    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s", 1000);
-    psr_scheduler_launcher_lost(f.scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.1 s", 1100);
-    assert_false(f.ended); /* they are asked first */
-    progress(&f, w0, PSR_PHASE_PULL, 12, 1, &s0);
-    progress(&f, s0, PSR_PHASE_PUSH, 12, 0, &w1);
-    assert_false(f.ended);
-    tick(&f, 1000 + 150);
-    assert_true(f.ended);
-    assert_int_equal(f.status, PSR_ERR_TIMEOUT);
-    assert_non_null(strstr(f.line, "launcher on head: no sign of life for 8.0 s; "));
-    assert_non_null(strstr(f.line, "worker 0: step 13, pull, bucket 0, waiting for shard 0"));
-    tear_down(&f);
+    set_up_started(f);
+    progress(f, w0, PSR_PHASE_PULL, 2, 1, &s0);
+    psr_scheduler_launcher_lost(f->scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s", 1000);
+    psr_scheduler_launcher_lost(f->scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.1 s", 1100);
+    assert_false(f->ended); /* they are asked first */
+    progress(f, w0, PSR_PHASE_PULL, 12, 1, &s0);
+    progress(f, s0, PSR_PHASE_PUSH, 12, 0, &w1);
+    assert_false(f->ended);
+    tick(f, 1000 + 150);
+    ends_with_words(f, PSR_ERR_TIMEOUT, "launcher on head: no sign of life for 8.0 s; ");
+    assert_non_null(strstr(f->line, "worker 0: step 13, pull, bucket 0, waiting for shard 0"));
 }
 
 static void what_the_driver_cannot_do_ends_the_run(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    start_all(&f);
-    psr_scheduler_fail(f.scheduler, PSR_ERR_IO, "no space left");
-    ends(&f, PSR_ERR_IO, "no space left");
-    psr_scheduler_fail(f.scheduler, PSR_ERR_IO, "and again");
-    psr_scheduler_lost(f.scheduler, w1, NULL, "killed", 0);
-    say(&f, w1, PSR_MSG_METRICS, "{}");
-    assert_string_equal(f.line, "no space left");
-    assert_int_equal(psr_scheduler_next_tick(f.scheduler), INT64_MAX);
-    tear_down(&f);
+    fixture *f = *state;
+    psr_scheduler_fail(f->scheduler, PSR_ERR_IO, "no space left");
+    ends(f, PSR_ERR_IO, "no space left");
+    psr_scheduler_fail(f->scheduler, PSR_ERR_IO, "and again");
+    psr_scheduler_lost(f->scheduler, w1, NULL, "killed", 0);
+    say(f, w1, PSR_MSG_METRICS, "{}");
+    assert_string_equal(f->line, "no space left");
+    assert_int_equal(psr_scheduler_next_tick(f->scheduler), INT64_MAX);
 }
 
 /* ---- violations ---- */
 
 static void a_message_of_somebody_who_has_not_joined_is_dropped(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    say(&f, w1, PSR_MSG_READY, NULL);
-    say(&f, any_worker, PSR_MSG_DONE, NULL);
-    assert_false(f.ended);
-    assert_non_null(strstr(f.said, "worker 1 sent READY and has not joined: dropped"));
-    tear_down(&f);
+    fixture *f = *state;
+    say(f, w1, PSR_MSG_READY, NULL);
+    say(f, any_worker, PSR_MSG_DONE, NULL);
+    assert_false(f->ended);
+    assert_non_null(strstr(f->said, "worker 1 sent READY and has not joined: dropped"));
 }
 
 typedef struct violation {
-    psr_peer from;
+    const psr_peer *from;
     psr_head head;
-    const char *text, *line;
+    const char *text, *why;
 } violation;
 
 static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **state)
 {
-    (void)state;
+    fixture *f = *state;
     static const violation violations[] = {
-        {{PSR_ROLE_WORKER, 1},
-         {.type = PSR_MSG_FACTS},
-         NULL,
-         "on b: worker 1 sent FACTS (wire step 0, bucket 0, offset 0, count 0): it has told its facts "
-         "before"},
-        {{PSR_ROLE_WORKER, 1},
-         {.type = PSR_MSG_READY},
-         NULL,
-         "on b: worker 1 sent READY (wire step 0, bucket 0, offset 0, count 0): that is due once, after "
-         "WELCOME"},
-        {{PSR_ROLE_WORKER, 1},
-         {.type = PSR_MSG_PUSH},
-         NULL,
-         "on b: worker 1 sent PUSH (wire step 0, bucket 0, offset 0, count 0): that is not due while the run "
-         "is "
-         "on"},
-        {{PSR_ROLE_WORKER, 1},
-         {.type = PSR_MSG_HELD},
-         NULL,
-         "on b: worker 1 sent HELD (wire step 0, bucket 0, offset 0, count 0): nobody told it to hold"},
-        {{PSR_ROLE_WORKER, 1},
+        {&w1, {.type = PSR_MSG_FACTS}, NULL, "it has told its facts before"},
+        {&w1, {.type = PSR_MSG_READY}, NULL, "that is due once, after WELCOME"},
+        {&w1, {.type = PSR_MSG_PUSH}, NULL, "that is not due while the run is on"},
+        {&w1, {.type = PSR_MSG_HELD}, NULL, "nobody told it to hold"},
+        {&w1,
          {.type = PSR_MSG_PROGRESS, .flags = 99, .offset = UINT64_MAX},
          NULL,
-         "on b: worker 1 sent PROGRESS (wire step 0, bucket 0, offset 18446744073709551615, count 0): its "
-         "phase is 99: 10 is the most"},
-        {{PSR_ROLE_WORKER, 1},
+         "its phase is 99: 10 is the most"},
+        {&w1,
          {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1},
          NULL,
-         "on b: worker 1 sent PROGRESS (wire step 0, bucket 0, offset 18446744073709551614, count 0): it "
-         "waits "
-         "for nobody that there is"},
-        {{PSR_ROLE_WORKER, 1},
+         "it waits for nobody that there is"},
+        {&w1,
          {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX, .count = 32},
          NULL,
-         "on b: worker 1 sent PROGRESS (wire step 0, bucket 0, offset 18446744073709551615, count 32): it "
-         "has "
-         "counted 31 samples of 30"},
-        {{PSR_ROLE_WORKER, 1},
-         {.type = PSR_MSG_DONE, .flags = 2},
-         NULL,
-         "on b: worker 1 sent DONE (wire step 0, bucket 0, offset 0, count 0): its flags are 2"},
-        {{PSR_ROLE_WORKER, 1},
+         "it has counted 31 samples of 30"},
+        {&w1, {.type = PSR_MSG_DONE, .flags = 2}, NULL, "its flags are 2"},
+        {&w1,
          {.type = PSR_MSG_CHECKPOINT, .count = 1},
          "1234",
-         "on b: worker 1 sent CHECKPOINT (wire step 0, bucket 0, offset 0, count 1): section 0 of a "
-         "checkpoint is "
-         "not its to send"},
-        {{PSR_ROLE_WORKER, 0},
+         "section 0 of a checkpoint is not its to send"},
+        {&w0,
          {.type = PSR_MSG_CHECKPOINT, .bucket = 16, .count = 1},
          "1234",
-         "on a: worker 0 sent CHECKPOINT (wire step 0, bucket 16, offset 0, count 1): section 16 of a "
-         "checkpoint "
-         "is not its to send"},
-        {{PSR_ROLE_WORKER, 0},
+         "section 16 of a checkpoint is not its to send"},
+        {&w0,
          {.type = PSR_MSG_CHECKPOINT, .bucket = 257, .count = 1},
          "1234",
-         "on a: worker 0 sent CHECKPOINT (wire step 0, bucket 257, offset 0, count 1): section 257 of a "
-         "checkpoint is not its to send"},
-        {{PSR_ROLE_SHARD, 0},
+         "section 257 of a checkpoint is not its to send"},
+        {&s0,
          {.type = PSR_MSG_CHECKPOINT, .bucket = 256, .count = 1},
          "1234",
-         "on a: shard 0 sent CHECKPOINT (wire step 0, bucket 256, offset 0, count 1): section 256 of a "
-         "checkpoint "
-         "is not its to send"},
-        {{PSR_ROLE_WORKER, 0},
-         {.type = PSR_MSG_CHECKPOINT, .count = 2},
-         "1234",
-         "on a: worker 0 sent CHECKPOINT (wire step 0, bucket 0, offset 0, count 2): its payload has 4 "
-         "bytes"},
+         "section 256 of a checkpoint is not its to send"},
+        {&w0, {.type = PSR_MSG_CHECKPOINT, .count = 2}, "1234", "its payload has 4 bytes"},
     };
     for (size_t i = 0; i < sizeof violations / sizeof violations[0]; i++) {
-        fixture f;
-        set_up(&f);
-        open_scheduler(&f);
-        start_all(&f);
-        give(&f, violations[i].from, violations[i].head, violations[i].text,
-             violations[i].text ? strlen(violations[i].text) : 0);
-        ends(&f, PSR_ERR_PROTOCOL, violations[i].line);
-        assert_int_equal(psr_err_exit_status(f.status), 3);
-        tear_down(&f);
+        const violation *v = &violations[i];
+        char line[TEXT_MAX];
+        snprintf(line, sizeof line,
+                 "on %s: %s %" PRIu32 " sent %s (wire step %" PRIu64 ", bucket %" PRIu32 ", offset %" PRIu64
+                 ", count %" PRIu64 "): %s",
+                 v->from == &w1 ? "b" : "a", psr_role_name(v->from->role), v->from->rank,
+                 psr_message_name(v->head.type), v->head.step, v->head.bucket, v->head.offset, v->head.count,
+                 v->why);
+        set_up_started(f);
+        give(f, *v->from, v->head, v->text, v->text ? strlen(v->text) : 0);
+        ends(f, PSR_ERR_PROTOCOL, line);
+        assert_int_equal(psr_err_exit_status(f->status), 3);
     }
 }
 
 static void words_before_their_time_and_bytes_that_are_no_json_are_violations(void **state)
 {
-    (void)state;
-    fixture f;
-    set_up(&f);
-    open_scheduler(&f);
-    join_all(&f);
-    say(&f, w1, PSR_MSG_METRICS, "{}");
-    ends(&f, PSR_ERR_PROTOCOL,
+    fixture *f = *state;
+    say(f, w1, PSR_MSG_METRICS, "{}");
+    ends(f, PSR_ERR_PROTOCOL,
          "on b: worker 1 sent METRICS (wire step 0, bucket 0, offset 0, count 0): that is not due before "
          "START");
-    tear_down(&f);
 
-    set_up(&f);
-    open_scheduler(&f);
-    join_all(&f);
-    say(&f, w1, PSR_MSG_FACTS, "{\"identity\": 3}");
-    ends(&f, PSR_ERR_PROTOCOL,
+    set_up_joined(f);
+    say(f, w1, PSR_MSG_FACTS, "{\"identity\": 3}");
+    ends(f, PSR_ERR_PROTOCOL,
          "on b: worker 1 sent FACTS (wire step 0, bucket 0, offset 0, count 0): field \"identity\" is "
-         "missing or "
-         "no text");
-    tear_down(&f);
+         "missing or no text");
 
-    set_up(&f);
-    open_scheduler(&f);
-    say(&f, w1, PSR_MSG_JOIN, "[[[[");
-    ends(&f, PSR_ERR_PROTOCOL,
+    set_up_opened(f);
+    say(f, w1, PSR_MSG_JOIN, "[[[[");
+    ends(f, PSR_ERR_PROTOCOL,
          "worker 1 sent JOIN (wire step 0, bucket 0, offset 0, count 0): not a JSON object");
-    tear_down(&f);
 }
+
+#define FROM(stage, test) cmocka_unit_test_prestate_setup_teardown(test, begin, end, &(beginning){stage})
+#define SET_UP(test) FROM(set_up, test)
+#define OPENED(test) FROM(set_up_opened, test)
+#define JOINED(test) FROM(set_up_joined, test)
+#define STARTED(test) FROM(set_up_started, test)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_starts_when_all_have_joined_agree_and_are_ready),
-        cmocka_unit_test(ranks_that_nobody_asks_for_are_given_in_the_order_of_joining),
-        cmocka_unit_test(who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on),
-        cmocka_unit_test(another_version_is_refused_by_host_and_both_versions),
-        cmocka_unit_test(facts_that_differ_are_refused_by_host_and_both_values),
-        cmocka_unit_test(who_never_comes_up_is_named_with_those_that_did),
-        cmocka_unit_test(a_short_deadline_still_gives_time_to_come_up),
-        cmocka_unit_test(a_member_that_joins_and_falls_silent_is_named),
-        cmocka_unit_test(a_resumed_run_has_its_state_sent_after_the_roster),
-        cmocka_unit_test(in_local_mode_one_process_is_the_whole_run),
-        cmocka_unit_test(progress_is_answered_and_figures_are_passed_on),
-        cmocka_unit_test(an_evaluations_progress_is_told_from_its_begin_on),
-        cmocka_unit_test(every_piece_of_a_checkpoint_is_answered),
-        cmocka_unit_test(checkpoints_come_in_order_each_when_the_one_before_is_in_place),
-        cmocka_unit_test(a_run_that_stops_has_its_checkpoint_due_there),
-        cmocka_unit_test(a_checkpoint_that_is_not_due_is_a_violation),
-        cmocka_unit_test(a_line_of_metrics_that_is_not_due_is_a_violation),
-        cmocka_unit_test(a_text_that_is_too_long_is_a_violation),
-        cmocka_unit_test(workers_hear_of_a_checkpoint_that_is_in_place),
-        cmocka_unit_test(waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named),
-        cmocka_unit_test(the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place),
-        cmocka_unit_test(a_last_checkpoint_that_lacks_pieces_ends_the_run_rather_than_hang_it),
-        cmocka_unit_test(members_that_end_after_different_steps_break_the_protocol),
-        cmocka_unit_test(a_slow_member_is_named_once_a_while_and_the_run_goes_on),
-        cmocka_unit_test(told_to_stop_all_take_the_last_step_that_anybody_has_begun),
-        cmocka_unit_test(a_stop_that_comes_with_the_last_step_is_a_run_that_is_done),
-        cmocka_unit_test(a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps),
-        cmocka_unit_test(a_stop_in_the_last_evaluation_is_no_run_that_is_done),
-        cmocka_unit_test(a_run_resumed_behind_its_last_step_has_nothing_to_write),
-        cmocka_unit_test(stopping_before_the_first_step_ends_at_once),
-        cmocka_unit_test(a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing),
-        cmocka_unit_test(a_lost_member_is_not_kept_secret_because_others_do_not_answer),
-        cmocka_unit_test(a_member_lost_when_all_others_are_done_is_told_with_that),
-        cmocka_unit_test(the_words_of_a_member_that_exits_are_waited_for_a_moment),
-        cmocka_unit_test(a_silent_agent_ends_the_run_and_its_line_says_what_the_members_do),
-        cmocka_unit_test(a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host),
-        cmocka_unit_test(a_member_that_fails_gives_the_run_its_line_and_status),
-        cmocka_unit_test(a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_has_passed),
-        cmocka_unit_test(a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doing),
-        cmocka_unit_test(what_the_driver_cannot_do_ends_the_run),
-        cmocka_unit_test(a_message_of_somebody_who_has_not_joined_is_dropped),
-        cmocka_unit_test(each_violation_of_the_protocol_ends_the_run_with_its_line),
-        cmocka_unit_test(words_before_their_time_and_bytes_that_are_no_json_are_violations),
+        JOINED(a_run_starts_when_all_have_joined_agree_and_are_ready),
+        SET_UP(ranks_that_nobody_asks_for_are_given_in_the_order_of_joining),
+        JOINED(who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on),
+        OPENED(another_version_is_refused_by_host_and_both_versions),
+        SET_UP(facts_that_differ_are_refused_by_host_and_both_values),
+        OPENED(who_never_comes_up_is_named_with_those_that_did),
+        SET_UP(a_short_deadline_still_gives_time_to_come_up),
+        JOINED(a_member_that_joins_and_falls_silent_is_named),
+        SET_UP(a_resumed_run_has_its_state_sent_after_the_roster),
+        SET_UP(in_local_mode_one_process_is_the_whole_run),
+        STARTED(progress_is_answered_and_figures_are_passed_on),
+        STARTED(an_evaluations_progress_is_told_from_its_begin_on),
+        STARTED(every_piece_of_a_checkpoint_is_answered),
+        SET_UP(checkpoints_come_in_order_each_when_the_one_before_is_in_place),
+        SET_UP(a_run_that_stops_has_its_checkpoint_due_there),
+        SET_UP(a_checkpoint_that_is_not_due_is_a_violation),
+        SET_UP(a_line_of_metrics_that_is_not_due_is_a_violation),
+        SET_UP(a_text_that_is_too_long_is_a_violation),
+        STARTED(workers_hear_of_a_checkpoint_that_is_in_place),
+        STARTED(waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named),
+        STARTED(the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place),
+        SET_UP(a_last_checkpoint_that_lacks_pieces_ends_the_run_rather_than_hang_it),
+        STARTED(members_that_end_after_different_steps_break_the_protocol),
+        STARTED(a_slow_member_is_named_once_a_while_and_the_run_goes_on),
+        STARTED(told_to_stop_all_take_the_last_step_that_anybody_has_begun),
+        STARTED(a_stop_that_comes_with_the_last_step_is_a_run_that_is_done),
+        STARTED(a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps),
+        STARTED(a_stop_in_the_last_evaluation_is_no_run_that_is_done),
+        SET_UP(a_run_resumed_behind_its_last_step_has_nothing_to_write),
+        JOINED(stopping_before_the_first_step_ends_at_once),
+        STARTED(a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing),
+        STARTED(a_lost_member_is_not_kept_secret_because_others_do_not_answer),
+        STARTED(a_member_lost_when_all_others_are_done_is_told_with_that),
+        STARTED(the_words_of_a_member_that_exits_are_waited_for_a_moment),
+        STARTED(a_silent_agent_ends_the_run_and_its_line_says_what_the_members_do),
+        OPENED(a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host),
+        JOINED(a_member_that_fails_gives_the_run_its_line_and_status),
+        STARTED(a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_has_passed),
+        OPENED(a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doing),
+        STARTED(what_the_driver_cannot_do_ends_the_run),
+        OPENED(a_message_of_somebody_who_has_not_joined_is_dropped),
+        SET_UP(each_violation_of_the_protocol_ends_the_run_with_its_line),
+        JOINED(words_before_their_time_and_bytes_that_are_no_json_are_violations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
