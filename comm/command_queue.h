@@ -16,6 +16,8 @@ enum {
 
 typedef struct psr_command {
     uint32_t kind;
+    uint32_t bucket, rank; /* the owner's kinds */
+    uint64_t step;         /* the owner's kinds */
     psr_peer to;
     psr_head head;
     void *data;

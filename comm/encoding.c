@@ -33,7 +33,7 @@ psr_payload psr_encode(psr_encoding encoding, const void *values, size_t count)
 /* A count may be anybody's: it is bounded before it is multiplied. */
 static psr_err check(const psr_message *message, psr_encoding encoding, size_t count)
 {
-    if (count <= psr_encoding_values_max(encoding) &&
+    if (count <= SIZE_MAX / value_bytes(encoding) &&
         message->payload_bytes == psr_encoding_bytes(encoding, count))
         return PSR_OK;
     return psr_violation(message, "its payload has %zu bytes, not those of %zu values of %s",

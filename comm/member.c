@@ -237,7 +237,7 @@ psr_err psr_member_ready(psr_member *member, const char *json)
 
 void psr_member_failed(psr_member *member, psr_err status, const char *line)
 {
-    psr_head head = {.type = PSR_MSG_FAILED, .flags = (uint32_t)status};
+    psr_head head = psr_msg_failed_head(status);
     /* psr_err_detail() may be the line itself, and a failure to send would overwrite it. */
     char text[1024];
     snprintf(text, sizeof text, "%s", line);

@@ -211,9 +211,9 @@ static psr_err take_due(psr_membership *m, const psr_message *message, int64_t n
 
 static psr_err take_alive(psr_membership *m, const psr_message *message, int64_t now_ms)
 {
-    psr_msg_alive alive;
-    PSR_TRY(psr_msg_alive_read(message, &alive));
-    return alive.report_wanted ? psr_membership_report(m, now_ms) : PSR_OK;
+    bool report_wanted;
+    PSR_TRY(psr_msg_alive_read(message, &report_wanted));
+    return report_wanted ? psr_membership_report(m, now_ms) : PSR_OK;
 }
 
 static psr_err take_scheduler_message(psr_membership *m, psr_message **message, int64_t now_ms)

@@ -86,14 +86,14 @@ psr_err psr_msg_weights_read(const psr_message *message, psr_msg_weights *ret_we
     return PSR_OK;
 }
 
-psr_head psr_msg_ack_head(const psr_msg_ack *ack)
+psr_head psr_msg_ack_head(uint64_t received)
 {
-    return (psr_head){.type = PSR_MSG_ACK, .aux = ack->received};
+    return (psr_head){.type = PSR_MSG_ACK, .aux = received};
 }
 
-psr_err psr_msg_ack_read(const psr_message *message, psr_msg_ack *ret_ack)
+psr_err psr_msg_ack_read(const psr_message *message, uint64_t *ret_received)
 {
-    *ret_ack = (psr_msg_ack){message->head.aux};
+    *ret_received = message->head.aux;
     return PSR_OK;
 }
 
@@ -180,14 +180,92 @@ psr_err psr_msg_progress_read(const psr_message *message, psr_msg_progress *ret_
     return PSR_OK;
 }
 
-psr_head psr_msg_alive_head(const psr_msg_alive *alive)
+psr_head psr_msg_done_head(const psr_msg_done *done)
 {
-    return (psr_head){.type = PSR_MSG_ALIVE, .flags = alive->report_wanted};
+    return (psr_head){.type = PSR_MSG_DONE, .step = done->steps, .flags = done->left_out};
 }
 
-psr_err psr_msg_alive_read(const psr_message *message, psr_msg_alive *ret_alive)
+psr_err psr_msg_done_read(const psr_message *message, psr_msg_done *ret_done)
+{
+    PSR_TRY(at_most(message, "left_out", message->head.flags, 1));
+    *ret_done = (psr_msg_done){message->head.step, message->head.flags == 1};
+    return PSR_OK;
+}
+
+static psr_head piece_head(psr_message_type type, const psr_msg_piece *piece)
+{
+    return part_head(type, piece->section, piece->steps, piece->span);
+}
+
+psr_head psr_msg_checkpoint_head(const psr_msg_piece *piece)
+{
+    return piece_head(PSR_MSG_CHECKPOINT, piece);
+}
+
+psr_head psr_msg_restore_head(const psr_msg_piece *piece)
+{
+    return piece_head(PSR_MSG_RESTORE, piece);
+}
+
+psr_err psr_msg_piece_read(const psr_message *message, psr_msg_piece *ret_piece)
+{
+    const psr_head *head = &message->head;
+    *ret_piece = (psr_msg_piece){head->step, head->bucket, span_of(head)};
+    return PSR_OK;
+}
+
+psr_head psr_msg_alive_head(bool report_wanted)
+{
+    return (psr_head){.type = PSR_MSG_ALIVE, .flags = report_wanted};
+}
+
+psr_err psr_msg_alive_read(const psr_message *message, bool *ret_report_wanted)
 {
     PSR_TRY(at_most(message, "report_wanted", message->head.flags, 1));
-    *ret_alive = (psr_msg_alive){message->head.flags == 1};
+    *ret_report_wanted = message->head.flags == 1;
     return PSR_OK;
+}
+
+psr_head psr_msg_held_head(uint64_t step)
+{
+    return (psr_head){.type = PSR_MSG_HELD, .step = step};
+}
+
+psr_err psr_msg_held_read(const psr_message *message, uint64_t *ret_step)
+{
+    *ret_step = message->head.step;
+    return PSR_OK;
+}
+
+psr_head psr_msg_stop_at_head(uint64_t step)
+{
+    return (psr_head){.type = PSR_MSG_STOP_AT, .step = step};
+}
+
+psr_err psr_msg_stop_at_read(const psr_message *message, uint64_t *ret_step)
+{
+    *ret_step = message->head.step;
+    return PSR_OK;
+}
+
+psr_head psr_msg_saved_head(uint64_t steps)
+{
+    return (psr_head){.type = PSR_MSG_SAVED, .step = steps};
+}
+
+psr_err psr_msg_saved_read(const psr_message *message, uint64_t *ret_steps)
+{
+    *ret_steps = message->head.step;
+    return PSR_OK;
+}
+
+psr_head psr_msg_failed_head(psr_err status)
+{
+    return (psr_head){.type = PSR_MSG_FAILED, .flags = (uint32_t)status};
+}
+
+psr_err psr_msg_failed_status(const psr_message *message)
+{
+    uint32_t status = message->head.flags;
+    return status > 0 && status <= PSR_ERR_UNSUPPORTED ? (psr_err)status : PSR_ERR_PEER;
 }

@@ -40,10 +40,6 @@ typedef struct psr_msg_weights {
     uint64_t received;  /* pushes of the receiver so far: credit */
 } psr_msg_weights;
 
-typedef struct psr_msg_ack {
-    uint64_t received; /* as in psr_msg_weights */
-} psr_msg_ack;
-
 typedef enum psr_ring_phase { PSR_RING_REDUCE, PSR_RING_GATHER, PSR_RING_PHASES } psr_ring_phase;
 
 typedef struct psr_msg_ring {
@@ -61,13 +57,13 @@ psr_head psr_msg_init_head(const psr_msg_init *init);
 psr_head psr_msg_push_head(const psr_msg_push *push);
 psr_head psr_msg_pull_head(const psr_msg_pull *pull);
 psr_head psr_msg_weights_head(const psr_msg_weights *weights);
-psr_head psr_msg_ack_head(const psr_msg_ack *ack);
+psr_head psr_msg_ack_head(uint64_t received); /* as in psr_msg_weights */
 psr_head psr_msg_ring_head(const psr_msg_ring *ring);
 PSR_MUST_CHECK psr_err psr_msg_init_read(const psr_message *message, psr_msg_init *ret_init);
 PSR_MUST_CHECK psr_err psr_msg_push_read(const psr_message *message, psr_msg_push *ret_push);
 PSR_MUST_CHECK psr_err psr_msg_pull_read(const psr_message *message, psr_msg_pull *ret_pull);
 PSR_MUST_CHECK psr_err psr_msg_weights_read(const psr_message *message, psr_msg_weights *ret_weights);
-PSR_MUST_CHECK psr_err psr_msg_ack_read(const psr_message *message, psr_msg_ack *ret_ack);
+PSR_MUST_CHECK psr_err psr_msg_ack_read(const psr_message *message, uint64_t *ret_received);
 PSR_MUST_CHECK psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring);
 
 /* ---- small collectives ---- */
@@ -100,13 +96,35 @@ typedef struct psr_msg_progress {
     uint64_t counted; /* samples of the evaluation that goes on */
 } psr_msg_progress;
 
-typedef struct psr_msg_alive {
-    bool report_wanted; /* a PROGRESS, at once */
-} psr_msg_alive;
+typedef struct psr_msg_done {
+    uint64_t steps; /* completed */
+    bool left_out;  /* told to stop, it left out the evaluation after them */
+} psr_msg_done;
+
+/* CHECKPOINT and RESTORE: a piece of a checkpoint. */
+typedef struct psr_msg_piece {
+    uint64_t steps; /* after which it is the state */
+    uint32_t section;
+    psr_span span; /* floats of the section */
+} psr_msg_piece;
 
 psr_head psr_msg_progress_head(const psr_msg_progress *progress);
-psr_head psr_msg_alive_head(const psr_msg_alive *alive);
+psr_head psr_msg_done_head(const psr_msg_done *done);
+psr_head psr_msg_checkpoint_head(const psr_msg_piece *piece);
+psr_head psr_msg_restore_head(const psr_msg_piece *piece);
+psr_head psr_msg_alive_head(bool report_wanted); /* a PROGRESS, at once */
+psr_head psr_msg_held_head(uint64_t step);       /* the last one begun */
+psr_head psr_msg_stop_at_head(uint64_t step);    /* the last one to take */
+psr_head psr_msg_saved_head(uint64_t steps);     /* after which the checkpoint is that is in place */
+psr_head psr_msg_failed_head(psr_err status);
 PSR_MUST_CHECK psr_err psr_msg_progress_read(const psr_message *message, psr_msg_progress *ret_progress);
-PSR_MUST_CHECK psr_err psr_msg_alive_read(const psr_message *message, psr_msg_alive *ret_alive);
+PSR_MUST_CHECK psr_err psr_msg_done_read(const psr_message *message, psr_msg_done *ret_done);
+PSR_MUST_CHECK psr_err psr_msg_piece_read(const psr_message *message, psr_msg_piece *ret_piece);
+PSR_MUST_CHECK psr_err psr_msg_alive_read(const psr_message *message, bool *ret_report_wanted);
+PSR_MUST_CHECK psr_err psr_msg_held_read(const psr_message *message, uint64_t *ret_step);
+PSR_MUST_CHECK psr_err psr_msg_stop_at_read(const psr_message *message, uint64_t *ret_step);
+PSR_MUST_CHECK psr_err psr_msg_saved_read(const psr_message *message, uint64_t *ret_steps);
+/* What FAILED says a process failed with; a status that is none is PEER: the line that comes with it counts. */
+psr_err psr_msg_failed_status(const psr_message *message);
 
 #endif

@@ -254,9 +254,9 @@ static psr_err take_credit(psr_engine *engine, const psr_message *message, uint6
 
 static psr_err take_ack(psr_engine *engine, const psr_message *message)
 {
-    psr_msg_ack says;
-    PSR_TRY(psr_msg_ack_read(message, &says));
-    return take_credit(engine, message, says.received);
+    uint64_t received;
+    PSR_TRY(psr_msg_ack_read(message, &received));
+    return take_credit(engine, message, received);
 }
 
 static psr_err take_weights(psr_engine *engine, const psr_message *message)

@@ -168,7 +168,7 @@ psr_err psr_exchange_begin_step(psr_exchange *exchange, const psr_step *step)
     PSR_TRY(psr_session_may_begin(exchange->session, step->step));
     exchange->step = *step;
     exchange->reported = 0;
-    return tell_engine(exchange, &(psr_command){.kind = PSR_COMMAND_BEGIN, .head = {.step = step->step}});
+    return tell_engine(exchange, &(psr_command){.kind = PSR_COMMAND_BEGIN, .step = step->step});
 }
 
 psr_err psr_exchange_weights_wanted(psr_exchange *exchange, uint32_t bucket)
@@ -185,8 +185,8 @@ psr_err psr_exchange_gradient_ready(psr_exchange *exchange, uint32_t bucket)
     exchange->reported++;
     if (exchange->ops->ready == NULL)
         return psr_session_failure(exchange->session);
-    return tell_engine(exchange, &(psr_command){.kind = PSR_COMMAND_READY,
-                                                .head = {.step = exchange->step.step, .bucket = bucket}});
+    return tell_engine(
+        exchange, &(psr_command){.kind = PSR_COMMAND_READY, .step = exchange->step.step, .bucket = bucket});
 }
 
 /* The gradient of a rank without samples. The order of a backward pass: last layers first. */
@@ -212,9 +212,9 @@ psr_err psr_exchange_end_step(psr_exchange *exchange)
                         (unsigned long long)exchange->step.step + 1, exchange->reported, o->buckets->count);
     if (exchange->ops->end_step == NULL)
         return psr_session_failure(exchange->session);
-    return tell_engine(exchange, &(psr_command){.kind = PSR_COMMAND_END,
-                                                .to = {PSR_ROLE_WORKER, exchange->step.rank},
-                                                .head = {.step = exchange->step.step}});
+    return tell_engine(
+        exchange,
+        &(psr_command){.kind = PSR_COMMAND_END, .step = exchange->step.step, .rank = exchange->step.rank});
 }
 
 psr_err psr_exchange_drain(psr_exchange *exchange)

@@ -34,7 +34,7 @@ static void engine_busy(psr_exchange *exchange, uint64_t step)
 
 psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
 {
-    uint64_t step = command->head.step;
+    uint64_t step = command->step;
     switch ((psr_exchange_commands)command->kind) {
     case PSR_COMMAND_BEGIN:
         exchange->landed_count[step & 1] = 0;
@@ -42,10 +42,10 @@ psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
         return exchange->ops->begin_step(exchange->engine, step);
     case PSR_COMMAND_READY:
         engine_busy(exchange, step);
-        return exchange->ops->ready(exchange->engine, step, command->head.bucket);
+        return exchange->ops->ready(exchange->engine, step, command->bucket);
     case PSR_COMMAND_END:
         engine_busy(exchange, step);
-        return exchange->ops->end_step(exchange->engine, step, command->to.rank);
+        return exchange->ops->end_step(exchange->engine, step, command->rank);
     case PSR_COMMAND_FOLD:
         exchange->operations_taken++;
         PSR_TRY(psr_collective_fold(exchange->collective, command->data, command->size));

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "comm/encoding.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -116,7 +117,9 @@ psr_err psr_session_send(psr_session *session, psr_peer to, const psr_head *head
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message of %zu bytes", bytes);
     if (bytes > 0)
         memcpy(copy, data, bytes);
-    return psr_session_command(session, &(psr_command){PSR_COMMAND_SEND, to, *head, copy, bytes});
+    return psr_session_command(
+        session,
+        &(psr_command){.kind = PSR_COMMAND_SEND, .to = to, .head = *head, .data = copy, .size = bytes});
 }
 
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
@@ -154,14 +157,17 @@ static psr_err take_hold(void *context, psr_message **message)
     if (crossed)
         return PSR_OK;
     psr_log(PSR_LOG_INFO, "told to hold: the run is being stopped");
-    return psr_member_tell(session->options.member, &(psr_head){.type = PSR_MSG_HELD, .step = last}, NULL, 0);
+    psr_head head = psr_msg_held_head(last);
+    return psr_member_tell(session->options.member, &head, NULL, 0);
 }
 
 static psr_err take_stop_at(void *context, psr_message **message)
 {
     psr_session *session = context;
+    uint64_t step;
+    PSR_TRY(psr_msg_stop_at_read(*message, &step));
     pthread_mutex_lock(&session->mutex);
-    session->stop_at = (*message)->head.step;
+    session->stop_at = step;
     session->held = false;
     pthread_mutex_unlock(&session->mutex);
     psr_loop_changed(session->loop);
@@ -181,7 +187,9 @@ static psr_err take_restored(void *context, psr_message **message)
 static psr_err take_saved(void *context, psr_message **message)
 {
     psr_session *session = context;
-    atomic_store(&session->saved_steps, (*message)->head.step);
+    uint64_t steps;
+    PSR_TRY(psr_msg_saved_read(*message, &steps));
+    atomic_store(&session->saved_steps, steps);
     psr_loop_changed(session->loop);
     return PSR_OK;
 }
@@ -295,19 +303,18 @@ psr_err psr_session_ready(psr_session *session, const char *json)
 
 psr_err psr_session_metrics(psr_session *session, const char *json)
 {
-    return tell(session, &(psr_head){.type = PSR_MSG_METRICS, .step = session->step}, json);
+    return tell(session, &(psr_head){.type = PSR_MSG_METRICS}, json);
 }
-
-#define CHECKPOINT_PIECE (PSR_PAYLOAD_BYTES_MAX / sizeof(float))
 
 psr_err psr_session_checkpoint(psr_session *session, uint64_t steps, uint32_t section, const float *data,
                                size_t count)
 {
-    for (size_t at = 0; at < count; at += CHECKPOINT_PIECE) {
-        size_t piece = count - at < CHECKPOINT_PIECE ? count - at : CHECKPOINT_PIECE;
-        const psr_head head = {
-            .type = PSR_MSG_CHECKPOINT, .step = steps, .bucket = section, .offset = at, .count = piece};
-        PSR_TRY(psr_session_send(session, scheduler, &head, data + at, piece * sizeof *data));
+    const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
+    for (size_t at = 0; at < count; at += most) {
+        size_t piece = count - at < most ? count - at : most;
+        psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){steps, section, {at, piece}});
+        psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, data + at, piece);
+        PSR_TRY(psr_session_send(session, scheduler, &head, payload.data, payload.bytes));
     }
     return PSR_OK;
 }
@@ -323,7 +330,8 @@ psr_err psr_session_done(psr_session *session, uint64_t steps, bool left_out, co
     pthread_mutex_lock(&session->mutex);
     session->said_done = true;
     pthread_mutex_unlock(&session->mutex);
-    PSR_TRY(tell(session, &(psr_head){.type = PSR_MSG_DONE, .step = steps, .flags = left_out}, json));
+    psr_head head = psr_msg_done_head(&(psr_msg_done){steps, left_out});
+    PSR_TRY(tell(session, &head, json));
     return psr_session_wait(session, PSR_WAIT_BYE, PSR_PHASE_SHUTDOWN);
 }
 

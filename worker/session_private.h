@@ -12,9 +12,9 @@
 
 /* Commands that are the exchange's: it takes them on the loop's thread. */
 typedef enum psr_exchange_commands {
-    PSR_COMMAND_BEGIN = PSR_COMMAND_OWNER, /* a step begins: head.step */
-    PSR_COMMAND_READY,                     /* the gradient of head.bucket of head.step is in the arena */
-    PSR_COMMAND_END,                       /* the step head.step of rank to.rank has ended */
+    PSR_COMMAND_BEGIN = PSR_COMMAND_OWNER, /* step begins */
+    PSR_COMMAND_READY,                     /* the gradient of bucket of step is in the arena */
+    PSR_COMMAND_END,                       /* step of rank has ended */
     PSR_COMMAND_FOLD,      /* collective: data (size doubles, borrowed until it has finished) */
     PSR_COMMAND_BROADCAST, /* collective: data (size bytes, borrowed until it has finished) */
 } psr_exchange_commands;

@@ -1,6 +1,8 @@
 #include "worker/snapshot.h"
 
 #include "base/arena.h"
+#include "comm/encoding.h"
+#include "comm/messages.h"
 #include "model/checkpoint/checkpoint.h"
 #include "worker/evaluate.h"
 
@@ -96,10 +98,12 @@ static void snapshot_done(snapshot *s)
 
 static psr_err take_piece(snapshot *s, const psr_message *message)
 {
-    const psr_head *head = &message->head;
+    psr_msg_piece says;
+    const float *values;
+    PSR_TRY(psr_msg_piece_read(message, &says));
     const psr_layout *layout = s->params;
     float *to = NULL;
-    uint32_t section = head->bucket;
+    uint32_t section = says.section;
     if (section == PSR_SECTION_WEIGHTS) {
         to = s->weights;
     } else if (section >= PSR_SECTION_SLOT(0) && section - PSR_SECTION_SLOT(0) < slot_count(s)) {
@@ -114,13 +118,13 @@ static psr_err take_piece(snapshot *s, const psr_message *message)
     }
     if (to == NULL)
         return PSR_OK;
-    if (head->offset > layout->length || head->count > layout->length - head->offset ||
-        message->payload_bytes != head->count * sizeof *to)
-        return psr_fail(
-            PSR_ERR_PROTOCOL, "the scheduler restored %llu floats at %llu of section %u, which has %zu",
-            (unsigned long long)head->count, (unsigned long long)head->offset, section, layout->length);
-    memcpy(to + head->offset, message->payload, message->payload_bytes);
-    uint64_t elements = psr_layout_elements_in(layout, head->offset, head->count);
+    if (says.span.offset > layout->length || says.span.count > layout->length - says.span.offset)
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "the scheduler restored %zu floats at %zu of section %u, which has %zu",
+                        says.span.count, says.span.offset, section, layout->length);
+    PSR_TRY(psr_decode_floats(message, says.span.count, &values));
+    memcpy(to + says.span.offset, values, says.span.count * sizeof *to);
+    uint64_t elements = psr_layout_elements_in(layout, says.span.offset, says.span.count);
     if (elements > s->missing)
         return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u more than once", section);
     s->missing -= elements;

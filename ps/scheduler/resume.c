@@ -1,5 +1,7 @@
 #include "ps/scheduler/resume.h"
 
+#include "comm/encoding.h"
+#include "comm/messages.h"
 #include "model/checkpoint/checkpoint.h"
 
 #include <dirent.h>
@@ -176,16 +178,13 @@ static void give_back(void *context)
 static psr_err send_pieces(psr_transport *transport, uint64_t step, uint32_t section,
                            const psr_tensor *tensor, loan *lent)
 {
-    const size_t most = PSR_PAYLOAD_BYTES_MAX / sizeof(float);
+    const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
     for (size_t at = 0; at < tensor->count; at += most) {
         size_t count = tensor->count - at < most ? tensor->count - at : most;
-        psr_head head = {.type = PSR_MSG_RESTORE,
-                         .step = step,
-                         .bucket = section,
-                         .offset = tensor->offset + at,
-                         .count = count};
-        psr_payload payload = {
-            .data = lent->data + at, .bytes = count * sizeof(float), .release = give_back, .context = lent};
+        psr_head head = psr_msg_restore_head(&(psr_msg_piece){step, section, {tensor->offset + at, count}});
+        psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, lent->data + at, count);
+        payload.release = give_back;
+        payload.context = lent;
         atomic_fetch_add(&lent->holders, 1);
         PSR_TRY(psr_transport_send(transport, (psr_peer){PSR_ROLE_WORKER, 0}, &head, &payload));
     }

@@ -1,5 +1,6 @@
 #include "ps/scheduler/scheduler_private.h"
 
+#include "comm/messages.h"
 #include "net/violation.h"
 
 #include <inttypes.h>
@@ -99,20 +100,17 @@ void psr_scheduler_say(psr_scheduler *scheduler, const char *format, ...)
     scheduler->events.say(scheduler->events.context, line);
 }
 
-psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_message_type type, uint64_t step,
-                           const char *text)
+psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_head head, const char *text)
 {
-    psr_head head = {.type = type, .step = step};
     psr_payload payload = {.data = text, .bytes = text ? strlen(text) : 0};
     return scheduler->events.send(scheduler->events.context, to, &head, payload.bytes ? &payload : NULL);
 }
 
-psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_message_type type, uint64_t step,
-                               const char *text)
+psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_head head, const char *text)
 {
     for (uint32_t i = 0; i < scheduler->member_count; i++)
         if (scheduler->members[i].joined)
-            PSR_TRY(psr_scheduler_send(scheduler, scheduler->members[i].entry.peer, type, step, text));
+            PSR_TRY(psr_scheduler_send(scheduler, scheduler->members[i].entry.peer, head, text));
     return PSR_OK;
 }
 
@@ -138,7 +136,7 @@ static psr_err take_progress(psr_scheduler *scheduler, psr_scheduler_member *mem
                                      says.counted);
     member->asked = false;
     psr_scheduler_check_losing(scheduler, now_ms);
-    return psr_scheduler_send(scheduler, member->entry.peer, PSR_MSG_ALIVE, 0, NULL);
+    return psr_scheduler_send(scheduler, member->entry.peer, psr_msg_alive_head(false), NULL);
 }
 
 static psr_err take_running(psr_scheduler *scheduler, psr_scheduler_member *member,

@@ -4,10 +4,11 @@
 #include "base/fault.h"
 #include "base/finite.h"
 #include "base/log.h"
+#include "comm/messages.h"
+#include "ps/parts.h"
 #include "ps/scheduler/checkpoints.h"
 #include "ps/scheduler/figures.h"
 #include "ps/scheduler/launcher.h"
-#include "ps/parts.h"
 #include "ps/scheduler/progress.h"
 #include "ps/scheduler/resume.h"
 #include "ps/scheduler/rundir.h"
@@ -396,8 +397,9 @@ static void take_message(driver *d, psr_message *message)
 {
     if (message->head.type == PSR_MSG_JOIN)
         psr_fault_point("start", 0);
-    if (message->head.type == PSR_MSG_DONE)
-        psr_fault_point("shutdown", message->head.step);
+    psr_msg_done done;
+    if (message->head.type == PSR_MSG_DONE && psr_msg_done_read(message, &done) == PSR_OK)
+        psr_fault_point("shutdown", done.steps);
     psr_scheduler_message(d->scheduler, message, psr_clock_ms());
     psr_message_free(&message);
 }

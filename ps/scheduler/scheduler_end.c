@@ -2,6 +2,7 @@
 #include "ps/scheduler/scheduler_private.h"
 
 #include "base/printable.h"
+#include "comm/messages.h"
 #include "net/violation.h"
 
 #include <inttypes.h>
@@ -17,7 +18,8 @@ static void end_run(psr_scheduler *scheduler, psr_err status, const char *line)
     bool in_order = status == PSR_OK || (status == PSR_ERR_CANCELLED && scheduler->last_asked);
     scheduler->state = PSR_SCHEDULER_ENDED;
     /* The run is over either way: a member that cannot be told is one that is gone. */
-    psr_err told = psr_scheduler_send_all(scheduler, in_order ? PSR_MSG_BYE : PSR_MSG_ABORT, 0, line);
+    psr_head last_word = {.type = in_order ? PSR_MSG_BYE : PSR_MSG_ABORT};
+    psr_err told = psr_scheduler_send_all(scheduler, last_word, line);
     (void)told;
     scheduler->events.ended(scheduler->events.context, status, line);
 }
@@ -118,15 +120,15 @@ static psr_err take_figures(const psr_scheduler *scheduler, psr_peer from, const
 psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member,
                                 const psr_message *message)
 {
-    if (message->head.flags > 1)
-        return psr_violation(message, "its flags are %" PRIu32, message->head.flags);
-    if (message->head.step > scheduler->members[scheduler->shard_count].facts.total_steps)
+    psr_msg_done says;
+    PSR_TRY(psr_msg_done_read(message, &says));
+    if (says.steps > scheduler->members[scheduler->shard_count].facts.total_steps)
         return psr_violation(message, "the run has %" PRIu64 " steps",
                              scheduler->members[scheduler->shard_count].facts.total_steps);
     PSR_TRY(take_figures(scheduler, member->entry.peer, message));
     member->done = true;
-    member->left_out = message->head.flags == 1;
-    member->steps = message->head.step;
+    member->left_out = says.left_out;
+    member->steps = says.steps;
     psr_liveness_done(scheduler->liveness, member->entry.peer);
     if (scheduler->state == PSR_SCHEDULER_HOLDING && member->entry.peer.role == PSR_ROLE_WORKER) {
         /* HOLD has crossed its DONE: it has taken all steps, so all others shall. */
@@ -146,11 +148,11 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
 }
 
 /* false: one cannot be told, and the run has ended with that. */
-static bool tell_workers(psr_scheduler *scheduler, psr_message_type type, uint64_t step)
+static bool tell_workers(psr_scheduler *scheduler, psr_head head)
 {
     for (uint32_t r = 0; r < scheduler->worker_count; r++) {
         psr_peer worker = scheduler->members[scheduler->shard_count + r].entry.peer;
-        if (psr_scheduler_send(scheduler, worker, type, step, NULL) != PSR_OK) {
+        if (psr_scheduler_send(scheduler, worker, head, NULL) != PSR_OK) {
             psr_scheduler_fail_detail(scheduler, PSR_ERR_PEER);
             return false;
         }
@@ -164,7 +166,7 @@ void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step, int64_t
     if (scheduler->state == PSR_SCHEDULER_ENDED)
         return;
     scheduler->last_checkpointed = step;
-    if (tell_workers(scheduler, PSR_MSG_SAVED, step))
+    if (tell_workers(scheduler, psr_msg_saved_head(step)))
         end_when_written(scheduler);
 }
 
@@ -186,7 +188,7 @@ void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms)
     scheduler->state = PSR_SCHEDULER_HOLDING;
     for (uint32_t r = 0; r < scheduler->worker_count; r++)
         scheduler->members[scheduler->shard_count + r].held = false;
-    (void)tell_workers(scheduler, PSR_MSG_HOLD, 0);
+    (void)tell_workers(scheduler, (psr_head){.type = PSR_MSG_HOLD});
 }
 
 /* All workers take the last step that any of them has begun: then all have the same number, and nobody waits
@@ -204,7 +206,7 @@ static psr_err stop_all(psr_scheduler *scheduler)
     scheduler->stop_told = true;
     scheduler->state = PSR_SCHEDULER_RUNNING;
     psr_scheduler_say(scheduler, "stopping after step %" PRIu64, last + 1);
-    return psr_scheduler_send_all(scheduler, PSR_MSG_STOP_AT, last, NULL);
+    return psr_scheduler_send_all(scheduler, psr_msg_stop_at_head(last), NULL);
 }
 
 psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *member,
@@ -213,10 +215,12 @@ psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *
     if (scheduler->state != PSR_SCHEDULER_HOLDING || member->entry.peer.role != PSR_ROLE_WORKER ||
         member->held)
         return psr_violation(message, "nobody told it to hold");
-    if (message->head.step >= member->facts.total_steps)
+    uint64_t last_step;
+    PSR_TRY(psr_msg_held_read(message, &last_step));
+    if (last_step >= member->facts.total_steps)
         return psr_violation(message, "the run has %" PRIu64 " steps", member->facts.total_steps);
     member->held = true;
-    member->last_step = message->head.step;
+    member->last_step = last_step;
     return stop_all(scheduler);
 }
 
@@ -226,10 +230,7 @@ psr_err psr_scheduler_take_failed(const psr_scheduler_member *member, const psr_
 {
     char name[PSR_HOST_MAX + 32];
     psr_scheduler_name(member, name, sizeof name);
-    psr_err status = message->head.flags > 0 && message->head.flags <= PSR_ERR_UNSUPPORTED
-                         ? (psr_err)message->head.flags
-                         : PSR_ERR_PEER;
-    return psr_fail(status, "%s: %.*s", name,
+    return psr_fail(psr_msg_failed_status(message), "%s: %.*s", name,
                     (int)(message->payload_bytes < 700 ? message->payload_bytes : 700),
                     message->payload_bytes ? (const char *)message->payload : "");
 }
@@ -246,7 +247,7 @@ static void ask_others(psr_scheduler *scheduler)
 {
     for (uint32_t i = 0; i < scheduler->member_count; i++) {
         psr_scheduler_member *member = &scheduler->members[i];
-        psr_head head = psr_msg_alive_head(&(psr_msg_alive){.report_wanted = true});
+        psr_head head = psr_msg_alive_head(true);
         bool can_answer = member->joined && !member->done && !is_lost(member, scheduler->lost);
         member->asked = can_answer && scheduler->events.send(scheduler->events.context, member->entry.peer,
                                                              &head, NULL) == PSR_OK;

@@ -38,7 +38,7 @@ static psr_err send_config(psr_scheduler *scheduler, const psr_scheduler_member 
 {
     char *json = NULL;
     PSR_TRY(psr_welcome_config_to_json(member->entry.peer.rank, &scheduler->config, &json));
-    psr_err err = psr_scheduler_send(scheduler, member->entry.peer, PSR_MSG_CONFIG, 0, json);
+    psr_err err = psr_scheduler_send(scheduler, member->entry.peer, (psr_head){.type = PSR_MSG_CONFIG}, json);
     free(json);
     return err;
 }
@@ -120,7 +120,7 @@ static psr_err welcome_all(psr_scheduler *scheduler)
     if (err == PSR_OK)
         err = psr_welcome_to_json(&welcome, &json);
     if (err == PSR_OK)
-        err = psr_scheduler_send_all(scheduler, PSR_MSG_WELCOME, 0, json);
+        err = psr_scheduler_send_all(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, json);
     if (err == PSR_OK && scheduler->first_step > 0)
         err = scheduler->events.restore(scheduler->events.context);
     free(welcome.roster);
@@ -184,7 +184,7 @@ psr_err psr_scheduler_take_ready(psr_scheduler *scheduler, psr_scheduler_member 
     if (!psr_scheduler_all(scheduler, is_ready))
         return PSR_OK;
     scheduler->state = PSR_SCHEDULER_RUNNING;
-    PSR_TRY(psr_scheduler_send_all(scheduler, PSR_MSG_START, 0, NULL));
+    PSR_TRY(psr_scheduler_send_all(scheduler, (psr_head){.type = PSR_MSG_START}, NULL));
     return scheduler->events.started(scheduler->events.context, scheduler->algorithms);
 }
 

@@ -75,10 +75,9 @@ bool psr_scheduler_all(const psr_scheduler *scheduler, bool (*is)(const psr_sche
 /* "worker 1 on host7". */
 void psr_scheduler_name(const psr_scheduler_member *member, char *text, size_t size);
 void psr_scheduler_say(psr_scheduler *scheduler, const char *format, ...) PSR_PRINTF(2, 3);
-psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_message_type type, uint64_t step,
-                           const char *text);
-psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_message_type type, uint64_t step,
-                               const char *text);
+/* text NULL: no payload. */
+psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_head head, const char *text);
+psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_head head, const char *text);
 
 /* scheduler_join.c */
 psr_err psr_scheduler_take_join(psr_scheduler *scheduler, const psr_message *message, int64_t now_ms);

@@ -3,6 +3,8 @@
 #include "ps/scheduler/scheduler_private.h"
 
 #include "base/printable.h"
+#include "comm/encoding.h"
+#include "comm/messages.h"
 #include "net/violation.h"
 
 #include <cjson/cJSON.h>
@@ -49,9 +51,9 @@ static bool is_in_place(const psr_scheduler *scheduler, uint64_t step)
 /* A worker begins with the next checkpoint when its last one is in place, which it is told. A shard is not told, but no worker takes
  * the steps up to the next but one before that: two of its checkpoints may be on their way, and their pieces come as its buckets do. */
 static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *member,
-                          const psr_message *message)
+                          const psr_message *message, uint64_t step)
 {
-    uint64_t step = message->head.step, due = next_due(scheduler, member->saving);
+    uint64_t due = next_due(scheduler, member->saving);
     if (step == member->saving && step > scheduler->first_step)
         return PSR_OK;
     bool shard = member->entry.peer.role == PSR_ROLE_SHARD;
@@ -71,15 +73,15 @@ static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *
 psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_member *member,
                                       const psr_message *message)
 {
-    const psr_head *head = &message->head;
-    if (!may_send_section(scheduler, message->from, head->bucket))
-        return psr_violation(message, "section %" PRIu32 " of a checkpoint is not its to send", head->bucket);
-    if (head->count > PSR_PAYLOAD_BYTES_MAX / sizeof(float) ||
-        message->payload_bytes != head->count * sizeof(float))
-        return psr_violation(message, "its payload has %zu bytes", message->payload_bytes);
-    PSR_TRY(check_turn(scheduler, member, message));
-    psr_err err = scheduler->events.checkpoint(scheduler->events.context, head->step, head->bucket,
-                                               message->payload, head->offset, head->count);
+    psr_msg_piece says;
+    const float *values;
+    PSR_TRY(psr_msg_piece_read(message, &says));
+    if (!may_send_section(scheduler, message->from, says.section))
+        return psr_violation(message, "section %" PRIu32 " of a checkpoint is not its to send", says.section);
+    PSR_TRY(psr_decode_floats(message, says.span.count, &values));
+    PSR_TRY(check_turn(scheduler, member, message, says.steps));
+    psr_err err = scheduler->events.checkpoint(scheduler->events.context, says.steps, says.section, values,
+                                               says.span.offset, says.span.count);
     if (err == PSR_ERR_PROTOCOL) {
         char what[PSR_SCHEDULER_LINE_MAX];
         snprintf(what, sizeof what, "%s", psr_err_detail());
@@ -87,7 +89,7 @@ psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_me
     }
     PSR_TRY(err);
     /* Its PROGRESS may have many pieces before it. */
-    return psr_scheduler_send(scheduler, message->from, PSR_MSG_ALIVE, 0, NULL);
+    return psr_scheduler_send(scheduler, message->from, psr_msg_alive_head(false), NULL);
 }
 
 /* ---- metrics ---- */

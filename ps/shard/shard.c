@@ -234,7 +234,7 @@ static psr_err acknowledge(psr_shard *shard, uint32_t rank)
 {
     if (shard->received[rank] - shard->told[rank] < shard->ack_after)
         return PSR_OK;
-    psr_head head = psr_msg_ack_head(&(psr_msg_ack){shard->received[rank]});
+    psr_head head = psr_msg_ack_head(shard->received[rank]);
     shard->told[rank] = shard->received[rank];
     return shard->options.outbox.send(shard->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
                                       NULL);

@@ -1,6 +1,7 @@
 #include "ps/shard/shard_run.h"
 
 #include "base/fault.h"
+#include "comm/encoding.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,40 +28,45 @@ static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head, 
     return run->outbox.send(run->outbox.context, to, head, payload);
 }
 
-static psr_err tell(psr_shard_run *run, const psr_head *head, const void *data, size_t bytes)
+static psr_err tell(psr_shard_run *run, const psr_head *head, const psr_payload *payload)
 {
-    const psr_payload copied = {.data = data, .bytes = bytes};
-    return run->outbox.send(run->outbox.context, scheduler, head, bytes ? &copied : NULL);
+    return run->outbox.send(run->outbox.context, scheduler, head, payload);
 }
 
 static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
                                size_t count)
 {
-    const size_t most = PSR_PAYLOAD_BYTES_MAX / sizeof(float);
+    const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
     psr_fault_point("checkpoint", step);
     for (size_t at = 0; at < count; at += most) {
         size_t piece = count - at < most ? count - at : most;
-        psr_head head = {.type = PSR_MSG_CHECKPOINT,
-                         .step = step,
-                         .bucket = PSR_SECTION_SLOT(slot),
-                         .offset = offset + at,
-                         .count = piece};
-        PSR_TRY(tell(context, &head, data + at, piece * sizeof *data));
+        psr_head head =
+            psr_msg_checkpoint_head(&(psr_msg_piece){step, PSR_SECTION_SLOT(slot), {offset + at, piece}});
+        psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, data + at, piece);
+        PSR_TRY(tell(context, &head, &payload));
     }
     return PSR_OK;
 }
 
 static psr_err tell_done(psr_shard_run *run)
 {
-    psr_head head = {.type = PSR_MSG_DONE, .step = psr_shard_clock(run->shard)};
+    psr_head head = psr_msg_done_head(&(psr_msg_done){.steps = psr_shard_clock(run->shard)});
     char *json = NULL;
     PSR_TRY(psr_traffic_to_json(&run->traffic, &json));
-    psr_err err = tell(run, &head, json, strlen(json));
+    psr_payload payload = psr_encode(PSR_ENCODING_BYTES, json, strlen(json));
+    psr_err err = tell(run, &head, &payload);
     free(json);
     return err;
 }
 
 /* ---- messages ---- */
+
+static psr_err take_stop_at(psr_shard_run *run, const psr_message *message)
+{
+    uint64_t step;
+    PSR_TRY(psr_msg_stop_at_read(message, &step));
+    return psr_shard_stop_at(run->shard, step);
+}
 
 static psr_err take_scheduler_message(psr_shard_run *run, const psr_message *message)
 {
@@ -69,7 +75,7 @@ static psr_err take_scheduler_message(psr_shard_run *run, const psr_message *mes
         run->started = true;
         return PSR_OK;
     case PSR_MSG_STOP_AT:
-        return psr_shard_stop_at(run->shard, message->head.step);
+        return take_stop_at(run, message);
     case PSR_MSG_BYE:
         run->bye = true;
         return PSR_OK;
@@ -94,7 +100,7 @@ static psr_err move_on(psr_shard_run *run)
     if (!run->ready && psr_shard_initialised(run->shard)) {
         run->ready = true;
         psr_fault_point("start", run->first_step);
-        PSR_TRY(tell(run, &(psr_head){.type = PSR_MSG_READY}, NULL, 0));
+        PSR_TRY(tell(run, &(psr_head){.type = PSR_MSG_READY}, NULL));
     }
     if (run->started && !run->done && psr_shard_finished(run->shard)) {
         run->done = true;

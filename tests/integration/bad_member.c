@@ -187,7 +187,7 @@ static psr_err metrics_before_start(bad *b)
 
 static psr_err checkpoint_before_start(bad *b)
 {
-    return tell(b, (psr_head){.type = PSR_MSG_CHECKPOINT, .bucket = PSR_SECTION_WEIGHTS, .count = 1}, "1234");
+    return tell(b, psr_msg_checkpoint_head(&(psr_msg_piece){0, PSR_SECTION_WEIGHTS, {0, 1}}), "1234");
 }
 
 static psr_err join_twice(bad *b)
@@ -267,10 +267,8 @@ static psr_err begin_checkpoints(bad *b, uint64_t first, uint64_t every, int cou
 {
     PSR_TRY(start(b));
     for (int i = 0; i < count; i++) {
-        const psr_head head = {.type = PSR_MSG_CHECKPOINT,
-                               .step = first + (uint64_t)i * every,
-                               .bucket = PSR_SECTION_WEIGHTS,
-                               .count = 1};
+        uint64_t steps = first + (uint64_t)i * every;
+        const psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){steps, PSR_SECTION_WEIGHTS, {0, 1}});
         PSR_TRY(psr_member_tell(b->member, &head, "1234", 4));
     }
     return PSR_OK;
@@ -295,11 +293,7 @@ static psr_err checkpoint_in_crumbs(bad *b)
 {
     PSR_TRY(start(b));
     for (uint64_t i = 0; i < 20000; i++) {
-        const psr_head head = {.type = PSR_MSG_CHECKPOINT,
-                               .step = 2,
-                               .bucket = PSR_SECTION_WEIGHTS,
-                               .offset = 2 * i,
-                               .count = 1};
+        const psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){2, PSR_SECTION_WEIGHTS, {2 * i, 1}});
         PSR_TRY(psr_member_tell(b->member, &head, "1234", 4));
     }
     return PSR_OK;
@@ -308,7 +302,8 @@ static psr_err checkpoint_in_crumbs(bad *b)
 static psr_err done_after_more_steps_than_there_are(bad *b)
 {
     PSR_TRY(start(b));
-    return psr_member_tell(b->member, &(psr_head){.type = PSR_MSG_DONE, .step = 1000000}, NULL, 0);
+    psr_head head = psr_msg_done_head(&(psr_msg_done){.steps = 1000000});
+    return psr_member_tell(b->member, &head, NULL, 0);
 }
 
 /* ---- to others ---- */
@@ -357,7 +352,7 @@ static psr_err spread_to_the_first(bad *b)
 
 static psr_err stop_the_run(bad *b)
 {
-    return send_to(b, worker, (psr_head){.type = PSR_MSG_STOP_AT}, 0);
+    return send_to(b, worker, psr_msg_stop_at_head(0), 0);
 }
 
 /* ---- the program ---- */

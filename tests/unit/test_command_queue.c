@@ -14,7 +14,7 @@ enum { READY = PSR_COMMAND_OWNER };
 
 static psr_command ready(uint64_t step, uint32_t bucket)
 {
-    return (psr_command){.kind = READY, .head = {.step = step, .bucket = bucket}};
+    return (psr_command){.kind = READY, .step = step, .bucket = bucket};
 }
 
 static void commands_come_out_in_the_order_they_went_in(void **state)
@@ -31,8 +31,8 @@ static void commands_come_out_in_the_order_they_went_in(void **state)
         }
         for (uint32_t i = 0; i < 11; i++) {
             assert_true(psr_command_pop(queue, &out));
-            assert_int_equal(out.head.step, round);
-            assert_int_equal(out.head.bucket, i);
+            assert_int_equal(out.step, round);
+            assert_int_equal(out.bucket, i);
         }
         assert_false(psr_command_pop(queue, &out));
     }
@@ -47,13 +47,13 @@ static void a_full_queue_takes_nothing_until_something_is_taken_out(void **state
     psr_command in = ready(0, 0), out;
     uint32_t count = 0;
     while (psr_command_push(queue, &in)) {
-        in.head.bucket = ++count;
+        in.bucket = ++count;
         assert_in_range(count, 1, 1000);
     }
     assert_in_range(count, 1, 1000);
     assert_false(psr_command_room(queue));
     assert_true(psr_command_pop(queue, &out));
-    assert_int_equal(out.head.bucket, 0);
+    assert_int_equal(out.bucket, 0);
     assert_true(psr_command_room(queue));
     assert_true(psr_command_push(queue, &in));
     assert_false(psr_command_push(queue, &in));
@@ -100,7 +100,7 @@ static void two_threads_lose_nothing_and_see_whole_commands(void **state)
         psr_command out;
         while (!psr_command_pop(queue, &out))
             sched_yield();
-        wrong += out.kind != READY || out.head.step != i || out.head.bucket != (uint32_t)(i * 7);
+        wrong += out.kind != READY || out.step != i || out.bucket != (uint32_t)(i * 7);
     }
     pthread_join(producer, NULL);
     assert_int_equal(wrong, 0);

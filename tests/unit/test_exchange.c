@@ -21,8 +21,11 @@ enum { EVENTS_MAX = 4096 };
 /* What came out of the exchange thread, in order. */
 typedef struct event {
     const char *what; /* "begin", "ready", or what was told or sent: "tell", "send", "failed" */
-    psr_head head;
+    psr_head head;    /* "tell", "send" */
     psr_peer to;
+    uint64_t step;   /* "begin", "ready" */
+    uint32_t bucket; /* "ready" */
+    psr_err status;  /* "failed" */
     size_t bytes;
     float first; /* of the payload */
     char text[256];
@@ -40,11 +43,12 @@ static struct {
     psr_payload loan; /* the payload that is lent now */
 } net = {.mutex = PTHREAD_MUTEX_INITIALIZER, .condition = PTHREAD_COND_INITIALIZER};
 
-static void note(const char *what, psr_peer to, const psr_head *head, const void *payload, size_t bytes)
+static void note(event happened, const void *payload, size_t bytes)
 {
     pthread_mutex_lock(&net.mutex);
     event *e = &net.events[net.event_count < EVENTS_MAX ? net.event_count++ : 0];
-    *e = (event){.what = what, .to = to, .head = *head, .bytes = bytes};
+    *e = happened;
+    e->bytes = bytes;
     if (bytes >= sizeof e->first)
         memcpy(&e->first, payload, sizeof e->first);
     if (bytes > 0)
@@ -68,11 +72,11 @@ static void release_message(psr_message *message)
     free(message);
 }
 
-static void deliver(psr_role role, const psr_head *head, const void *payload, size_t bytes)
+static void deliver(psr_role role, psr_head head, const void *payload, size_t bytes)
 {
     psr_message *message = calloc(1, sizeof *message + bytes);
     *message = (psr_message){.from = {role, 0},
-                             .head = *head,
+                             .head = head,
                              .payload = message + 1,
                              .payload_bytes = bytes,
                              .release = release_message};
@@ -86,7 +90,8 @@ static void deliver(psr_role role, const psr_head *head, const void *payload, si
 
 static void deliver_landed(uint64_t step, uint32_t bucket)
 {
-    deliver(PSR_ROLE_SHARD, &(psr_head){.type = PSR_MSG_WEIGHTS, .step = step, .bucket = bucket}, NULL, 0);
+    deliver(PSR_ROLE_SHARD, psr_msg_weights_head(&(psr_msg_weights){.bucket = bucket, .step = step}), NULL,
+            0);
 }
 
 static void break_network(psr_err error)
@@ -104,7 +109,8 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
     (void)transport;
     if (payload != NULL && head->type == PSR_MSG_PUSH)
         net.loan = *payload; /* until the test gives it back */
-    note("send", to, head, payload != NULL ? payload->data : NULL, payload != NULL ? payload->bytes : 0);
+    note((event){.what = "send", .to = to, .head = *head}, payload != NULL ? payload->data : NULL,
+         payload != NULL ? payload->bytes : 0);
     if (payload != NULL && payload->release != NULL && head->type != PSR_MSG_PUSH)
         payload->release(payload->context);
     return PSR_OK;
@@ -149,7 +155,7 @@ psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_me
 psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *payload, size_t bytes)
 {
     (void)member;
-    note("tell", (psr_peer){PSR_ROLE_SCHEDULER, 0}, head, payload, bytes);
+    note((event){.what = "tell", .to = {PSR_ROLE_SCHEDULER, 0}, .head = *head}, payload, bytes);
     return PSR_OK;
 }
 
@@ -161,8 +167,7 @@ psr_err psr_member_ready(psr_member *member, const char *json)
 void psr_member_failed(psr_member *member, psr_err status, const char *line)
 {
     (void)member;
-    note("failed", (psr_peer){PSR_ROLE_SCHEDULER, 0}, &(psr_head){.flags = (uint32_t)status}, line,
-         strlen(line));
+    note((event){.what = "failed", .to = {PSR_ROLE_SCHEDULER, 0}, .status = status}, line, strlen(line));
 }
 
 void psr_fault_point(const char *phase, uint64_t step)
@@ -198,25 +203,28 @@ static void played_close(psr_engine *engine)
 static psr_err played_begin_step(psr_engine *engine, uint64_t step)
 {
     (void)engine;
-    note("begin", (psr_peer){0}, &(psr_head){.step = step}, NULL, 0);
+    note((event){.what = "begin", .step = step}, NULL, 0);
     return PSR_OK;
 }
 
 static psr_err played_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_bucket *b = &engine->env.buckets->items[bucket];
-    note("ready", (psr_peer){0}, &(psr_head){.step = step, .bucket = bucket},
-         engine->env.gradients + b->offset, b->length * sizeof(float));
+    note((event){.what = "ready", .step = step, .bucket = bucket}, engine->env.gradients + b->offset,
+         b->length * sizeof(float));
     return PSR_OK;
 }
 
 /* WEIGHTS land; ACK makes the engine lend a slice. */
 static psr_err played_message(psr_engine *engine, psr_message **message)
 {
-    psr_head head = (*message)->head;
+    bool lands = (*message)->head.type == PSR_MSG_WEIGHTS;
+    psr_msg_weights says;
+    if (lands)
+        expect_ok(psr_msg_weights_read(*message, &says));
     psr_message_free(message);
-    if (head.type == PSR_MSG_WEIGHTS)
-        return engine->env.landed(engine->env.context, head.step, head.bucket);
+    if (lands)
+        return engine->env.landed(engine->env.context, says.step, says.bucket);
     psr_loan_begin(&engine->loan, 1);
     const psr_payload payload =
         psr_loan_payload(&engine->loan, (psr_payload){.data = engine->env.gradients, .bytes = 4});
@@ -349,8 +357,8 @@ static void the_engine_hears_of_steps_and_buckets_in_the_compute_threads_order(v
     const char *const what[] = {"begin", "ready", "ready", "ready"};
     for (uint32_t i = 0; i < 4; i++) {
         assert_string_equal(event_at(i)->what, what[i]);
-        assert_int_equal(event_at(i)->head.step, 0);
-        assert_int_equal(event_at(i)->head.bucket, i == 0 ? 0 : i - 1);
+        assert_int_equal(event_at(i)->step, 0);
+        assert_int_equal(event_at(i)->bucket, i == 0 ? 0 : i - 1);
     }
 }
 
@@ -371,7 +379,7 @@ static void weights_are_wanted_until_they_landed_and_the_gradient_is_no_longer_l
     (void)state;
     whole_step(0);
     event_at(3);
-    deliver(PSR_ROLE_SHARD, &(psr_head){.type = PSR_MSG_ACK}, NULL, 0);
+    deliver(PSR_ROLE_SHARD, (psr_head){.type = PSR_MSG_ACK}, NULL, 0);
     assert_string_equal(event_at(4)->what, "send");
     begin(1, 4);
     meanwhile(land_then_give_back);
@@ -447,7 +455,7 @@ static void a_failure_of_the_compute_thread_is_told_and_ends_the_exchange(void *
     psr_session_fail(session, psr_fail(PSR_ERR_NUMERIC, "step 3: the loss is not finite"));
     event *first = event_at(0);
     assert_string_equal(first->what, "failed");
-    assert_int_equal(first->head.flags, PSR_ERR_NUMERIC);
+    assert_int_equal(first->status, PSR_ERR_NUMERIC);
     assert_string_equal(first->text, "step 3: the loss is not finite");
     expect_failure(psr_exchange_drain(exchange), PSR_ERR_NUMERIC, "step 3: the loss is not finite");
 }
@@ -464,8 +472,16 @@ static void the_first_of_two_failures_is_the_one_that_stays(void **state)
 static void *stop_after_step_two(void *unused)
 {
     until_it_waits_for(PSR_WAIT_HOLD);
-    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_STOP_AT, .step = 2}, NULL, 0);
+    deliver(PSR_ROLE_SCHEDULER, psr_msg_stop_at_head(2), NULL, 0);
     return unused;
+}
+
+static uint64_t held_said(const event *e)
+{
+    psr_message message = {.head = e->head};
+    uint64_t step;
+    expect_ok(psr_msg_held_read(&message, &step));
+    return step;
 }
 
 static void a_hold_is_answered_and_lasts_until_the_last_step_is_named(void **state)
@@ -474,11 +490,11 @@ static void a_hold_is_answered_and_lasts_until_the_last_step_is_named(void **sta
     whole_step(0);
     whole_step(1);
     event_at(7);
-    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_HOLD}, NULL, 0);
+    deliver(PSR_ROLE_SCHEDULER, (psr_head){.type = PSR_MSG_HOLD}, NULL, 0);
     event *held = event_at(8);
     assert_string_equal(held->what, "tell");
     assert_int_equal(held->head.type, PSR_MSG_HELD);
-    assert_int_equal(held->head.step, 1);
+    assert_int_equal(held_said(held), 1);
     meanwhile(stop_after_step_two);
     begin(2, 4); /* waits, and is the last */
     helper_result();
@@ -497,10 +513,10 @@ static void a_hold_is_answered_and_lasts_until_the_last_step_is_named(void **sta
 static void before_its_first_step_a_worker_promises_that_one(void **state)
 {
     (void)state;
-    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_HOLD}, NULL, 0);
+    deliver(PSR_ROLE_SCHEDULER, (psr_head){.type = PSR_MSG_HOLD}, NULL, 0);
     assert_int_equal(event_at(0)->head.type, PSR_MSG_HELD);
-    assert_int_equal(event_at(0)->head.step, 0);
-    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_STOP_AT, .step = 0}, NULL, 0);
+    assert_int_equal(held_said(event_at(0)), 0);
+    deliver(PSR_ROLE_SCHEDULER, psr_msg_stop_at_head(0), NULL, 0);
     begin(0, 4);
 }
 
@@ -600,12 +616,15 @@ static void a_checkpoints_section_leaves_in_pieces_that_cover_it_once(void **sta
     for (uint32_t i = 0; i < 3; i++) {
         const event *e = event_at(i);
         assert_int_equal(e->head.type, PSR_MSG_CHECKPOINT);
-        assert_int_equal(e->head.step, 9);
-        assert_int_equal(e->head.bucket, PSR_SECTION_SLOT(1));
-        assert_int_equal(e->head.offset, next);
-        assert_int_equal(e->bytes, e->head.count * sizeof(float));
+        psr_message message = {.head = e->head};
+        psr_msg_piece says;
+        expect_ok(psr_msg_piece_read(&message, &says));
+        assert_int_equal(says.steps, 9);
+        assert_int_equal(says.section, PSR_SECTION_SLOT(1));
+        assert_int_equal(says.span.offset, next);
+        assert_int_equal(e->bytes, says.span.count * sizeof(float));
         assert_true(e->first == (float)(i + 1));
-        next += e->head.count;
+        next += says.span.count;
     }
     assert_int_equal(next, count);
 }
@@ -614,7 +633,7 @@ static void *report_then_say_saved(void *unused)
 {
     until_it_waits_for(PSR_WAIT_SAVED);
     psr_session_report(session, &report_while_waiting);
-    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_SAVED, .step = 20}, NULL, 0);
+    deliver(PSR_ROLE_SCHEDULER, psr_msg_saved_head(20), NULL, 0);
     return unused;
 }
 
@@ -637,11 +656,13 @@ static void restored_pieces_come_in_order(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 5; i++)
-        deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_RESTORE, .offset = i}, NULL, 0);
+        deliver(PSR_ROLE_SCHEDULER, psr_msg_restore_head(&(psr_msg_piece){.span = {i, 0}}), NULL, 0);
     for (uint32_t i = 0; i < 4; i++) { /* the fifth is freed with the exchange */
         psr_message *message = NULL;
         expect_ok(psr_session_restored(session, &message));
-        assert_int_equal(message->head.offset, i);
+        psr_msg_piece says;
+        expect_ok(psr_msg_piece_read(message, &says));
+        assert_int_equal(says.span.offset, i);
         psr_message_free(&message);
     }
 }
@@ -649,22 +670,26 @@ static void restored_pieces_come_in_order(void **state)
 static void ready_waits_for_start_and_done_for_bye(void **state)
 {
     (void)state;
-    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_START}, NULL, 0);
+    deliver(PSR_ROLE_SCHEDULER, (psr_head){.type = PSR_MSG_START}, NULL, 0);
     expect_ok(psr_session_ready(session, "{\"algorithms\": \"\"}"));
     assert_int_equal(event_at(0)->head.type, PSR_MSG_READY);
     assert_string_equal(event_at(0)->text, "{\"algorithms\": \"\"}");
-    deliver(PSR_ROLE_SCHEDULER, &(psr_head){.type = PSR_MSG_BYE}, NULL, 0);
+    deliver(PSR_ROLE_SCHEDULER, (psr_head){.type = PSR_MSG_BYE}, NULL, 0);
     expect_ok(psr_session_done(session, 12, false, "{}"));
     assert_int_equal(event_at(1)->head.type, PSR_MSG_DONE);
-    assert_int_equal(event_at(1)->head.step, 12);
+    psr_message message = {.head = event_at(1)->head};
+    psr_msg_done says;
+    expect_ok(psr_msg_done_read(&message, &says));
+    assert_int_equal(says.steps, 12);
+    assert_false(says.left_out);
 }
 
 static void a_message_that_no_worker_takes_ends_the_run_as_a_violation(void **state)
 {
     (void)state;
-    deliver(PSR_ROLE_WORKER, &(psr_head){.type = PSR_MSG_PUSH}, NULL, 0);
+    deliver(PSR_ROLE_WORKER, (psr_head){.type = PSR_MSG_PUSH}, NULL, 0);
     assert_string_equal(event_at(0)->what, "failed");
-    assert_int_equal(event_at(0)->head.flags, PSR_ERR_PROTOCOL);
+    assert_int_equal(event_at(0)->status, PSR_ERR_PROTOCOL);
     expect_failure(psr_exchange_drain(exchange), PSR_ERR_PROTOCOL,
                    "worker 0 sent PUSH (wire step 0, bucket 0, offset 0, count 0): a worker in this mode "
                    "does not take that");
@@ -673,8 +698,8 @@ static void a_message_that_no_worker_takes_ends_the_run_as_a_violation(void **st
 static void weights_from_another_worker_are_a_violation(void **state)
 {
     (void)state;
-    deliver(PSR_ROLE_WORKER, &(psr_head){.type = PSR_MSG_WEIGHTS}, NULL, 0);
-    assert_int_equal(event_at(0)->head.flags, PSR_ERR_PROTOCOL);
+    deliver(PSR_ROLE_WORKER, (psr_head){.type = PSR_MSG_WEIGHTS}, NULL, 0);
+    assert_int_equal(event_at(0)->status, PSR_ERR_PROTOCOL);
 }
 
 static void worker_zero_cuts_an_arena_for_the_shards_that_own_it(void **state)
@@ -691,11 +716,14 @@ static void worker_zero_cuts_an_arena_for_the_shards_that_own_it(void **state)
     for (uint32_t b = 0; b < BUCKETS; b++) {
         const event *e = event_at(b);
         assert_int_equal(e->head.type, PSR_MSG_INIT);
-        assert_int_equal(e->head.bucket, b);
-        assert_int_equal(e->head.flags, 1);
+        psr_message message = {.head = e->head};
+        psr_msg_init says;
+        expect_ok(psr_msg_init_read(&message, &says));
+        assert_int_equal(says.bucket, b);
+        assert_int_equal(says.section, 1);
         assert_int_equal(e->to.role, PSR_ROLE_SHARD);
         assert_int_equal(e->to.rank, owner[b]);
-        assert_int_equal(e->head.offset, buckets.items[b].offset);
+        assert_int_equal(says.span.offset, buckets.items[b].offset);
         assert_true(e->first == (float)buckets.items[b].offset);
     }
 }

@@ -237,7 +237,7 @@ static void reports_go_out_and_what_is_the_members_own_is_taken_while_it_waits(v
     message = receive(s.scheduler);
     assert_int_equal(message->head.type, PSR_MSG_PROGRESS);
     psr_message_free(&message);
-    send_text(s.scheduler, worker1, psr_msg_alive_head(&(psr_msg_alive){.report_wanted = true}), NULL);
+    send_text(s.scheduler, worker1, psr_msg_alive_head(true), NULL);
     send_text(s.scheduler, worker1, (psr_head){.type = PSR_MSG_START}, NULL);
     assert_ok(psr_member_recv(m, WAIT_MS, &message));
     assert_int_equal(message->head.type, PSR_MSG_START); /* ALIVE was the member's own business */

@@ -304,7 +304,7 @@ static void the_scheduler_may_ask_for_a_report(void **state)
     assert_ok(tick());
     s.now_ms += 50;
     size_t begin = s.count;
-    assert_ok(hear(scheduler, psr_msg_alive_head(&(psr_msg_alive){.report_wanted = true}), NULL));
+    assert_ok(hear(scheduler, psr_msg_alive_head(true), NULL));
     assert_int_equal(reports_since(begin), 1);
     assert_ok(tick());
     assert_int_equal(s.next_ms, s.now_ms + 100); /* the next one counts from there */

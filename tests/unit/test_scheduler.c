@@ -304,17 +304,17 @@ static int end(void **state)
 
 static void held(fixture *f, psr_peer from, uint64_t step)
 {
-    give(f, from, (psr_head){.type = PSR_MSG_HELD, .step = step}, NULL, 0);
+    give(f, from, psr_msg_held_head(step), NULL, 0);
 }
 
 static void failed(fixture *f, psr_peer from, psr_err status, const char *line)
 {
-    give(f, from, (psr_head){.type = PSR_MSG_FAILED, .flags = (uint32_t)status}, line, strlen(line));
+    give(f, from, psr_msg_failed_head(status), line, strlen(line));
 }
 
 static void done(fixture *f, psr_peer from, uint64_t steps, const char *outcome)
 {
-    give(f, from, (psr_head){.type = PSR_MSG_DONE, .step = steps}, outcome, outcome ? strlen(outcome) : 0);
+    give(f, from, psr_msg_done_head(&(psr_msg_done){.steps = steps}), outcome, outcome ? strlen(outcome) : 0);
 }
 
 static void all_done(fixture *f, uint64_t steps)
@@ -365,6 +365,23 @@ static void tick(fixture *f, int64_t now_ms)
 {
     f->now_ms = now_ms;
     psr_scheduler_tick(f->scheduler, now_ms);
+}
+
+/* What was said last with one of these. */
+static uint64_t saved_said(const fixture *f)
+{
+    psr_message message = {.head = last_sent(f, PSR_MSG_SAVED)->head};
+    uint64_t steps;
+    expect_ok(psr_msg_saved_read(&message, &steps));
+    return steps;
+}
+
+static uint64_t stop_at_said(const fixture *f)
+{
+    psr_message message = {.head = last_sent(f, PSR_MSG_STOP_AT)->head};
+    uint64_t step;
+    expect_ok(psr_msg_stop_at_read(&message, &step));
+    return step;
 }
 
 static void progress(fixture *f, psr_peer from, psr_phase phase, uint64_t step, uint64_t counter,
@@ -534,8 +551,8 @@ static void in_local_mode_one_process_is_the_whole_run(void **state)
     tell_facts(f, w0, some_facts);
     say(f, w0, PSR_MSG_READY, NULL);
     assert_int_equal(f->started, 1);
-    give(f, w0, (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_RANK(4), .count = 1},
-         (float[]){1}, sizeof(float));
+    give(f, w0, psr_msg_checkpoint_head(&(psr_msg_piece){20, PSR_SECTION_RANK(4), {0, 1}}), (float[]){1},
+         sizeof(float));
     assert_int_equal(f->pieces, 1);
 }
 
@@ -574,10 +591,10 @@ static void an_evaluations_progress_is_told_from_its_begin_on(void **state)
 static void every_piece_of_a_checkpoint_is_answered(void **state)
 {
     fixture *f = *state;
-    give(f, s0, (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_SLOT(0), .count = 1},
-         (float[]){1}, sizeof(float));
-    give(f, w1, (psr_head){.type = PSR_MSG_CHECKPOINT, .step = 20, .bucket = PSR_SECTION_RANK(1), .count = 1},
-         (float[]){1}, sizeof(float));
+    give(f, s0, psr_msg_checkpoint_head(&(psr_msg_piece){20, PSR_SECTION_SLOT(0), {0, 1}}), (float[]){1},
+         sizeof(float));
+    give(f, w1, psr_msg_checkpoint_head(&(psr_msg_piece){20, PSR_SECTION_RANK(1), {0, 1}}), (float[]){1},
+         sizeof(float));
     assert_int_equal(f->pieces, 2);
     assert_int_equal(count_sent(f, PSR_MSG_ALIVE), 2);
     assert_true(psr_peer_equal(last_sent(f, PSR_MSG_ALIVE)->to, w1));
@@ -587,8 +604,8 @@ static void every_piece_of_a_checkpoint_is_answered(void **state)
 static void send_piece(fixture *f, psr_peer from, uint64_t step)
 {
     uint32_t section = from.role == PSR_ROLE_SHARD ? PSR_SECTION_SLOT(0) : PSR_SECTION_RANK(from.rank);
-    give(f, from, (psr_head){.type = PSR_MSG_CHECKPOINT, .step = step, .bucket = section, .count = 1},
-         (float[]){1}, sizeof(float));
+    give(f, from, psr_msg_checkpoint_head(&(psr_msg_piece){step, section, {0, 1}}), (float[]){1},
+         sizeof(float));
 }
 
 static void start_with_checkpoints(fixture *f, uint64_t every, uint64_t first_step)
@@ -716,7 +733,7 @@ static void workers_hear_of_a_checkpoint_that_is_in_place(void **state)
     fixture *f = *state;
     psr_scheduler_checkpointed(f->scheduler, 10, 0);
     assert_int_equal(count_sent(f, PSR_MSG_SAVED), 2);
-    assert_int_equal(last_sent(f, PSR_MSG_SAVED)->head.step, 10);
+    assert_int_equal(saved_said(f), 10);
     assert_true(psr_peer_equal(last_sent(f, PSR_MSG_SAVED)->to, w1));
     assert_false(f->ended);
 }
@@ -821,7 +838,7 @@ static void told_to_stop_all_take_the_last_step_that_anybody_has_begun(void **st
     assert_int_equal(count_sent(f, PSR_MSG_STOP_AT), 0);
     held(f, w0, 7);
     assert_int_equal(count_sent(f, PSR_MSG_STOP_AT), 3); /* shards too */
-    assert_int_equal(last_sent(f, PSR_MSG_STOP_AT)->head.step, 7);
+    assert_int_equal(stop_at_said(f), 7);
     assert_string_equal(f->said, "stopping after step 8\n");
     all_done(f, 8);
     assert_int_equal(f->last_checkpoint, 8);
@@ -847,7 +864,7 @@ static void a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps(void
     psr_scheduler_stop(f->scheduler, 0);
     held(f, w1, 18);
     done(f, w0, 20, "{}"); /* it had sent this before it heard of HOLD, and answers no more */
-    assert_int_equal(last_sent(f, PSR_MSG_STOP_AT)->head.step, 19);
+    assert_int_equal(stop_at_said(f), 19);
     done(f, s0, 20, NULL);
     done(f, w1, 20, NULL);
     psr_scheduler_checkpointed(f->scheduler, 20, 0);
@@ -870,8 +887,8 @@ static void a_stop_in_the_last_evaluation_is_no_run_that_is_done(void **state)
     held(f, w0, 19);
     held(f, w1, 19);
     done(f, s0, 20, NULL);
-    give(f, w0, (psr_head){.type = PSR_MSG_DONE, .step = 20, .flags = 1}, "{}", 2);
-    give(f, w1, (psr_head){.type = PSR_MSG_DONE, .step = 20, .flags = 1}, NULL, 0);
+    give(f, w0, psr_msg_done_head(&(psr_msg_done){20, .left_out = true}), "{}", 2);
+    give(f, w1, psr_msg_done_head(&(psr_msg_done){20, .left_out = true}), NULL, 0);
     psr_scheduler_checkpointed(f->scheduler, 20, 0);
     ends(f, PSR_ERR_CANCELLED,
          "stopped in the evaluation after the last step, as told; all 20 steps are in the checkpoint");
@@ -906,9 +923,9 @@ static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing
     psr_scheduler_lost(f->scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
     assert_int_equal(count_sent(f, PSR_MSG_ALIVE), 4); /* two ask */
     psr_message asking = {.head = last_sent(f, PSR_MSG_ALIVE)->head};
-    psr_msg_alive alive;
-    expect_ok(psr_msg_alive_read(&asking, &alive));
-    assert_true(alive.report_wanted);
+    bool report_wanted;
+    expect_ok(psr_msg_alive_read(&asking, &report_wanted));
+    assert_true(report_wanted);
     progress(f, w0, PSR_PHASE_PULL, 13, 1, &s0);
     assert_false(f->ended);
     progress(f, s0, PSR_PHASE_PUSH, 13, 1, &w1);
@@ -1065,7 +1082,7 @@ static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **sta
          {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX, .count = 32},
          NULL,
          "it has counted 31 samples of 30"},
-        {&w1, {.type = PSR_MSG_DONE, .flags = 2}, NULL, "its flags are 2"},
+        {&w1, {.type = PSR_MSG_DONE, .flags = 2}, NULL, "its left_out is 2: 1 is the most"},
         {&w1,
          {.type = PSR_MSG_CHECKPOINT, .count = 1},
          "1234",
@@ -1082,7 +1099,10 @@ static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **sta
          {.type = PSR_MSG_CHECKPOINT, .bucket = 256, .count = 1},
          "1234",
          "section 256 of a checkpoint is not its to send"},
-        {&w0, {.type = PSR_MSG_CHECKPOINT, .count = 2}, "1234", "its payload has 4 bytes"},
+        {&w0,
+         {.type = PSR_MSG_CHECKPOINT, .count = 2},
+         "1234",
+         "its payload has 4 bytes, not those of 2 values of float32"},
     };
     for (size_t i = 0; i < sizeof violations / sizeof violations[0]; i++) {
         const violation *v = &violations[i];

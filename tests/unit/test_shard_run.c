@@ -65,7 +65,6 @@ static psr_err hear(psr_peer from, psr_head head, bool floats)
         psr_message message;
         float values[FLOATS];
     } *parcel = calloc(1, sizeof *parcel);
-    head.count = floats ? FLOATS : 0;
     parcel->message =
         (psr_message){.from = from, .head = head, .payload = parcel->values, .release = release};
     parcel->message.payload_bytes = floats ? sizeof parcel->values : 0;
@@ -75,14 +74,15 @@ static psr_err hear(psr_peer from, psr_head head, bool floats)
     return err;
 }
 
-static psr_err order(psr_message_type type, uint64_t step)
+static psr_err order(psr_message_type type)
 {
-    return hear(scheduler, (psr_head){.type = type, .step = step}, false);
+    return hear(scheduler, (psr_head){.type = type}, false);
 }
 
 static psr_err push(uint64_t step)
 {
-    return hear(worker0, (psr_head){.type = PSR_MSG_PUSH, .step = step, .flags = 1}, true);
+    return hear(worker0,
+                psr_msg_push_head(&(psr_msg_push){.step = step, .span = {0, FLOATS}, .answer = true}), true);
 }
 
 static psr_msg_progress report(void)
@@ -98,6 +98,22 @@ static psr_message_type said(size_t i)
     return s.told[i].type;
 }
 
+static psr_msg_done done_said(size_t i)
+{
+    psr_message message = {.head = s.told[i]};
+    psr_msg_done says;
+    assert_ok(psr_msg_done_read(&message, &says));
+    return says;
+}
+
+static psr_msg_piece piece_said(size_t i)
+{
+    psr_message message = {.head = s.told[i]};
+    psr_msg_piece says;
+    assert_ok(psr_msg_piece_read(&message, &says));
+    return says;
+}
+
 static void a_shard_is_ready_when_its_part_is_there_and_done_after_the_last_step(void **state)
 {
     (void)state;
@@ -105,13 +121,13 @@ static void a_shard_is_ready_when_its_part_is_there_and_done_after_the_last_step
     assert_ok(psr_shard_run_begin(s.run));
     assert_int_equal(s.count, 0);
     assert_true(report().waits && psr_peer_equal(report().waits_for, worker0));
-    assert_ok(hear(worker0, (psr_head){.type = PSR_MSG_INIT}, true));
+    assert_ok(hear(worker0, psr_msg_init_head(&(psr_msg_init){.span = {0, FLOATS}}), true));
     assert_int_equal(s.count, 1);
     assert_int_equal(said(0), PSR_MSG_READY);
     assert_true(psr_peer_equal(s.to[0], scheduler));
     assert_int_equal(report().phase, PSR_PHASE_BARRIER);
     assert_true(report().waits && psr_peer_equal(report().waits_for, scheduler));
-    assert_ok(order(PSR_MSG_START, 0));
+    assert_ok(order(PSR_MSG_START));
     assert_int_equal(report().phase, PSR_PHASE_PUSH);
     assert_true(report().waits && psr_peer_equal(report().waits_for, worker0));
     assert_ok(push(0));
@@ -121,14 +137,14 @@ static void a_shard_is_ready_when_its_part_is_there_and_done_after_the_last_step
     assert_ok(push(1));
     assert_int_equal(said(2), PSR_MSG_WEIGHTS);
     assert_int_equal(said(3), PSR_MSG_DONE);
-    assert_int_equal(s.told[3].step, STEPS);
+    assert_int_equal(done_said(3).steps, STEPS);
     assert_int_equal(report().phase, PSR_PHASE_SHUTDOWN);
     const psr_traffic *traffic = psr_shard_run_traffic(s.run);
     assert_non_null(traffic);
     assert_int_equal(traffic->gradient_bytes, STEPS * FLOATS * sizeof(float));
     assert_int_equal(traffic->weight_bytes, STEPS * FLOATS * sizeof(float));
     assert_false(psr_shard_run_left(s.run));
-    assert_ok(order(PSR_MSG_BYE, 0));
+    assert_ok(order(PSR_MSG_BYE));
     assert_true(psr_shard_run_left(s.run));
     assert_int_equal(s.count, 4);
     finish();
@@ -140,7 +156,7 @@ static void one_that_owns_nothing_waits_for_nobody(void **state)
     make(1, 0);
     assert_ok(psr_shard_run_begin(s.run));
     assert_int_equal(said(0), PSR_MSG_READY);
-    assert_ok(order(PSR_MSG_START, 0));
+    assert_ok(order(PSR_MSG_START));
     assert_int_equal(said(1), PSR_MSG_DONE);
     finish();
 }
@@ -150,17 +166,18 @@ static void told_to_stop_it_sends_its_part_of_the_checkpoint_and_is_done(void **
     (void)state;
     make(0, 0.9);
     assert_ok(psr_shard_run_begin(s.run));
-    assert_ok(hear(worker0, (psr_head){.type = PSR_MSG_INIT}, true));
-    assert_ok(order(PSR_MSG_START, 0));
-    assert_ok(order(PSR_MSG_STOP_AT, 0));
+    assert_ok(hear(worker0, psr_msg_init_head(&(psr_msg_init){.span = {0, FLOATS}}), true));
+    assert_ok(order(PSR_MSG_START));
+    assert_ok(hear(scheduler, psr_msg_stop_at_head(0), false));
     assert_ok(push(0));
     bool checkpointed = false;
     for (size_t i = 0; i < s.count; i++)
-        checkpointed = checkpointed || (said(i) == PSR_MSG_CHECKPOINT && s.told[i].step == 1 &&
-                                        s.told[i].bucket == PSR_SECTION_SLOT(0) && s.told[i].count == FLOATS);
+        checkpointed = checkpointed ||
+                       (said(i) == PSR_MSG_CHECKPOINT && piece_said(i).steps == 1 &&
+                        piece_said(i).section == PSR_SECTION_SLOT(0) && piece_said(i).span.count == FLOATS);
     assert_true(checkpointed);
     assert_int_equal(said(s.count - 1), PSR_MSG_DONE);
-    assert_int_equal(s.told[s.count - 1].step, 1);
+    assert_int_equal(done_said(s.count - 1).steps, 1);
     finish();
 }
 
@@ -168,8 +185,9 @@ static void what_no_scheduler_says_to_a_shard_is_a_violation(void **state)
 {
     (void)state;
     make(0, 0);
-    assert_fails(order(PSR_MSG_HOLD, 0), PSR_ERR_PROTOCOL, "which no shard takes");
-    assert_fails(hear(worker0, (psr_head){.type = PSR_MSG_RING}, true), PSR_ERR_PROTOCOL, "worker 0");
+    assert_fails(order(PSR_MSG_HOLD), PSR_ERR_PROTOCOL, "which no shard takes");
+    assert_fails(hear(worker0, psr_msg_ring_head(&(psr_msg_ring){.span = {0, FLOATS}}), true),
+                 PSR_ERR_PROTOCOL, "worker 0");
     finish();
 }
 

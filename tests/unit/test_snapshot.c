@@ -99,12 +99,12 @@ static psr_message *piece(uint32_t section, size_t offset, size_t count)
     float *payload = (float *)(message + 1);
     for (size_t i = 0; i < count; i++)
         payload[i] = value_at(section, offset + i);
-    *message =
-        (psr_message){.from = {PSR_ROLE_SCHEDULER, 0},
-                      .head = {.type = PSR_MSG_RESTORE, .bucket = section, .offset = offset, .count = count},
-                      .payload = payload,
-                      .payload_bytes = count * sizeof(float),
-                      .release = release_message};
+    *message = (psr_message){
+        .from = {PSR_ROLE_SCHEDULER, 0},
+        .head = psr_msg_restore_head(&(psr_msg_piece){.section = section, .span = {offset, count}}),
+        .payload = payload,
+        .payload_bytes = count * sizeof(float),
+        .release = release_message};
     return message;
 }
 
@@ -192,7 +192,7 @@ static void a_piece_whose_payload_is_shorter_than_it_says_is_a_violation(void **
     (void)state;
     open_at(5);
     psr_message *message = piece(PSR_SECTION_WEIGHTS, 0, 16);
-    message->head.count = 17;
+    message->head = psr_msg_restore_head(&(psr_msg_piece){.section = PSR_SECTION_WEIGHTS, .span = {0, 17}});
     restore(message);
     assert_int_equal(psr_snapshot_load(&trainer), PSR_ERR_PROTOCOL);
 }
@@ -276,22 +276,24 @@ static void a_checkpoint_sends_every_section_once(void **state)
     float *whole = calloc(net->params.length, sizeof *whole); /* of the section whose pieces come */
     psr_command command;
     while (psr_command_pop(psr_loop_commands(session->loop), &command)) {
-        const psr_head *head = &command.head;
+        psr_message message = {.head = command.head};
+        psr_msg_piece says;
         assert_int_equal(command.kind, PSR_COMMAND_SEND);
-        assert_int_equal(head->type, PSR_MSG_CHECKPOINT);
-        assert_int_equal(head->step, 7);
-        assert_in_range(head->bucket, 0, PSR_SECTION_RANK(2));
-        bool arena = head->bucket == PSR_SECTION_WEIGHTS || head->bucket == PSR_SECTION_SLOT(0);
+        assert_int_equal(message.head.type, PSR_MSG_CHECKPOINT);
+        expect_ok(psr_msg_piece_read(&message, &says));
+        assert_int_equal(says.steps, 7);
+        assert_in_range(says.section, 0, PSR_SECTION_RANK(2));
+        bool arena = says.section == PSR_SECTION_WEIGHTS || says.section == PSR_SECTION_SLOT(0);
         const psr_layout *layout = arena ? &net->params : &net->buffers;
-        assert_int_equal(head->offset, seen[head->bucket]); /* in order, and none twice */
-        seen[head->bucket] += head->count;
-        assert_in_range(seen[head->bucket], 1, layout->length);
-        memcpy(whole + head->offset, command.data, head->count * sizeof *whole);
+        assert_int_equal(says.span.offset, seen[says.section]); /* in order, and none twice */
+        seen[says.section] += says.span.count;
+        assert_in_range(seen[says.section], 1, layout->length);
+        memcpy(whole + says.span.offset, command.data, says.span.count * sizeof *whole);
         free(command.data);
-        if (seen[head->bucket] < layout->length)
+        if (seen[says.section] < layout->length)
             continue;
-        if (head->bucket != PSR_SECTION_BUFFERS)
-            expect_section(layout, whole, head->bucket);
+        if (says.section != PSR_SECTION_BUFFERS)
+            expect_section(layout, whole, says.section);
         else /* the mean of 256.x, 257.x and 258.x */
             expect_section(layout, whole, PSR_SECTION_RANK(1));
     }
