@@ -1,15 +1,14 @@
 /* The engine of --mode ps: cuts ready buckets into slices, pushes them to the shards that own them, and lands
  * the weights that come back.
  *
- * Of the slices that are ready for a shard, the one with the lowest arena offset goes first, since the next
- * forward pass needs it first (P3: Jayarajan et al., "Priority-based parameter propagation for distributed
- * DNN training", MLSys 2019). At most `window` pushes to a shard are on their way to it: what is not sent yet
- * can still be overtaken. BSP: the shard answers a push with the new weights. SSP, async: a pull follows each
+ * A lane for each shard (comm/lane.h): of the slices that are ready for it, the one with the lowest arena offset
+ * goes first, since the next forward pass needs it first; at most `window` pushes are on their way to it. BSP: the shard answers a push with the new weights. SSP, async: a pull follows each
  * push on the same channel, so the answer holds this worker's own update too. */
 #include "worker/engine.h"
 
 #include "base/fault.h"
 #include "comm/encoding.h"
+#include "comm/lane.h"
 #include "comm/loan.h"
 #include "comm/messages.h"
 #include "comm/slices.h"
@@ -26,14 +25,6 @@ typedef struct slice {
     uint64_t pushed; /* steps whose gradient is ready or gone; landed or landed + 1 */
 } slice;
 
-/* Pushes to one shard. */
-typedef struct lane {
-    uint32_t
-        *ready; /* heap of slices that are ready and not sent: lowest index, which is lowest offset, on top */
-    uint32_t ready_count;
-    uint64_t sent, received; /* pushes */
-} lane;
-
 typedef struct bucket_state {
     uint32_t first, count, missing; /* slices; missing: those of the present step that have not landed */
 } bucket_state;
@@ -44,41 +35,11 @@ struct psr_engine {
     slice *slices; /* in ascending arena order */
     uint32_t slice_count;
     bucket_state *buckets;
-    lane *lanes;
-    uint32_t *heap;  /* the lanes' */
+    psr_lane *lanes; /* [shard]: slices, by their index */
+    uint32_t *room;  /* the lanes' */
     psr_loan *loans; /* [bucket]: its gradient, from ready on */
     uint64_t staleness;
 };
-
-/* ---- the heap of a lane ---- */
-
-static void heap_push(lane *l, uint32_t value)
-{
-    uint32_t i = l->ready_count++;
-    for (; i > 0 && l->ready[(i - 1) / 2] > value; i = (i - 1) / 2)
-        l->ready[i] = l->ready[(i - 1) / 2];
-    l->ready[i] = value;
-}
-
-static uint32_t heap_pop(lane *l)
-{
-    uint32_t top = l->ready[0];
-    uint32_t value = l->ready[--l->ready_count];
-    uint32_t i = 0;
-    for (;;) {
-        uint32_t child = 2 * i + 1;
-        if (child >= l->ready_count)
-            break;
-        if (child + 1 < l->ready_count && l->ready[child + 1] < l->ready[child])
-            child++;
-        if (l->ready[child] >= value)
-            break;
-        l->ready[i] = l->ready[child];
-        i = child;
-    }
-    l->ready[i] = value;
-    return top;
-}
 
 /* ---- life ---- */
 
@@ -89,7 +50,7 @@ static void engine_close(psr_engine *engine)
     free(engine->slices);
     free(engine->buckets);
     free(engine->lanes);
-    free(engine->heap);
+    free(engine->room);
     free(engine->loans);
     free(engine);
 }
@@ -127,10 +88,10 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         engine->slices = calloc(total + 1, sizeof *engine->slices);
         engine->buckets = calloc((size_t)env->buckets->count + 1, sizeof *engine->buckets);
         engine->lanes = calloc(shards, sizeof *engine->lanes);
-        engine->heap = calloc(total + 1, sizeof *engine->heap);
+        engine->room = calloc(total + 1, sizeof *engine->room);
         engine->loans = calloc((size_t)env->buckets->count + 1, sizeof *engine->loans);
     }
-    if (!engine || !owner || !engine->slices || !engine->buckets || !engine->lanes || !engine->heap ||
+    if (!engine || !owner || !engine->slices || !engine->buckets || !engine->lanes || !engine->room ||
         !engine->loans) {
         err = psr_fail(PSR_ERR_NOMEM, "no memory for %zu slices", total);
         goto out;
@@ -143,10 +104,10 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
     for (uint32_t b = 0; b < env->buckets->count; b++)
         psr_loan_init(&engine->loans[b], &env->outbox);
 
-    /* Each lane's heap has room for all slices of its shard. */
-    uint32_t *room = engine->heap;
+    /* Each lane has room for all slices of its shard. */
+    uint32_t *room = engine->room;
     for (uint32_t s = 0; s < shards; s++) {
-        engine->lanes[s].ready = room;
+        psr_lane_init(&engine->lanes[s], room, env->config->window);
         for (uint32_t i = 0; i < engine->slice_count; i++)
             room += engine->slices[i].shard == s;
     }
@@ -160,7 +121,7 @@ out:
 
 /* ---- out ---- */
 
-static psr_err send_slice(psr_engine *engine, lane *l, uint32_t index)
+static psr_err send_slice(psr_engine *engine, uint32_t index)
 {
     const slice *sl = &engine->slices[index];
     bool bsp = engine->env.config->sync == PSR_SYNC_BSP;
@@ -172,7 +133,6 @@ static psr_err send_slice(psr_engine *engine, lane *l, uint32_t index)
     const float *gradient = engine->env.gradients + sl->offset;
     psr_payload payload =
         psr_loan_payload(&engine->loans[sl->bucket], psr_encode(PSR_ENCODING_FLOAT32, gradient, sl->length));
-    l->sent++;
     PSR_TRY(outbox->send(outbox->context, shard, &head, &payload));
     psr_fault_point("push", sl->pushed - 1);
     if (bsp)
@@ -181,10 +141,10 @@ static psr_err send_slice(psr_engine *engine, lane *l, uint32_t index)
     return outbox->send(outbox->context, shard, &head, NULL);
 }
 
-static psr_err send_ready(psr_engine *engine, lane *l)
+static psr_err send_ready(psr_engine *engine, psr_lane *lane)
 {
-    while (l->ready_count > 0 && l->sent - l->received < engine->env.config->window)
-        PSR_TRY(send_slice(engine, l, heap_pop(l)));
+    for (uint32_t index; psr_lane_next(lane, &index);)
+        PSR_TRY(send_slice(engine, index));
     return PSR_OK;
 }
 
@@ -203,7 +163,7 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
     for (uint32_t i = state->first; i < state->first + state->count; i++) {
         engine->slices[i].landed = step;
         engine->slices[i].pushed = step + 1;
-        heap_push(&engine->lanes[engine->slices[i].shard], i);
+        psr_lane_add(&engine->lanes[engine->slices[i].shard], i);
     }
     /* A bucket's slices have one owner. */
     return state->count ? send_ready(engine, &engine->lanes[engine->slices[state->first].shard]) : PSR_OK;
@@ -244,12 +204,12 @@ static psr_err check_staleness(const psr_engine *engine, const psr_message *mess
 /* Every message of a shard says how many pushes it has received. */
 static psr_err take_credit(psr_engine *engine, const psr_message *message, uint64_t received)
 {
-    lane *l = &engine->lanes[message->from.rank];
-    if (received > l->sent)
-        return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, received, l->sent);
-    if (received > l->received)
-        l->received = received;
-    return send_ready(engine, l);
+    psr_lane *lane = &engine->lanes[message->from.rank];
+    if (received > lane->sent)
+        return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, received, lane->sent);
+    if (received > lane->returned)
+        psr_lane_credit(lane, received - lane->returned);
+    return send_ready(engine, lane);
 }
 
 static psr_err take_ack(psr_engine *engine, const psr_message *message)
