@@ -21,6 +21,7 @@
 #include "base/fold.h"
 #include "comm/early.h"
 #include "comm/encoding.h"
+#include "comm/lane.h"
 #include "comm/loan.h"
 #include "comm/messages.h"
 #include "net/violation.h"
@@ -30,110 +31,118 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct bucket_state {
+/* The all-reduce of one bucket: an operation that is started again for each step. */
+typedef struct bucket {
+    psr_operation base;
+    psr_ring *ring;
+    uint32_t index;
+    psr_span span;   /* of the arena */
+    float *values;   /* of the buffer, where span begins */
     uint64_t step;   /* in work when active, else the next one */
-    bool step_known; /* by psr_ring_ready or by a message that came before it */
+    bool step_known; /* by its start or by a message that came before it */
     bool active;
-    uint64_t turn;                    /* of becoming ready: the smallest is the oldest */
+    uint64_t turn;                    /* of being started: the smallest is the oldest */
     size_t injected;                  /* floats of chunk r-1 on their way */
     uint32_t slices;                  /* of all chunks together */
     uint32_t pending;                 /* slices whose sum is not here yet */
     size_t *arrived[PSR_RING_PHASES]; /* [chunk]: floats received from the left */
     psr_loan loan;
-} bucket_state;
+} bucket;
 
 struct psr_ring {
     psr_ring_options options;
     uint32_t left, right, injects; /* injects: chunk r-1 */
-    uint32_t in_flight;            /* slices injected whose sum has not come back */
-    psr_early *early;              /* [bucket]: messages that came before ready */
-    uint32_t active_count;
+    psr_lane lane;    /* of slices to inject, by bucket_of_place; credit is that their sum has come back */
+    uint32_t *room;   /* the lane's */
+    psr_early *early; /* [bucket]: messages that came before its start */
     uint64_t turns;
-    bucket_state *buckets;
+    bucket *buckets;
     size_t *arrived; /* memory of all buckets' */
 };
 
 /* One slice: where it lies in its chunk and in the arena. */
 typedef struct slice {
-    uint32_t bucket, chunk;
+    uint32_t chunk;
     size_t begin;  /* within the chunk */
     psr_span span; /* of the arena */
 } slice;
 
 /* ---- geometry ---- */
 
-static size_t chunk_begin(const psr_ring *ring, uint32_t bucket, uint32_t chunk)
+static size_t chunk_begin(const bucket *b, uint32_t chunk)
 {
-    return psr_fold_chunk_begin(ring->options.buckets[bucket].count, ring->options.ranks, chunk);
+    return psr_fold_chunk_begin(b->span.count, b->ring->options.ranks, chunk);
 }
 
-static size_t chunk_length(const psr_ring *ring, uint32_t bucket, uint32_t chunk)
+static size_t chunk_length(const bucket *b, uint32_t chunk)
 {
-    return chunk_begin(ring, bucket, chunk + 1) - chunk_begin(ring, bucket, chunk);
+    return chunk_begin(b, chunk + 1) - chunk_begin(b, chunk);
 }
 
 /* The slice that begins there: begin < the chunk's length. */
-static slice slice_at(const psr_ring *ring, uint32_t bucket, uint32_t chunk, size_t begin)
+static slice slice_at(const bucket *b, uint32_t chunk, size_t begin)
 {
-    size_t left = chunk_length(ring, bucket, chunk) - begin;
-    size_t offset = ring->options.buckets[bucket].offset + chunk_begin(ring, bucket, chunk) + begin;
-    size_t count = left < ring->options.slice_floats ? left : ring->options.slice_floats;
-    return (slice){.bucket = bucket, .chunk = chunk, .begin = begin, .span = {offset, count}};
+    size_t left = chunk_length(b, chunk) - begin, most = b->ring->options.slice_floats;
+    return (slice){.chunk = chunk,
+                   .begin = begin,
+                   .span = {b->span.offset + chunk_begin(b, chunk) + begin, left < most ? left : most}};
 }
 
-static uint32_t count_slices(const psr_ring *ring, uint32_t bucket)
+static uint32_t count_slices(const bucket *b)
 {
-    size_t count = 0;
-    for (uint32_t c = 0; c < ring->options.ranks; c++)
-        count +=
-            (chunk_length(ring, bucket, c) + ring->options.slice_floats - 1) / ring->options.slice_floats;
+    size_t count = 0, most = b->ring->options.slice_floats;
+    for (uint32_t c = 0; c < b->ring->options.ranks; c++)
+        count += (chunk_length(b, c) + most - 1) / most;
     return (uint32_t)count;
 }
 
 /* ---- sending ---- */
 
-static float *values_of(const psr_ring *ring, const slice *s)
+static float *values_of(const bucket *b, const slice *s)
 {
-    return ring->options.arena + s->span.offset;
+    return b->values + (s->span.offset - b->span.offset);
 }
 
-static psr_err send_slice(psr_ring *ring, const slice *s, psr_ring_phase phase, uint32_t hop)
+static psr_err send_slice(bucket *b, const slice *s, psr_ring_phase phase, uint32_t hop)
 {
-    bucket_state *state = &ring->buckets[s->bucket];
-    psr_head head = psr_msg_ring_head(&(psr_msg_ring){.bucket = s->bucket,
-                                                      .step = state->step,
-                                                      .span = s->span,
-                                                      .phase = phase,
-                                                      .chunk = s->chunk,
-                                                      .hop = hop});
-    psr_loan_begin(&state->loan, 1);
+    const psr_ring *ring = b->ring;
+    psr_head head = psr_msg_ring_head(&(psr_msg_ring){
+        .bucket = b->index, .step = b->step, .span = s->span, .phase = phase, .chunk = s->chunk, .hop = hop});
+    psr_loan_begin(&b->loan, 1);
     psr_payload payload =
-        psr_loan_payload(&state->loan, psr_encode(PSR_ENCODING_FLOAT32, values_of(ring, s), s->span.count));
+        psr_loan_payload(&b->loan, psr_encode(PSR_ENCODING_FLOAT32, values_of(b, s), s->span.count));
     return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right},
                                      &head, &payload);
 }
 
-/* The ready bucket that the next forward pass needs first and that has something to inject; bucket_count:
- * none. */
-static uint32_t next_to_inject(const psr_ring *ring)
+/* The next forward pass needs the last bucket first: so it has the first place in the lane. Its own inverse. */
+static uint32_t bucket_of_place(const psr_ring *ring, uint32_t place)
 {
-    for (uint32_t b = ring->options.bucket_count; b-- > 0;)
-        if (ring->buckets[b].active && ring->buckets[b].injected < chunk_length(ring, b, ring->injects))
-            return b;
-    return ring->options.bucket_count;
+    return ring->options.bucket_count - 1 - place;
+}
+
+static void wait_to_inject(bucket *b)
+{
+    if (b->injected < chunk_length(b, b->ring->injects))
+        psr_lane_add(&b->ring->lane, bucket_of_place(b->ring, b->index));
+}
+
+/* The lane has room for one slice. */
+static psr_err bucket_event(psr_operation *operation, psr_event event)
+{
+    bucket *b = (bucket *)operation;
+    assert(event == PSR_EVENT_ROOM);
+    (void)event;
+    slice s = slice_at(b, b->ring->injects, b->injected);
+    b->injected += s.span.count;
+    wait_to_inject(b);
+    return send_slice(b, &s, PSR_RING_REDUCE, 0);
 }
 
 static psr_err inject(psr_ring *ring)
 {
-    while (ring->in_flight < ring->options.window) {
-        uint32_t b = next_to_inject(ring);
-        if (b == ring->options.bucket_count)
-            break;
-        slice s = slice_at(ring, b, ring->injects, ring->buckets[b].injected);
-        ring->buckets[b].injected += s.span.count;
-        ring->in_flight++;
-        PSR_TRY(send_slice(ring, &s, PSR_RING_REDUCE, 0));
-    }
+    for (uint32_t place; psr_lane_next(&ring->lane, &place);)
+        PSR_TRY(psr_operation_event(&ring->buckets[bucket_of_place(ring, place)].base, PSR_EVENT_ROOM));
     return PSR_OK;
 }
 
@@ -147,27 +156,21 @@ typedef struct arrival {
 } arrival;
 
 /* What it must look like, by its own fields alone. */
-static psr_err check_fields(const psr_ring *ring, const psr_message *message, arrival *ret_arrival)
+static psr_err check_fields(const bucket *b, const psr_message *message, arrival *ret_arrival)
 {
-    uint32_t n = ring->options.ranks, r = ring->options.rank;
-    if (message->head.type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER ||
-        message->from.rank != ring->left || n == 1)
-        return psr_violation(message,
-                             "in a ring of %" PRIu32 " worker %" PRIu32 " hears worker %" PRIu32 " alone", n,
-                             r, ring->left);
+    const psr_ring *ring = b->ring;
+    uint32_t n = ring->options.ranks;
     psr_msg_ring says;
     PSR_TRY(psr_msg_ring_read(message, &says));
-    if (says.bucket >= ring->options.bucket_count)
-        return psr_violation(message, "there are %" PRIu32 " buckets", ring->options.bucket_count);
     uint64_t start = says.phase == PSR_RING_REDUCE ? 1 : 0; /* chunk c sets out from rank c + start */
     if (says.chunk >= n || says.hop >= n - 1 || (says.chunk + start + says.hop) % n != ring->left)
         return psr_violation(message, "chunk %" PRIu32 " does not come from there at hop %" PRIu32,
                              says.chunk, says.hop);
-    size_t first = ring->options.buckets[says.bucket].offset + chunk_begin(ring, says.bucket, says.chunk);
-    if (says.span.offset < first || says.span.offset - first >= chunk_length(ring, says.bucket, says.chunk) ||
+    size_t first = b->span.offset + chunk_begin(b, says.chunk);
+    if (says.span.offset < first || says.span.offset - first >= chunk_length(b, says.chunk) ||
         (says.span.offset - first) % ring->options.slice_floats != 0)
         return psr_violation(message, "no slice of chunk %" PRIu32 " begins there", says.chunk);
-    slice s = slice_at(ring, says.bucket, says.chunk, says.span.offset - first);
+    slice s = slice_at(b, says.chunk, says.span.offset - first);
     if (says.span.count != s.span.count)
         return psr_violation(message, "that slice has %zu floats", s.span.count);
     const float *values;
@@ -177,149 +180,204 @@ static psr_err check_fields(const psr_ring *ring, const psr_message *message, ar
 }
 
 /* And by what happened before. */
-static psr_err check_turn(const psr_ring *ring, const psr_message *message, const arrival *a)
+static psr_err check_turn(const bucket *b, const psr_message *message, const arrival *a)
 {
     const slice *s = &a->slice;
-    const bucket_state *state = &ring->buckets[s->bucket];
-    if (state->step_known && a->says.step != state->step)
-        return psr_violation(message, "the bucket is at wire step %" PRIu64 " here", state->step);
-    if (s->begin != state->arrived[a->says.phase][s->chunk])
+    const psr_ring *ring = b->ring;
+    if (b->step_known && a->says.step != b->step)
+        return psr_violation(message, "the bucket is at wire step %" PRIu64 " here", b->step);
+    if (s->begin != b->arrived[a->says.phase][s->chunk])
         return psr_violation(message, "%zu floats of chunk %" PRIu32 " came before, this begins at %zu",
-                             state->arrived[a->says.phase][s->chunk], s->chunk, s->begin);
+                             b->arrived[a->says.phase][s->chunk], s->chunk, s->begin);
     if (a->says.phase == PSR_RING_REDUCE) {
-        if (!state->active && psr_early_full(ring->early))
+        if (!b->active && psr_early_full(ring->early))
             return psr_violation(
                 message, "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
                 ring->options.window, ring->options.ranks - 1);
         return PSR_OK;
     }
-    size_t given = s->chunk == ring->injects ? state->injected : state->arrived[PSR_RING_REDUCE][s->chunk];
-    if (!state->active || given < s->begin + s->span.count)
+    size_t given = s->chunk == ring->injects ? b->injected : b->arrived[PSR_RING_REDUCE][s->chunk];
+    if (!b->active || given < s->begin + s->span.count)
         return psr_violation(message, "it claims a sum to which this worker has not contributed");
     return PSR_OK;
 }
 
-static psr_err take_reduce(psr_ring *ring, const arrival *a)
+static psr_err take_reduce(bucket *b, const arrival *a)
 {
     const slice *s = &a->slice;
-    float *sum = values_of(ring, s);
+    float *sum = values_of(b, s);
     psr_fold_sum(sum, a->values, sum, s->span.count);
-    if (a->says.hop < ring->options.ranks - 2)
-        return send_slice(ring, s, PSR_RING_REDUCE, a->says.hop + 1);
-    ring->buckets[s->bucket].pending--;
-    return send_slice(ring, s, PSR_RING_GATHER, 0);
+    if (a->says.hop < b->ring->options.ranks - 2)
+        return send_slice(b, s, PSR_RING_REDUCE, a->says.hop + 1);
+    b->pending--;
+    return send_slice(b, s, PSR_RING_GATHER, 0);
 }
 
-static psr_err take_gather(psr_ring *ring, const arrival *a)
+static psr_err take_gather(bucket *b, const arrival *a)
 {
     const slice *s = &a->slice;
-    memcpy(values_of(ring, s), a->values, s->span.count * sizeof *a->values);
-    ring->buckets[s->bucket].pending--;
-    if (a->says.hop < ring->options.ranks - 2)
-        PSR_TRY(send_slice(ring, s, PSR_RING_GATHER, a->says.hop + 1));
-    if (s->chunk != ring->injects)
+    memcpy(values_of(b, s), a->values, s->span.count * sizeof *a->values);
+    b->pending--;
+    if (a->says.hop < b->ring->options.ranks - 2)
+        PSR_TRY(send_slice(b, s, PSR_RING_GATHER, a->says.hop + 1));
+    if (s->chunk != b->ring->injects)
         return PSR_OK;
-    ring->in_flight--;
-    return inject(ring);
+    psr_lane_credit(&b->ring->lane, 1);
+    return inject(b->ring);
 }
 
-/* A bucket is ready for its next step before its owner hears that this one is done. */
-static psr_err complete(psr_ring *ring, uint32_t bucket)
+/* A bucket may be started again before its owner hears that this step is done. */
+static psr_err complete(bucket *b)
 {
-    bucket_state *state = &ring->buckets[bucket];
-    uint64_t step = state->step++;
-    state->active = false;
-    state->injected = 0;
+    psr_ring *ring = b->ring;
+    uint64_t step = b->step++;
+    b->active = false;
+    b->injected = 0;
     for (uint32_t phase = 0; phase < PSR_RING_PHASES; phase++)
-        memset(state->arrived[phase], 0, ring->options.ranks * sizeof(size_t));
-    ring->active_count--;
-    return ring->options.reduced(ring->options.context, step, bucket);
+        memset(b->arrived[phase], 0, ring->options.ranks * sizeof(size_t));
+    return ring->options.reduced(ring->options.context, step, b->index);
 }
 
 /* A checked message of an active bucket. */
-static psr_err apply(psr_ring *ring, const arrival *a)
+static psr_err apply(bucket *b, const arrival *a)
 {
-    PSR_TRY(a->says.phase == PSR_RING_REDUCE ? take_reduce(ring, a) : take_gather(ring, a));
-    return ring->buckets[a->slice.bucket].pending == 0 ? complete(ring, a->slice.bucket) : PSR_OK;
+    PSR_TRY(a->says.phase == PSR_RING_REDUCE ? take_reduce(b, a) : take_gather(b, a));
+    return b->pending == 0 ? complete(b) : PSR_OK;
 }
 
-static psr_err take(psr_ring *ring, psr_message **message)
+static psr_err take(bucket *b, psr_message **message)
 {
     arrival a = {0};
-    PSR_TRY(check_fields(ring, *message, &a));
-    PSR_TRY(check_turn(ring, *message, &a));
-    bucket_state *state = &ring->buckets[a.slice.bucket];
-    state->arrived[a.says.phase][a.slice.chunk] += a.slice.span.count;
-    if (state->active)
-        return apply(ring, &a);
-    state->step = a.says.step;
-    state->step_known = true;
-    psr_early_put(ring->early, a.slice.bucket, message);
+    PSR_TRY(check_fields(b, *message, &a));
+    PSR_TRY(check_turn(b, *message, &a));
+    b->arrived[a.says.phase][a.slice.chunk] += a.slice.span.count;
+    if (b->active)
+        return apply(b, &a);
+    b->step = a.says.step;
+    b->step_known = true;
+    psr_early_put(b->ring->early, b->index, message);
+    return PSR_OK;
+}
+
+static psr_err bucket_message(psr_operation *operation, psr_message **message)
+{
+    psr_err err = take((bucket *)operation, message);
+    psr_message_free(message); /* NULL when held */
+    return err;
+}
+
+static psr_err find_bucket(const psr_ring *ring, const psr_message *message, uint32_t *ret_bucket)
+{
+    uint32_t n = ring->options.ranks;
+    if (message->head.type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER ||
+        message->from.rank != ring->left || n == 1)
+        return psr_violation(message,
+                             "in a ring of %" PRIu32 " worker %" PRIu32 " hears worker %" PRIu32 " alone", n,
+                             ring->options.rank, ring->left);
+    psr_msg_ring says;
+    PSR_TRY(psr_msg_ring_read(message, &says));
+    if (says.bucket >= ring->options.bucket_count)
+        return psr_violation(message, "there are %" PRIu32 " buckets", ring->options.bucket_count);
+    *ret_bucket = says.bucket;
     return PSR_OK;
 }
 
 psr_err psr_ring_message(psr_ring *ring, psr_message **message)
 {
-    psr_err err = take(ring, message);
-    psr_message_free(message); /* NULL when held */
+    uint32_t b = 0;
+    psr_err err = find_bucket(ring, *message, &b);
+    if (err == PSR_OK)
+        return psr_operation_message(&ring->buckets[b].base, message);
+    psr_message_free(message);
     return err;
 }
 
-/* ---- events of the owner ---- */
+/* ---- the operation of a bucket ---- */
 
-static psr_err take_early(psr_ring *ring, uint32_t bucket)
+static psr_err take_early(bucket *b)
 {
     psr_err err = PSR_OK;
-    for (psr_message *message; err == PSR_OK && (message = psr_early_take(ring->early, bucket)) != NULL;) {
+    for (psr_message *message;
+         err == PSR_OK && (message = psr_early_take(b->ring->early, b->index)) != NULL;) {
         arrival a = {0};
-        err = check_fields(ring, message, &a); /* was checked before: this finds its place again */
+        err = check_fields(b, message, &a); /* was checked before: this finds its place again */
         if (err == PSR_OK)
-            err = apply(ring, &a);
+            err = apply(b, &a);
         psr_message_free(&message);
     }
     return err;
 }
 
-psr_err psr_ring_ready(psr_ring *ring, uint64_t step, uint32_t bucket)
+static psr_err bucket_start(psr_operation *operation, uint64_t step, const psr_buffer *buffer)
 {
-    assert(bucket < ring->options.bucket_count);
-    bucket_state *state = &ring->buckets[bucket];
-    assert(!state->active);
-    if (state->step_known && state->step != step)
+    bucket *b = (bucket *)operation;
+    psr_ring *ring = b->ring;
+    assert(!b->active && buffer->count == b->span.count);
+    if (b->step_known && b->step != step)
         return psr_fail(PSR_ERR_PROTOCOL,
                         "worker %" PRIu32 " is at step %" PRIu64 " of bucket %" PRIu32
                         ", this one at %" PRIu64,
-                        ring->left, state->step + 1, bucket, step + 1);
-    state->step = step;
-    state->step_known = true;
-    state->active = true;
-    state->turn = ring->turns++;
-    state->pending = ring->options.ranks > 1 ? state->slices : 0;
-    ring->active_count++;
-    if (state->pending == 0)
-        return complete(ring, bucket);
+                        ring->left, b->step + 1, b->index, step + 1);
+    b->values = psr_buffer_data(buffer, PSR_TYPE_FLOAT32);
+    b->step = step;
+    b->step_known = true;
+    b->active = true;
+    b->turn = ring->turns++;
+    b->pending = ring->options.ranks > 1 ? b->slices : 0;
+    if (b->pending == 0)
+        return complete(b);
+    wait_to_inject(b);
     PSR_TRY(inject(ring));
-    return take_early(ring, bucket);
+    return take_early(b);
 }
 
-uint32_t psr_ring_lent(const psr_ring *ring, uint32_t bucket)
+static bool bucket_done(const psr_operation *operation)
 {
-    return psr_loan_lent(&ring->buckets[bucket].loan);
+    return !((const bucket *)operation)->active;
 }
 
-bool psr_ring_waits(const psr_ring *ring, uint64_t *ret_step, uint32_t *ret_bucket, uint32_t *ret_rank)
+static bool bucket_waits(const psr_operation *operation, psr_waiting *ret_waiting)
 {
-    if (ring->active_count == 0)
+    const bucket *b = (const bucket *)operation;
+    if (!b->active)
         return false;
-    uint64_t oldest = UINT64_MAX;
-    for (uint32_t b = 0; b < ring->options.bucket_count; b++)
-        if (ring->buckets[b].active && ring->buckets[b].turn < oldest) {
-            oldest = ring->buckets[b].turn;
-            *ret_step = ring->buckets[b].step;
-            *ret_bucket = b;
-        }
-    *ret_rank = ring->left;
+    *ret_waiting = (psr_waiting){{PSR_ROLE_WORKER, b->ring->left}, b->step};
     return true;
+}
+
+static uint32_t bucket_lent(const psr_operation *operation)
+{
+    return psr_loan_lent(&((const bucket *)operation)->loan);
+}
+
+static const psr_operation_ops bucket_ops = {
+    .name = "ring",
+    .start = bucket_start,
+    .message = bucket_message,
+    .event = bucket_event,
+    .done = bucket_done,
+    .waits = bucket_waits,
+    .lent = bucket_lent,
+};
+
+psr_operation *psr_ring_operation(psr_ring *ring, uint32_t index)
+{
+    assert(index < ring->options.bucket_count);
+    return &ring->buckets[index].base;
+}
+
+bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *ret_bucket)
+{
+    const bucket *oldest = NULL;
+    for (uint32_t b = 0; b < ring->options.bucket_count; b++) {
+        const bucket *active = &ring->buckets[b];
+        if (active->active && (oldest == NULL || active->turn < oldest->turn))
+            oldest = active;
+    }
+    if (oldest == NULL)
+        return false;
+    *ret_bucket = oldest->index;
+    return psr_operation_waits(&oldest->base, ret_waiting);
 }
 
 /* ---- beginning and end ---- */
@@ -328,33 +386,41 @@ psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
 {
     assert(options->ranks >= 1 && options->rank < options->ranks);
     assert(options->slice_floats > 0 && options->window > 0);
-    uint32_t n = options->ranks;
+    uint32_t n = options->ranks, count = options->bucket_count;
     psr_ring *ring = calloc(1, sizeof *ring);
-    bucket_state *buckets = calloc((size_t)options->bucket_count + 1, sizeof *buckets);
-    size_t *arrived = calloc((size_t)options->bucket_count * PSR_RING_PHASES * n + 1, sizeof *arrived);
+    bucket *buckets = calloc((size_t)count + 1, sizeof *buckets);
+    size_t *arrived = calloc((size_t)count * PSR_RING_PHASES * n + 1, sizeof *arrived);
+    uint32_t *room = calloc((size_t)count + 1, sizeof *room); /* a bucket waits in the lane once */
     /* Every other rank has at most a window on its way. */
     psr_early *early = NULL;
-    psr_err err = psr_early_new(options->bucket_count, (size_t)options->window * (n - 1), &early);
-    if (ring == NULL || buckets == NULL || arrived == NULL || err != PSR_OK) {
+    psr_err err = psr_early_new(count, (size_t)options->window * (n - 1), &early);
+    if (ring == NULL || buckets == NULL || arrived == NULL || room == NULL || err != PSR_OK) {
         psr_early_free(early);
         free(ring);
         free(buckets);
         free(arrived);
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a ring of %" PRIu32 " buckets", options->bucket_count);
+        free(room);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a ring of %" PRIu32 " buckets", count);
     }
     *ring = (psr_ring){
         .options = *options,
         .left = (options->rank + n - 1) % n,
         .right = (options->rank + 1) % n,
         .injects = (options->rank + n - 1) % n,
+        .room = room,
         .early = early,
         .buckets = buckets,
         .arrived = arrived,
     };
-    for (uint32_t b = 0; b < options->bucket_count; b++) {
+    psr_lane_init(&ring->lane, room, options->window);
+    for (uint32_t b = 0; b < count; b++) {
+        buckets[b].base.ops = &bucket_ops;
+        buckets[b].ring = ring;
+        buckets[b].index = b;
+        buckets[b].span = options->buckets[b];
+        buckets[b].slices = count_slices(&buckets[b]);
         for (uint32_t phase = 0; phase < PSR_RING_PHASES; phase++, arrived += n)
             buckets[b].arrived[phase] = arrived;
-        buckets[b].slices = count_slices(ring, b);
         psr_loan_init(&buckets[b].loan, &options->outbox);
     }
     *ret_ring = ring;
@@ -368,5 +434,6 @@ void psr_ring_free(psr_ring *ring)
     psr_early_free(ring->early);
     free(ring->arrived);
     free(ring->buckets);
+    free(ring->room);
     free(ring);
 }

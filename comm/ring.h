@@ -6,14 +6,16 @@
  * chunk. Reduce-scatter: chunk c starts at rank c+1 and is summed hop by hop until rank c holds it whole (the order
  * of base/fold.h). All-gather: it goes round from rank c. Each rank sends and receives 2(n-1)/n * L floats a
  * bucket in 2(n-1) hops a slice: time 2(n-1)/n * M/B + 2(n-1)a.
- * In flight: a rank injects (first hop, its chunk r-1) at most window slices whose final sum has not come back
- * to it, which needs no acknowledgements: the final sum is the credit. Messages for buckets or steps that this rank has
- * not begun are held. Among ready buckets, the one that the next forward pass needs first is injected first.
- * Sums are made in place in the gradient arena and sent from there without a copy. One thread. */
+ * Each bucket is an operation (comm/operation.h) that is started once for each step, and the ring is what they share: whose
+ * neighbour this rank is, and a lane (comm/lane.h). A rank injects (first hop, its chunk r-1) at most window slices whose
+ * final sum has not come back to it, which needs no acknowledgements: the final sum is the credit. Messages for buckets
+ * or steps that this rank has not begun are held. Among ready buckets, the one that the next forward pass needs first is
+ * injected first. Sums are made in place in the buffer and sent from there without a copy. One thread. */
 #ifndef PSR_COMM_RING_H
 #define PSR_COMM_RING_H
 
 #include "base/span.h"
+#include "comm/operation.h"
 #include "comm/outbox.h"
 
 typedef struct psr_ring_options {
@@ -23,7 +25,6 @@ typedef struct psr_ring_options {
     uint32_t bucket_count;
     size_t slice_floats;
     uint32_t window;
-    float *arena; /* gradients: borrowed for life, written */
     psr_outbox outbox;
     void *context;
     psr_err (*reduced)(void *context, uint64_t step,
@@ -36,18 +37,16 @@ PSR_MUST_CHECK psr_err psr_ring_new(const psr_ring_options *options, psr_ring **
 /* NULL allowed. Only when nothing is lent any more: end the transport first. */
 void psr_ring_free(psr_ring *ring);
 
-/* This rank's gradient of bucket is in the arena, for step (a bucket's steps count up by one from its first). PROTOCOL: the
- * left neighbour began at another step. */
-PSR_MUST_CHECK psr_err psr_ring_ready(psr_ring *ring, uint64_t step, uint32_t bucket);
+/* The all-reduce of a bucket, borrowed from the ring. A round is a step (a bucket's steps count up by one from its first); the
+ * buffer holds this rank's gradient of the bucket, as float32. PROTOCOL from its start: the left neighbour began at another
+ * step. */
+psr_operation *psr_ring_operation(psr_ring *ring, uint32_t bucket);
 
-/* A RING message. Takes *message (held or freed). PROTOCOL when it is not one that can come from the left
- * neighbour now (range, chunk, hop, repeated, payload size). */
+/* A RING message, for the bucket that it speaks of. Takes *message (held or freed). PROTOCOL when it is not one that can come
+ * from the left neighbour now (range, chunk, hop, repeated, payload size). */
 PSR_MUST_CHECK psr_err psr_ring_message(psr_ring *ring, psr_message **message);
 
-/* Slices of bucket that are lent to the transport; when 0 the bucket's range may be written again. Any thread. */
-uint32_t psr_ring_lent(const psr_ring *ring, uint32_t bucket);
-
-/* The oldest bucket that is ready here and not reduced, and the rank it waits for (the left neighbour); false when none. */
-bool psr_ring_waits(const psr_ring *ring, uint64_t *ret_step, uint32_t *ret_bucket, uint32_t *ret_rank);
+/* The oldest bucket that is started here and not reduced, and whom it waits for (the left neighbour); false when none. */
+bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *ret_bucket);
 
 #endif

@@ -129,7 +129,6 @@ static psr_err engine_init(psr_engine *engine)
         .bucket_count = count,
         .slice_floats = psr_slice_floats(env->config),
         .window = env->config->window,
-        .arena = env->gradients,
         .outbox = env->outbox,
         .context = engine,
         .reduced = bucket_reduced,
@@ -163,7 +162,12 @@ static psr_err engine_begin_step(psr_engine *engine, uint64_t step)
 
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
-    return psr_ring_ready(engine->ring, step, bucket);
+    const psr_span *range = &engine->ranges[bucket];
+    const psr_buffer gradient = {.data = engine->env.gradients + range->offset,
+                                 .count = range->count,
+                                 .type = PSR_TYPE_FLOAT32,
+                                 .space = PSR_SPACE_HOST};
+    return psr_operation_start(psr_ring_operation(engine->ring, bucket), step, &gradient);
 }
 
 static psr_err engine_message(psr_engine *engine, psr_message **message)
@@ -178,16 +182,17 @@ static psr_err engine_message(psr_engine *engine, psr_message **message)
 static bool engine_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step,
                          uint32_t *ret_bucket)
 {
-    uint32_t rank;
-    if (!psr_ring_waits(engine->ring, ret_step, ret_bucket, &rank))
+    psr_waiting waiting;
+    if (!psr_ring_waits(engine->ring, &waiting, ret_bucket))
         return false;
-    *ret_peer = (psr_peer){PSR_ROLE_WORKER, rank};
+    *ret_peer = waiting.peer;
+    *ret_step = waiting.round;
     return true;
 }
 
 static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)
 {
-    return psr_ring_lent(engine->ring, bucket);
+    return psr_operation_lent(psr_ring_operation(engine->ring, bucket));
 }
 
 const psr_engine_ops psr_engine_ring = {

@@ -81,7 +81,7 @@ static void check(psr_err err)
         abort();
 }
 
-static void play(const uint8_t *data, size_t size, psr_ring *ring, psr_collective *collective,
+static void play(const uint8_t *data, size_t size, psr_ring *ring, float *arena, psr_collective *collective,
                  uint64_t *begun, const uint64_t *reduced, double *values)
 {
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
@@ -90,7 +90,10 @@ static void play(const uint8_t *data, size_t size, psr_ring *ring, psr_collectiv
         switch (data[0] & 7) {
         case 0:
             if (bucket < 3 && begun[bucket] == reduced[bucket]) {
-                if (psr_ring_ready(ring, begun[bucket]++, bucket) != PSR_OK)
+                const psr_buffer buffer = {.data = arena + buckets[bucket].offset,
+                                           .count = buckets[bucket].count,
+                                           .type = PSR_TYPE_FLOAT32};
+                if (psr_operation_start(psr_ring_operation(ring, bucket), begun[bucket]++, &buffer) != PSR_OK)
                     return; /* the neighbour began at another step: the run is over */
             }
             break;
@@ -134,7 +137,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                 .bucket_count = 3,
                                 .slice_floats = 4,
                                 .window = 2,
-                                .arena = arena,
                                 .outbox = {.context = NULL, .send = give_back},
                                 .context = reduced,
                                 .reduced = ignore_reduced};
@@ -144,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         psr_collective_new(rank, 3, 32, 128, (psr_outbox){.context = NULL, .send = give_back}, &collective) !=
             PSR_OK)
         abort();
-    play(data + 1, size - 1, ring, collective, begun, reduced, values);
+    play(data + 1, size - 1, ring, arena, collective, begun, reduced, values);
     for (size_t i = 0; i < ARENA; i++) {
         bool inside = false;
         for (size_t b = 0; b < 3; b++)

@@ -90,6 +90,14 @@ static psr_err send_on(void *context, psr_peer to, const psr_head *head, const p
     return psr_transport_send(m->transport, to, head, payload);
 }
 
+/* This rank's gradient of the bucket is in the arena. */
+static psr_err start(psr_ring *ring, uint64_t step, uint32_t bucket, float *arena, const psr_span *buckets)
+{
+    const psr_buffer buffer = {
+        .data = arena + buckets[bucket].offset, .count = buckets[bucket].count, .type = PSR_TYPE_FLOAT32};
+    return psr_operation_start(psr_ring_operation(ring, bucket), step, &buffer);
+}
+
 static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)
 {
     member *m = context;
@@ -138,7 +146,6 @@ static cluster *build(const setup *s)
             .bucket_count = c->bucket_count,
             .slice_floats = s->slice_floats,
             .window = s->window,
-            .arena = m->arena,
             .outbox = {.context = m, .send = send_on},
             .context = m,
             .reduced = bucket_reduced,
@@ -164,12 +171,12 @@ static bool make_ready(cluster *c)
     member *m = &c->members[draw(c, c->setup.ranks)];
     uint32_t b = draw(c, c->bucket_count);
     if (m->made_ready[b] == c->setup.steps || m->reduced[b] < m->made_ready[b] ||
-        psr_ring_lent(m->ring, b) > 0)
+        psr_operation_lent(psr_ring_operation(m->ring, b)) > 0)
         return false;
     uint64_t step = m->made_ready[b]++;
     for (size_t i = 0; i < c->buckets[b].count; i++)
         m->arena[c->buckets[b].offset + i] = gradient(c->setup.seed, m->rank, step, c->buckets[b].offset + i);
-    assert_ok(psr_ring_ready(m->ring, step, b));
+    assert_ok(start(m->ring, step, b, m->arena, c->buckets));
     return true;
 }
 
@@ -210,16 +217,16 @@ static void run(const setup *s)
     uint64_t floats = 0;
     for (uint32_t r = 0; r < s->ranks; r++) {
         member *m = &c->members[r];
-        uint64_t step;
-        uint32_t bucket, rank;
-        assert_false(psr_ring_waits(m->ring, &step, &bucket, &rank));
+        psr_waiting waiting;
+        uint32_t bucket;
+        assert_false(psr_ring_waits(m->ring, &waiting, &bucket));
         assert_int_equal(m->in_flight, 0);
         floats += m->floats_sent;
         size_t outside = 0;
         for (size_t i = 0; i < ARENA_MAX; i++)
             outside += isnan(m->arena[i]) ? 1 : 0;
         for (uint32_t b = 0; b < c->bucket_count; b++) {
-            assert_int_equal(psr_ring_lent(m->ring, b), 0);
+            assert_int_equal(psr_operation_lent(psr_ring_operation(m->ring, b)), 0);
             outside += c->buckets[b].count;
         }
         assert_int_equal(outside, ARENA_MAX); /* nothing beside the buckets was written */
@@ -342,7 +349,6 @@ static bench *bench_new(uint32_t window)
                                 .bucket_count = 2,
                                 .slice_floats = 2,
                                 .window = window,
-                                .arena = b->arena,
                                 .outbox = {.context = b, .send = keep},
                                 .context = b,
                                 .reduced = count_reduced};
@@ -422,16 +428,18 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
 {
     (void)state;
     bench *b = bench_new(4);
-    uint64_t step = 0;
-    uint32_t bucket = 9, rank = 9;
+    psr_waiting waiting = {{PSR_ROLE_SHARD, 9}, 0};
+    uint32_t bucket = 9;
     for (int i = 0; i < 64; i++)
         b->arena[i] = 10.0f;
-    assert_false(psr_ring_waits(b->ring, &step, &bucket, &rank));
-    assert_ok(psr_ring_ready(b->ring, 7, 0));
-    assert_true(psr_ring_waits(b->ring, &step, &bucket, &rank));
-    assert_int_equal(step, 7);
+    assert_false(psr_ring_waits(b->ring, &waiting, &bucket));
+    assert_ok(start(b->ring, 7, 0, b->arena, bench_buckets));
+    assert_true(psr_ring_waits(b->ring, &waiting, &bucket));
+    assert_int_equal(waiting.round, 7);
     assert_int_equal(bucket, 0);
-    assert_int_equal(rank, 0);
+    assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_WORKER, 0}));
+    assert_false(psr_operation_done(psr_ring_operation(b->ring, 0)));
+    assert_true(psr_operation_done(psr_ring_operation(b->ring, 1)));
     /* It injects chunk 0: two slices, from the arena itself. */
     assert_int_equal(b->sent_count, 2);
     assert_ptr_equal(b->sent[0].payload.data, b->arena + 32);
@@ -439,9 +447,9 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
     assert_int_equal(b->sent[1].says.span.offset, 34);
     assert_int_equal(b->sent[1].says.chunk, 0);
     assert_int_equal(b->sent[1].says.hop, 0);
-    assert_int_equal(psr_ring_lent(b->ring, 0), 2);
+    assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 2);
     return_loans(b);
-    assert_int_equal(psr_ring_lent(b->ring, 0), 0);
+    assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 0);
     for (size_t begin = 0; begin < 4; begin += 2) {
         assert_ok(give(b, make(7, 0, 0, 2, 0, begin))); /* chunk 2 on its first hop: add, pass on */
         assert_sent_last(b, PSR_RING_REDUCE, 2, 1);
@@ -457,7 +465,8 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
         assert_int_equal(b->sent_count, before);
     }
     assert_int_equal(b->reduced, 1);
-    assert_false(psr_ring_waits(b->ring, &step, &bucket, &rank));
+    assert_true(psr_operation_done(psr_ring_operation(b->ring, 0)));
+    assert_false(psr_ring_waits(b->ring, &waiting, &bucket));
     for (int i = 0; i < 12; i++)
         assert_true(b->arena[32 + i] == (i >= 4 && i < 8 ? 11.0f : 1.0f));
     bench_free(b);
@@ -467,8 +476,8 @@ static void the_window_bounds_what_is_injected_and_the_next_needed_goes_first(vo
 {
     (void)state;
     bench *b = bench_new(1);
-    assert_ok(psr_ring_ready(b->ring, 0, 0));
-    assert_ok(psr_ring_ready(b->ring, 0, 1));
+    assert_ok(start(b->ring, 0, 0, b->arena, bench_buckets));
+    assert_ok(start(b->ring, 0, 1, b->arena, bench_buckets));
     assert_int_equal(b->sent_count, 1);
     assert_int_equal(b->sent[0].says.bucket, 0); /* it was ready first and there was room */
     assert_ok(give(b, make(0, 0, 1, 0, 0, 0)));
@@ -490,7 +499,7 @@ static void what_comes_before_a_bucket_is_ready_is_held(void **state)
     assert_int_equal(b->sent_count, 0);
     for (int i = 0; i < 64; i++)
         b->arena[i] = 10.0f;
-    assert_ok(psr_ring_ready(b->ring, 5, 0));
+    assert_ok(start(b->ring, 5, 0, b->arena, bench_buckets));
     assert_int_equal(freed, 3);
     assert_int_equal(b->sent_count, 2 + 3);
     assert_true(b->arena[40] == 11.0f && b->arena[43] == 11.0f && b->arena[36] == 11.0f &&
@@ -517,8 +526,8 @@ static void a_neighbour_at_another_step_is_refused(void **state)
     bench *b = bench_new(4);
     assert_ok(give(b, make(5, 0, 0, 2, 0, 0)));
     assert_fails(give(b, make(6, 0, 0, 2, 0, 2)), PSR_ERR_PROTOCOL, "at wire step 5 here");
-    assert_fails(psr_ring_ready(b->ring, 4, 0), PSR_ERR_PROTOCOL, "worker 0 is at step 6");
-    assert_ok(psr_ring_ready(b->ring, 3, 1));
+    assert_fails(start(b->ring, 4, 0, b->arena, bench_buckets), PSR_ERR_PROTOCOL, "worker 0 is at step 6");
+    assert_ok(start(b->ring, 3, 1, b->arena, bench_buckets));
     assert_fails(give(b, make(4, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
     assert_fails(give(b, make(2, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
     bench_free(b);
@@ -530,7 +539,7 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     bench *b = bench_new(4);
     for (int i = 0; i < 64; i++)
         b->arena[i] = 10.0f;
-    assert_ok(psr_ring_ready(b->ring, 0, 0));
+    assert_ok(start(b->ring, 0, 0, b->arena, bench_buckets));
     uint32_t sent_before = b->sent_count;
 
 /* A message that was changed after it was made: what it says, and what it is. */
@@ -607,13 +616,12 @@ static void a_failure_to_send_is_the_callers(void **state)
                                 .bucket_count = 2,
                                 .slice_floats = 2,
                                 .window = 1,
-                                .arena = arena,
                                 .outbox = {.context = NULL, .send = refuse_to_send},
                                 .reduced = count_reduced};
     psr_ring *ring;
     assert_ok(psr_ring_new(&options, &ring));
-    assert_fails(psr_ring_ready(ring, 0, 0), PSR_ERR_NOMEM, "no memory for a message");
-    assert_int_equal(psr_ring_lent(ring, 0), 0);
+    assert_fails(start(ring, 0, 0, arena, bench_buckets), PSR_ERR_NOMEM, "no memory for a message");
+    assert_int_equal(psr_operation_lent(psr_ring_operation(ring, 0)), 0);
     psr_ring_free(ring);
     psr_ring_free(NULL);
 }

@@ -1,0 +1,36 @@
+/* A buffer: what an operation reads and writes. Values lie dense. */
+#ifndef PSR_COMM_BUFFER_H
+#define PSR_COMM_BUFFER_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum psr_type { PSR_TYPE_UINT8, PSR_TYPE_FLOAT32, PSR_TYPE_FLOAT64 } psr_type;
+
+/* Where it lies. The operations of this build take memory of the host alone. */
+typedef enum psr_space { PSR_SPACE_HOST, PSR_SPACE_CUDA, PSR_SPACE_SHARED } psr_space;
+
+typedef struct psr_buffer {
+    void *data;
+    size_t count; /* values */
+    psr_type type;
+    psr_space space;
+    const void *fence; /* what must have happened before data may be read; NULL: it has, as always on a CPU */
+} psr_buffer;
+
+static inline size_t psr_type_bytes(psr_type type)
+{
+    static const size_t bytes[] = {sizeof(uint8_t), sizeof(float), sizeof(double)};
+    return bytes[type];
+}
+
+/* The data of a buffer that an operation on this processor works on: of that type, on the host, complete. */
+static inline void *psr_buffer_data(const psr_buffer *buffer, psr_type type)
+{
+    assert(buffer->type == type && buffer->space == PSR_SPACE_HOST && buffer->fence == NULL);
+    (void)type;
+    return buffer->data;
+}
+
+#endif
