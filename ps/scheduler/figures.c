@@ -19,7 +19,6 @@ typedef struct first_step {
 
 typedef struct rank_figures {
     uint64_t step; /* the newest that was told */
-    double images;
     first_step first[WARMUP_MAX];
 } rank_figures;
 
@@ -117,39 +116,20 @@ static void move_marks(psr_figures *f, double train_s)
     }
 }
 
-static psr_err take_line(psr_figures *f, uint32_t from, const cJSON *line)
+void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
 {
-    double rank = real(line, "rank"), step = real(line, "step");
-    bool own = f->options.in_turn ? rank >= 0 && rank < f->options.workers && from == 0 : rank == from;
-    if (!own || from >= f->worker_count || rank != floor(rank))
-        return psr_fail(PSR_ERR_PROTOCOL, "worker %u sent a line of metrics of another rank than its own",
-                        from);
-    rank_figures *r = &f->ranks[(uint32_t)rank];
-    if (step != (double)(r->step + 1) || r->step == f->options.total_steps)
-        return psr_fail(PSR_ERR_PROTOCOL,
-                        "worker %u sent a line of metrics out of turn, after that of step %llu", from,
-                        (unsigned long long)r->step);
-    worker_figures *w = &f->workers[from];
-    double images = amount(line, "images"), train_s = amount(line, "train_s");
-    r->step++;
-    r->images += images;
-    uint64_t number = r->step - f->options.first_step - 1;
+    rank_figures *r = &f->ranks[line->rank];
+    worker_figures *w = &f->workers[line->worker];
+    double images = amount(line->fields, "images"), train_s = amount(line->fields, "train_s");
+    r->step = line->step;
+    uint64_t number = line->step - f->options.first_step - 1;
     if (number < f->warmup_steps)
         r->first[number] = (first_step){train_s, images};
     w->train_s = fmax(w->train_s, train_s);
     for (size_t i = 0; i < SUMS; i++)
-        w->sums[i] += amount(line, psr_figure_definitions[sum_figures[i]].name);
+        w->sums[i] += amount(line->fields, psr_figure_definitions[sum_figures[i]].name);
     f->now.images += images;
     move_marks(f, train_s);
-    return PSR_OK;
-}
-
-psr_err psr_figures_take_metrics(psr_figures *f, uint32_t from, const char *json, size_t size)
-{
-    cJSON *line = cJSON_ParseWithLength(json, size);
-    psr_err err = take_line(f, from, line);
-    cJSON_Delete(line);
-    return err;
 }
 
 static bool is_hash(const char *text)

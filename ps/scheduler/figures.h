@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/figures.h"
 #include "comm/join.h"
+#include "ps/scheduler/metrics_line.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,10 +32,8 @@ PSR_MUST_CHECK psr_err psr_figures_new(const psr_figures_options *options, psr_f
 /* NULL allowed. */
 void psr_figures_free(psr_figures *figures);
 
-/* A line of metrics that worker `from` sent. A worker tells of itself alone: PROTOCOL when the line is another rank's, or of
- * another step than its next. What it lacks, and what is no plausible number, counts as nothing. */
-PSR_MUST_CHECK psr_err psr_figures_take_metrics(psr_figures *figures, uint32_t from, const char *json,
-                                                size_t size);
+/* A line of metrics. What it lacks, and what is no plausible number, counts as nothing. */
+void psr_figures_take_metrics(psr_figures *figures, const psr_metrics_line *line);
 /* The payload of worker `from`'s DONE. Worker 0's holds what all agree on: loss, evaluation, hash. */
 void psr_figures_take_done(psr_figures *figures, uint32_t from, const char *json, size_t size);
 /* What a shard carried, as its DONE tells. */

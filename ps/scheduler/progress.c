@@ -54,26 +54,18 @@ static double number(const cJSON *object, const char *name)
     return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
-uint64_t psr_progress_take(psr_progress *progress, const char *json, size_t size)
+void psr_progress_take(psr_progress *progress, const psr_metrics_line *line)
 {
-    cJSON *object = cJSON_ParseWithLength(json, size);
-    double rank = number(object, "rank"), step = number(object, "step");
-    double loss = number(object, "loss");
-    double accuracy = number(object, "test_accuracy"), test_loss = number(object, "test_loss");
-    cJSON_Delete(object);
-    if (!(step >= 0 && step < 0x1p53))
-        return 0;
-    if (isfinite(accuracy) && rank == 0) { /* every rank tells the same */
-        progress->evaluation = (psr_progress_evaluation){(uint64_t)step, accuracy, test_loss};
+    double accuracy = number(line->fields, "test_accuracy");
+    if (isfinite(accuracy) && line->rank == 0) { /* every rank tells the same */
+        progress->evaluation =
+            (psr_progress_evaluation){line->step, accuracy, number(line->fields, "test_loss")};
         progress->evaluation_told = false;
         progress->evaluating = false;
     }
-    if (rank >= 0 && rank < progress->options.ranks) {
-        rank_state *state = &progress->ranks[(uint32_t)rank];
-        state->step = (uint64_t)step;
-        state->loss = loss;
-    }
-    return (uint64_t)step;
+    rank_state *state = &progress->ranks[line->rank];
+    state->step = line->step;
+    state->loss = number(line->fields, "loss");
 }
 
 bool psr_progress_look(psr_progress *progress, int64_t now_ms, psr_progress_now *ret_now)

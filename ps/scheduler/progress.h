@@ -3,6 +3,7 @@
 #define PSR_PS_PROGRESS_H
 
 #include "base/err.h"
+#include "ps/scheduler/metrics_line.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,9 +27,8 @@ typedef struct psr_progress_options {
 PSR_MUST_CHECK psr_err psr_progress_new(const psr_progress_options *options, psr_progress **ret_progress);
 void psr_progress_free(psr_progress *progress);
 
-/* A line of metrics (JSON object with step, rank, loss); what it lacks is not shown. Returns
- * its step. */
-uint64_t psr_progress_take(psr_progress *progress, const char *json, size_t size);
+/* A line of metrics: its loss, and what an evaluation came to. What it lacks is not shown. */
+void psr_progress_take(psr_progress *progress, const psr_metrics_line *line);
 
 /* True when there is something new to show, at most ten times a second, and always for round steps and the last one. */
 bool psr_progress_look(psr_progress *progress, int64_t now_ms, psr_progress_now *ret_now);

@@ -5,6 +5,7 @@
 #define PSR_PS_RUNDIR_H
 
 #include "comm/join.h"
+#include "ps/scheduler/metrics_line.h"
 
 typedef struct psr_rundir psr_rundir;
 
@@ -25,8 +26,8 @@ bool psr_rundir_is_there(const psr_rundir *rundir);
  * repeats it. */
 PSR_MUST_CHECK psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms);
 
-/* One line of metrics.jsonl, without its newline. FORMAT: not one JSON object. IO. */
-PSR_MUST_CHECK psr_err psr_rundir_metrics(psr_rundir *rundir, const char *json, size_t size);
+/* One line of metrics.jsonl. IO. */
+PSR_MUST_CHECK psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line);
 
 /* One line of what a process printed. What cannot be written is counted and told at the end: a log is not
  * worth a run. */

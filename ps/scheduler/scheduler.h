@@ -12,6 +12,7 @@
 #include "comm/join.h"
 #include "comm/liveness.h"
 #include "comm/ring.h"
+#include "ps/scheduler/metrics_line.h"
 
 typedef struct psr_scheduler psr_scheduler;
 
@@ -36,7 +37,7 @@ typedef struct psr_scheduler_events {
     psr_err (*restore)(void *context);
     /* Everybody has been told START; algorithms: rank 0's choices, in full. */
     psr_err (*started)(void *context, const char *algorithms);
-    psr_err (*metrics)(void *context, psr_peer from, const char *json, size_t size);
+    psr_err (*metrics)(void *context, const psr_metrics_line *line);
     /* A worker has counted so many samples of the test set, in its evaluation after `step` steps. */
     void (*evaluating)(void *context, uint32_t rank, uint64_t step, uint64_t counted);
     /* A worker is done: its own figures, as JSON (not yet checked). Not called where it sent nothing. */

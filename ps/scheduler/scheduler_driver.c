@@ -170,26 +170,19 @@ static void on_carried(void *context, uint32_t shard, const psr_traffic *traffic
     psr_rundir_log(d->rundir, (psr_peer){PSR_ROLE_SHARD, shard}, line);
 }
 
-static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t size)
+static psr_err on_metrics(void *context, const psr_metrics_line *line)
 {
     driver *d = context;
-    psr_err err = psr_rundir_metrics(d->rundir, json, size);
-    if (err == PSR_ERR_FORMAT)
-        return psr_fail(PSR_ERR_PROTOCOL,
-                        "worker %" PRIu32
-                        " sent a line of metrics that is no JSON object, or holds control characters",
-                        from.rank);
-    if (err != PSR_OK)
-        return err;
-    PSR_TRY(psr_figures_take_metrics(d->figures, from.rank, json, size));
-    uint64_t step = psr_progress_take(d->progress, json, size);
-    psr_fault_point("barrier", step);
+    PSR_TRY(psr_rundir_metrics(d->rundir, line));
+    psr_figures_take_metrics(d->figures, line);
+    psr_progress_take(d->progress, line);
+    psr_fault_point("barrier", line->step);
     psr_progress_evaluation e;
     if (psr_progress_evaluated(d->progress, &e)) {
-        char line[128];
-        snprintf(line, sizeof line, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", e.step,
+        char said[128];
+        snprintf(said, sizeof said, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", e.step,
                  100 * e.accuracy, psr_shown(e.loss));
-        psr_launcher_evaluated(d->launcher, line);
+        psr_launcher_evaluated(d->launcher, said);
     }
     psr_progress_now now;
     if (psr_progress_look(d->progress, psr_clock_ms(), &now))

