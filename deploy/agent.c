@@ -293,7 +293,7 @@ static psr_err attend(agent *a, bool *ret_running, bool *ret_all_told)
         psr_line_writer_flush(&p->child.in);
         if (!p->told && psr_child_said_all(&p->child)) {
             char how[128];
-            psr_child_describe(&p->child, how, sizeof how);
+            psr_child_describe(p->child.status, how, sizeof how);
             tell_exit(a, p->peer, p->child.status == 0, how);
             p->told = true;
         }

@@ -4,7 +4,7 @@
 #define PSR_DEPLOY_AGENT_EVENT_H
 
 #include "base/log.h"
-#include "deploy/host.h"
+#include "deploy/json.h"
 #include "deploy/placement.h"
 
 typedef enum psr_agent_event_kind {
@@ -31,11 +31,17 @@ typedef struct psr_agent_event {
     cJSON *json; /* owned: the texts are borrowed from it, and from the line */
 } psr_agent_event;
 
-/* host: index in the placement of the one whose agent said it; link: the launcher's end of it, for name and greeted. all_started: the
- * placement's processes were asked for. ret owns: psr_agent_event_done. PROTOCOL, naming the host: an event that is none, a second hello,
- * a process that is not placed there. VERSION: another psring. */
-PSR_MUST_CHECK psr_err psr_agent_event_read(const psr_placement *placement, uint32_t host,
-                                            const psr_host_link *link, bool all_started, const char *line,
+/* Who said it, and what is known of it. */
+typedef struct psr_agent_context {
+    const psr_placement *placement;
+    uint32_t host;    /* whose agent it is: of the placement */
+    bool greeted;     /* it has said hello */
+    bool all_started; /* the placement's processes were asked for */
+} psr_agent_context;
+
+/* ret owns: psr_agent_event_done. PROTOCOL, naming the host: an event that is none, a second hello, a process that is not placed there.
+ * VERSION: another psring. */
+PSR_MUST_CHECK psr_err psr_agent_event_read(const psr_agent_context *by, const char *line,
                                             psr_agent_event *ret_event);
 void psr_agent_event_done(psr_agent_event *event);
 

@@ -166,13 +166,12 @@ bool psr_child_said_all(const psr_child *child)
     return child->ended && read_up_to(&child->out, child->out_end) && read_up_to(&child->err, child->err_end);
 }
 
-void psr_child_describe(const psr_child *child, char *text, size_t size)
+void psr_child_describe(int status, char *text, size_t size)
 {
-    if (WIFSIGNALED(child->status))
-        snprintf(text, size, "killed by signal %d (%s)", WTERMSIG(child->status),
-                 strsignal(WTERMSIG(child->status)));
+    if (WIFSIGNALED(status))
+        snprintf(text, size, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
-        snprintf(text, size, "exit status %d", WEXITSTATUS(child->status));
+        snprintf(text, size, "exit status %d", WEXITSTATUS(status));
 }
 
 void psr_child_signal(const psr_child *child, int signo)

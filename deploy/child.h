@@ -38,8 +38,8 @@ bool psr_child_reap(psr_child *child);
 /* It has ended, and all that it printed was read. */
 bool psr_child_said_all(const psr_child *child);
 
-/* "killed by signal 9 (Killed)", "exit status 1". */
-void psr_child_describe(const psr_child *child, char *text, size_t size);
+/* How it ended, by its status: "killed by signal 9 (Killed)", "exit status 1". */
+void psr_child_describe(int status, char *text, size_t size);
 
 /* Sends signo to it, by its id; nothing when it has ended. */
 void psr_child_signal(const psr_child *child, int signo);

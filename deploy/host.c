@@ -82,7 +82,8 @@ static psr_err remote_command(const char *remote_program, char *command, size_t 
     return psr_host_command(path, false, command, size);
 }
 
-static psr_err start_remote(psr_host_link *link, const char *ssh, const char *remote_program)
+static psr_err start_remote(psr_host_link *link, const char *name, const char *ssh,
+                            const char *remote_program)
 {
     /* Host keys are checked, nothing is asked for, nothing of this machine is lent to the other (agent, display, ports), no command is
      * run here, and a connection that dies is noticed. Options that the caller put into --ssh come first, and ssh takes the first
@@ -126,14 +127,14 @@ static psr_err start_remote(psr_host_link *link, const char *ssh, const char *re
         if (!found)
             return psr_fail(
                 PSR_ERR_NOT_FOUND,
-                "host %s: '%s' is not installed here; install openssh-client or name another by --ssh",
-                link->name, argv[0]);
+                "host %s: '%s' is not installed here; install openssh-client or name another by --ssh", name,
+                argv[0]);
         argv[0] = program;
     }
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         argv[argc++] = (char *)(uintptr_t)options[i];
     PSR_TRY(remote_command(remote_program, command, sizeof command));
-    argv[argc++] = (char *)(uintptr_t)link->name;
+    argv[argc++] = (char *)(uintptr_t)name;
     argv[argc++] = command;
     argv[argc] = NULL;
     return psr_child_start(argv, 0, &link->agent);
@@ -141,10 +142,10 @@ static psr_err start_remote(psr_host_link *link, const char *ssh, const char *re
 
 psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, const char *remote_program)
 {
-    *link = (psr_host_link){.name = name, .local = psr_host_is_here(name)};
+    *link = (psr_host_link){.local = psr_host_is_here(name)};
     link->agent.pidfd = link->agent.in.fd = link->agent.out.fd = link->agent.err.fd = -1;
     if (!link->local)
-        return start_remote(link, ssh, remote_program);
+        return start_remote(link, name, ssh, remote_program);
     char path[4096];
     PSR_TRY(psr_program_path("psring", path, sizeof path));
     char agent[] = "agent";
@@ -152,19 +153,19 @@ psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, c
     return psr_child_start(argv, PSR_CHILD_SEES_END, &link->agent);
 }
 
-psr_err psr_host_no_agent(const psr_host_link *link)
+psr_err psr_host_no_agent(const char *name, bool local, int wait_status, const char *last_words)
 {
-    int status = WIFEXITED(link->agent.status) ? WEXITSTATUS(link->agent.status) : -1;
-    if (!link->local && (status == 127 || status == 126))
+    int status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
+    if (!local && (status == 127 || status == 126))
         return psr_fail(PSR_ERR_NOT_FOUND,
                         "host %s lacks the program psring (%s); install it there at the same path, or name "
                         "its path by --remote-psring",
-                        link->name, link->last_words[0] ? link->last_words : "not found");
-    if (!link->local && status == 255)
-        return psr_fail(PSR_ERR_NOT_FOUND, "host %s: ssh could not connect: %s", link->name,
-                        link->last_words[0] ? link->last_words : "no reason given");
+                        name, last_words[0] ? last_words : "not found");
+    if (!local && status == 255)
+        return psr_fail(PSR_ERR_NOT_FOUND, "host %s: ssh could not connect: %s", name,
+                        last_words[0] ? last_words : "no reason given");
     char how[128];
-    psr_child_describe(&link->agent, how, sizeof how);
-    return psr_fail(PSR_ERR_PEER, "host %s: its agent ended (%s)%s%s", link->name, how,
-                    link->last_words[0] ? ": " : "", link->last_words);
+    psr_child_describe(wait_status, how, sizeof how);
+    return psr_fail(PSR_ERR_PEER, "host %s: its agent ended (%s)%s%s", name, how, last_words[0] ? ": " : "",
+                    last_words);
 }

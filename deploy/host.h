@@ -8,20 +8,8 @@
 #include <stdint.h>
 
 typedef struct psr_host_link {
-    const char *name; /* borrowed: as the hostfile says */
-    bool local;       /* this machine: no ssh */
-    bool greeted;     /* its agent said hello with our version */
-    bool paused;      /* its agent has answered to "pause" */
-    bool lost;        /* its agent ended or fell silent while the run went on: told once */
-    int64_t
-        heard_ms; /* when its agent last said something, by the launcher's presence clock; from its hello on */
-    bool refused; /* its agent broke the protocol: nothing more that it says is heard */
+    bool local; /* this machine: no ssh */
     psr_child agent;
-    char address[64];          /* as we reached it; "" when local */
-    char launcher_address[64]; /* ours, as it sees us; "" when local */
-    char last_words[512];      /* the last line on its (or ssh's) standard error */
-    bool same_machine;         /* as this process, be it in other namespaces */
-    uint32_t cores;
 } psr_host_link;
 
 #define PSR_MACHINE_BYTES 64
@@ -40,7 +28,8 @@ PSR_MUST_CHECK psr_err psr_host_start(psr_host_link *link, const char *name, con
  * is run there only where nobody but root and who logs in can change it, else psring from PATH. USAGE: too long. */
 PSR_MUST_CHECK psr_err psr_host_command(const char *path, bool named, char *command, size_t size);
 
-/* What a failure to get an agent's hello means, by ssh's exit status and last words: "host node2: ...". */
-psr_err psr_host_no_agent(const psr_host_link *link);
+/* What it means that a host's agent ended, with that status of waitpid, before its hello: "host node2: ...". last_words: the last line
+ * that it, or ssh, printed; "": none. NOT_FOUND, PEER. */
+psr_err psr_host_no_agent(const char *name, bool local, int wait_status, const char *last_words);
 
 #endif

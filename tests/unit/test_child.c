@@ -68,7 +68,7 @@ static void output_comes_back_line_by_line_and_the_rest_at_the_end(void **state)
     assert_string_equal(out.text, "one|three|");
     assert_string_equal(err.text, "two|");
     char how[64];
-    psr_child_describe(&child, how, sizeof how);
+    psr_child_describe(child.status, how, sizeof how);
     assert_string_equal(how, "exit status 0");
     psr_child_done(&child);
 }
@@ -132,7 +132,7 @@ static void a_killed_child_is_described(void **state)
     psr_child child = shell("kill -9 $$");
     run_out(&child, &out, &err);
     char how[64];
-    psr_child_describe(&child, how, sizeof how);
+    psr_child_describe(child.status, how, sizeof how);
     assert_string_equal(how, "killed by signal 9 (Killed)");
     psr_child_done(&child);
 }
