@@ -83,7 +83,7 @@ typedef struct psr_sim psr_sim; /* the simulated network: a virtual clock and a 
 
 typedef struct psr_sim_faults {
     uint64_t seed;
-    uint32_t delay_max; /* each message is delayed by 0..delay_max ticks; channels stay first-in first-out */
+    uint32_t delay_max_us; /* each message is delayed by at most that; channels stay first-in first-out */
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
 } psr_sim_faults;
 
@@ -97,5 +97,10 @@ PSR_MUST_CHECK psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_tr
 void psr_sim_cut(psr_sim *sim, psr_peer peer);
 /* Moves the virtual clock to the next delivery and says to whom; false when nothing is under way. */
 bool psr_sim_step(psr_sim *sim, psr_peer *ret_to);
+/* The virtual clock, which begins at 0; when the next delivery is due (INT64_MAX: nothing is under way); and moves the
+ * clock to something else that happens, no later than that. */
+int64_t psr_sim_now_us(const psr_sim *sim);
+int64_t psr_sim_next_us(const psr_sim *sim);
+void psr_sim_pass(psr_sim *sim, int64_t until_us);
 
 #endif

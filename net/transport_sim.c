@@ -12,13 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DELAY_SIZES 6 /* powers of two */
+
 typedef struct sim_transport sim_transport;
 
 /* A message: under way, then in an inbox, then its receiver's. */
 typedef struct parcel {
     psr_message base;
     psr_peer to;
-    uint64_t time, number;
+    int64_t due_us;
+    uint64_t number;
     psr_payload lent;    /* until delivered */
     void *bytes;         /* the payload: copied when sent, or when delivered if lent */
     struct parcel *next; /* in the inbox */
@@ -27,13 +30,13 @@ typedef struct parcel {
 /* One channel, for its order and its numbers. */
 typedef struct sim_channel {
     psr_peer from, to;
-    uint64_t last_time; /* of the latest delivery: nothing overtakes */
+    int64_t last_us; /* of the latest delivery: nothing overtakes */
     uint64_t sequence;
 } sim_channel;
 
 struct psr_sim {
     psr_sim_faults faults;
-    uint64_t time;
+    int64_t now_us;
     uint64_t numbers;
     uint64_t draws; /* random numbers used */
     parcel **heap;
@@ -89,7 +92,7 @@ static void parcel_release(psr_message *message)
 
 static bool earlier(const parcel *a, const parcel *b)
 {
-    return a->time != b->time ? a->time < b->time : a->number < b->number;
+    return a->due_us != b->due_us ? a->due_us < b->due_us : a->number < b->number;
 }
 
 static void swap(parcel **a, parcel **b)
@@ -185,12 +188,21 @@ static parcel *parcel_new(sim_channel *channel, const psr_head *head, size_t pay
     return p;
 }
 
+/* Of all sizes alike: most are short, and now and then one is so long that all others go on meanwhile. */
+static int64_t delay_us(psr_sim *sim)
+{
+    if (sim->faults.delay_max_us == 0)
+        return 0;
+    uint32_t longest_us = sim->faults.delay_max_us >> draw(sim, DELAY_SIZES);
+    return draw(sim, longest_us + 1);
+}
+
 /* On its way. There is room in the heap. */
 static void dispatch(psr_sim *sim, sim_channel *channel, parcel *p)
 {
-    uint64_t time = sim->time + (sim->faults.delay_max ? draw(sim, sim->faults.delay_max + 1) : 0);
-    channel->last_time = time > channel->last_time ? time : channel->last_time;
-    p->time = channel->last_time;
+    int64_t due_us = sim->now_us + delay_us(sim);
+    channel->last_us = due_us > channel->last_us ? due_us : channel->last_us;
+    p->due_us = channel->last_us;
     p->number = sim->numbers++;
     heap_push(sim, p);
 }
@@ -269,7 +281,7 @@ bool psr_sim_step(psr_sim *sim, psr_peer *ret_to)
 {
     while (sim->heap_count > 0) {
         parcel *p = heap_pop(sim);
-        sim->time = p->time;
+        sim->now_us = p->due_us;
         sim_transport *to = NULL;
         for (size_t i = 0; i < sim->member_count; i++)
             if (psr_peer_equal(sim->members[i]->self, p->to))
@@ -284,6 +296,22 @@ bool psr_sim_step(psr_sim *sim, psr_peer *ret_to)
         return true;
     }
     return false;
+}
+
+int64_t psr_sim_now_us(const psr_sim *sim)
+{
+    return sim->now_us;
+}
+
+int64_t psr_sim_next_us(const psr_sim *sim)
+{
+    return sim->heap_count > 0 ? sim->heap[0]->due_us : INT64_MAX;
+}
+
+void psr_sim_pass(psr_sim *sim, int64_t until_us)
+{
+    assert(until_us >= sim->now_us && until_us <= psr_sim_next_us(sim));
+    sim->now_us = until_us;
 }
 
 void psr_sim_cut(psr_sim *sim, psr_peer peer)

@@ -1,18 +1,17 @@
-#include "tests/unit/cluster.h"
+#include "tests/unit/cluster_private.h"
 
+#include "base/clock.h"
 #include "base/rng.h"
-#include "comm/encoding.h"
-#include "comm/messages.h"
-#include "comm/slices.h"
-#include "ps/shard/shard.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+
+#define START_MAX_US 50000 /* until a process says JOIN */
+#define DISK_MAX_US 20000
+#define SLICE_BYTES_MIN 4096 /* in a CONFIG; tests cut finer */
+#define LONGEST_RUN_US (600 * (int64_t)1000000)
 
 /* ---- numbers ---- */
 
@@ -26,9 +25,9 @@ static uint32_t word_of(uint64_t purpose, uint64_t a, uint64_t b, uint64_t i)
     return psr_rng_word(at, i);
 }
 
-float cluster_gradient(uint32_t worker, uint64_t step, size_t i)
+float cluster_gradient(uint32_t rank, uint64_t step, size_t i)
 {
-    uint32_t word = word_of(1, step, worker, i);
+    uint32_t word = word_of(1, step, rank, i);
     return ldexpf(psr_rng_unit(word) - 0.5f, (int)(word & 15) - 10);
 }
 
@@ -44,442 +43,679 @@ void cluster_initial_slot(const psr_layout *layout, uint32_t slot, float *values
         values[i] = psr_rng_unit(word_of(3, slot, 0, i));
 }
 
-/* ---- messages and channels ---- */
-
-typedef struct parcel {
-    psr_message message; /* first: its release finds the parcel */
-    psr_peer to;
-    psr_payload lent; /* read when delivered */
-    double *copy;
-    struct parcel *next;
-} parcel;
-
-typedef struct channel {
-    parcel *first, *last;
-} channel;
-
-typedef struct worker {
-    cluster *in;
-    uint32_t rank;
-    psr_engine *engine;
-    psr_optimizer *optimizer;
-    float *weights, *gradients;
-    uint64_t step; /* the next to begin, or that is under way */
-    bool backward; /* it is under way */
-    uint32_t next; /* bucket whose gradient comes next: order[next] */
-    uint32_t *order;
-    uint64_t *landed; /* [bucket] steps */
-    float *history;   /* [step][arena] */
-} worker;
-
-typedef struct shard {
-    cluster *in;
-    psr_shard *state;
-} shard;
-
-struct cluster {
-    cluster_options options;
-    const psr_engine_ops *ops;
-    uint32_t n, s, members; /* workers, shards; shards come after workers */
-    worker *workers;
-    shard *shards;
-    channel *channels; /* [from * members + to] */
-    uint64_t drawn, end;
-    uint64_t staleness, gap;
-    uint64_t messages[256], pushes_in_flight, *in_flight; /* [worker * s + shard] */
-    float *slots;                                         /* [step][slot][arena] as checkpointed */
-    size_t *slots_filled;                                 /* [step][slot] floats */
-    bool stopped;
-};
-
-enum { SLOTS = 2 };
-
-static uint32_t draw(cluster *c, uint32_t below)
+uint32_t cluster_draw(cluster *c, uint32_t below)
 {
     psr_rng_at at = {.seed = c->options.seed, .purpose = PSR_RNG_TEST, .layer = 9};
     return psr_rng_below(at, &c->drawn, below);
 }
 
-static uint32_t member_of(const cluster *c, psr_peer peer)
+int64_t cluster_now_ms(const cluster *c)
 {
-    return peer.role == PSR_ROLE_WORKER ? peer.rank : c->n + peer.rank;
+    return psr_sim_now_us(c->sim) / 1000;
 }
 
-static void release_parcel(psr_message *message)
+/* ---- the scheduler ---- */
+
+static psr_err on_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
-    parcel *p = (parcel *)(void *)message;
-    free(p->copy);
-    free(p);
+    cluster *c = context;
+    return psr_transport_send(c->scheduler_process.transport, to, head, payload);
 }
 
-/* The bytes are taken from where they lie now, not from where they were when they were sent. */
-static void deliver_bytes(parcel *p)
+static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
 {
-    if (p->lent.bytes > 0 && !p->copy) {
-        p->copy = malloc(p->lent.bytes + sizeof(double));
-        memcpy(p->copy, p->lent.data, p->lent.bytes);
-    }
-    p->message.payload = p->copy;
-    p->message.payload_bytes = p->lent.bytes;
-    if (p->lent.release)
-        p->lent.release(p->lent.context);
+    cluster *c = context;
+    return psr_transport_connect(c->scheduler_process.transport, peer, endpoint, NULL);
 }
 
-static void post(cluster *c, psr_peer from, psr_peer to, const psr_head *head, const psr_payload *payload)
+static void on_joined(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total)
 {
-    parcel *p = calloc(1, sizeof *p);
-    p->message = (psr_message){.from = from, .head = *head, .release = release_parcel};
-    p->to = to;
-    if (payload) {
-        p->lent = *payload;
-        if (!payload->release && payload->bytes > 0) {
-            p->copy = malloc(payload->bytes + sizeof(double));
-            memcpy(p->copy, payload->data, payload->bytes);
-        }
-    }
-    channel *ch = &c->channels[member_of(c, from) * c->members + member_of(c, to)];
-    if (ch->last)
-        ch->last->next = p;
-    else
-        ch->first = p;
-    ch->last = p;
-    c->messages[head->type]++;
-    if (head->type == PSR_MSG_PUSH) {
-        uint64_t count = ++c->in_flight[from.rank * c->s + to.rank];
-        if (count > c->pushes_in_flight)
-            c->pushes_in_flight = count;
-    }
+    cluster *c = context;
+    (void)entry;
+    if (count == total)
+        c->joined_us = psr_sim_now_us(c->sim);
 }
 
-static psr_err worker_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
+                        const char *roster_json, psr_beginning *ret_beginning)
 {
-    worker *w = context;
-    post(w->in, (psr_peer){PSR_ROLE_WORKER, w->rank}, to, head, payload);
+    const cluster *c = context;
+    (void)facts, (void)roster_json;
+    *ret_beginning =
+        (psr_beginning){.first_step = c->options.first_step, .bucket_bytes = config->bucket_bytes};
     return PSR_OK;
 }
+
+static psr_err restore_section(cluster *c, uint32_t section, const float *values)
+{
+    size_t length = c->options.layout->length, half = length / 2;
+    for (size_t at = 0; at < length; at += half + 1) {
+        size_t count = length - at < half + 1 ? length - at : half + 1;
+        psr_head head = {.type = PSR_MSG_RESTORE, .bucket = section, .offset = at, .count = count};
+        psr_payload payload = {.data = values + at, .bytes = count * sizeof *values};
+        PSR_TRY(on_send(c, (psr_peer){PSR_ROLE_WORKER, 0}, &head, &payload));
+    }
+    return PSR_OK;
+}
+
+static psr_err on_restore(void *context)
+{
+    cluster *c = context;
+    float *values = calloc(c->options.layout->length + 1, sizeof *values);
+    cluster_initial_weights(c->options.layout, values);
+    psr_err err = restore_section(c, PSR_SECTION_WEIGHTS, values);
+    for (uint32_t slot = 0; slot < c->slot_count && err == PSR_OK; slot++) {
+        cluster_initial_slot(c->options.layout, slot, values);
+        err = restore_section(c, PSR_SECTION_SLOT(slot), values);
+    }
+    free(values);
+    return err;
+}
+
+static psr_err on_started(void *context, const char *algorithms)
+{
+    (void)context, (void)algorithms;
+    return PSR_OK;
+}
+
+static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t size)
+{
+    (void)context, (void)from, (void)json, (void)size;
+    return PSR_OK;
+}
+
+static void on_evaluating(void *context, uint32_t rank, uint64_t step, uint64_t counted)
+{
+    (void)context, (void)rank, (void)step, (void)counted;
+}
+
+static void on_done(void *context, uint32_t rank, const char *json, size_t size)
+{
+    (void)context, (void)rank, (void)json, (void)size;
+}
+
+static void on_carried(void *context, uint32_t rank, const psr_traffic *traffic)
+{
+    (void)context, (void)rank, (void)traffic;
+}
+
+static size_t cell_of(const cluster *c, uint64_t steps)
+{
+    assert_in_range(steps, c->options.first_step, c->options.first_step + c->options.steps);
+    return steps - c->options.first_step;
+}
+
+static bool is_whole(const cluster *c, uint64_t steps)
+{
+    for (uint32_t i = 0; i < 1 + c->slot_count; i++)
+        if (c->filled[cell_of(c, steps) * (1 + CLUSTER_SLOTS) + i] != c->options.layout->length)
+            return false;
+    return true;
+}
+
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
+                             size_t count)
+{
+    cluster *c = context;
+    size_t cell = cell_of(c, step) * (1 + CLUSTER_SLOTS);
+    if (section != PSR_SECTION_WEIGHTS)
+        cell += 1 + section - PSR_SECTION_SLOT(0);
+    memcpy(c->sections + cell * c->options.layout->length + offset, data, count * sizeof *data);
+    c->filled[cell] += count;
+    if (is_whole(c, step))
+        c->disk_us[cell_of(c, step)] = psr_sim_now_us(c->sim) + cluster_draw(c, DISK_MAX_US);
+    return PSR_OK;
+}
+
+static psr_err on_last_checkpoint(void *context, uint64_t step)
+{
+    const cluster *c = context;
+    return is_whole(c, step) ? PSR_OK : psr_fail(PSR_ERR_PROTOCOL, "the last checkpoint is not whole");
+}
+
+static void on_say(void *context, const char *line)
+{
+    (void)context, (void)line;
+}
+
+static void on_ended(void *context, psr_err status, const char *line)
+{
+    cluster *c = context;
+    c->status = status;
+    snprintf(c->line, sizeof c->line, "%s", line);
+    c->scheduler_process.state = PROCESS_LEFT;
+    c->decided_us = psr_sim_now_us(c->sim);
+}
+
+static void make_scheduler(cluster *c)
+{
+    const psr_scheduler_events events = {
+        .context = c,
+        .send = on_send,
+        .connect = on_connect,
+        .joined = on_joined,
+        .begin = on_begin,
+        .restore = on_restore,
+        .started = on_started,
+        .metrics = on_metrics,
+        .evaluating = on_evaluating,
+        .done = on_done,
+        .carried = on_carried,
+        .checkpoint = on_checkpoint,
+        .last_checkpoint = on_last_checkpoint,
+        .say = on_say,
+        .ended = on_ended,
+    };
+    assert_int_equal(psr_scheduler_new(&c->config, &events, "head", 0, &c->scheduler), PSR_OK);
+    c->scheduler_process.state = PROCESS_RUNS;
+    c->scheduler_process.tick_us = psr_scheduler_next_tick(c->scheduler) * 1000;
+}
+
+static void scheduler_turn(cluster *c)
+{
+    process *p = &c->scheduler_process;
+    psr_message *message = NULL;
+    while (p->state == PROCESS_RUNS && psr_transport_recv(p->transport, 0, &message) == PSR_OK) {
+        psr_scheduler_message(c->scheduler, message, cluster_now_ms(c));
+        psr_message_free(&message);
+    }
+    if (p->state == PROCESS_RUNS)
+        psr_scheduler_tick(c->scheduler, cluster_now_ms(c));
+    p->tick_us = NEVER;
+    if (p->state == PROCESS_RUNS)
+        p->tick_us = psr_scheduler_next_tick(c->scheduler) * 1000;
+}
+
+void cluster_stop(cluster *c)
+{
+    if (c->stop_told || c->scheduler_process.state != PROCESS_RUNS)
+        return;
+    c->stop_told = true;
+    psr_scheduler_stop(c->scheduler, cluster_now_ms(c));
+}
+
+static void disk_turn(cluster *c, uint64_t steps)
+{
+    c->disk_us[cell_of(c, steps)] = NEVER;
+    psr_scheduler_checkpointed(c->scheduler, steps, cluster_now_ms(c));
+}
+
+/* ---- shards ---- */
 
 static psr_err shard_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
     shard *s = context;
-    post(s->in, (psr_peer){PSR_ROLE_SHARD, (uint32_t)(s - s->in->shards)}, to, head, payload);
-    return PSR_OK;
+    s->process.done = s->process.done || head->type == PSR_MSG_DONE;
+    return psr_transport_send(s->process.transport, to, head, payload);
 }
 
-static void hand_over(cluster *c, psr_peer to, psr_message *message)
+static psr_err shard_welcomed(shard *s)
 {
-    psr_err err = to.role == PSR_ROLE_WORKER ? c->ops->message(c->workers[to.rank].engine, &message)
-                                             : psr_shard_message(c->shards[to.rank].state, &message);
-    if (err != PSR_OK)
-        fail_msg("%s", psr_err_detail());
-    assert_null(message);
-}
-
-static void deliver(cluster *c, channel *ch)
-{
-    parcel *p = ch->first;
-    ch->first = p->next;
-    if (!ch->first)
-        ch->last = NULL;
-    p->next = NULL;
-    deliver_bytes(p);
-
-    psr_message_type type = p->message.head.type;
-    psr_peer to = p->to;
-    if (type == PSR_MSG_PUSH)
-        c->in_flight[p->message.from.rank * c->s + to.rank]--;
-    bool twice =
-        (type == PSR_MSG_PUSH || type == PSR_MSG_WEIGHTS) && draw(c, 1000) < c->options.duplicate_permille;
-    parcel *again = NULL;
-    if (twice) {
-        again = calloc(1, sizeof *again);
-        again->message = p->message;
-        again->copy = malloc(p->lent.bytes + sizeof(double));
-        memcpy(again->copy, p->copy, p->lent.bytes);
-        again->message.payload = again->copy;
-    }
-    hand_over(c, to, &p->message);
-    if (again)
-        hand_over(c, to, &again->message);
-}
-
-/* ---- workers ---- */
-
-static psr_err landed(void *context, uint64_t step, uint32_t bucket)
-{
-    worker *w = context;
-    const psr_bucket *range = &w->in->options.buckets->items[bucket];
-    assert_int_equal(w->landed[bucket], step);
-    w->landed[bucket] = step + 1;
-    memcpy(w->history + (step - w->in->options.first_step) * w->in->options.layout->length + range->offset,
-           w->weights + range->offset, range->length * sizeof(float));
-    return PSR_OK;
-}
-
-static bool weights_here(const worker *w)
-{
-    for (uint32_t b = 0; b < w->in->options.buckets->count; b++)
-        if (w->landed[b] < w->step || w->in->ops->lent(w->engine, b) > 0)
-            return false;
-    return true;
-}
-
-static bool may_move(const worker *w)
-{
-    return w->backward || (w->step < w->in->end && weights_here(w));
-}
-
-static bool all_done(const cluster *c)
-{
+    cluster *c = s->process.in;
+    const psr_shard_options options = {
+        .config = c->options.config,
+        .layout = c->options.layout,
+        .buckets = c->options.buckets,
+        .owner = c->owner,
+        .shard = s->process.self.rank,
+        .total_steps = psr_member_facts(s->process.member)->total_steps,
+        .first_step = psr_member_first_step(s->process.member),
+        .outbox = {.context = s, .send = shard_send},
+    };
+    PSR_TRY(psr_shard_run_new(&options, &s->run));
     for (uint32_t r = 0; r < c->n; r++)
-        if (c->workers[r].step < c->end || c->workers[r].backward || !weights_here(&c->workers[r]))
-            return false;
-    return true;
+        PSR_TRY(psr_member_connect(s->process.member, (psr_peer){PSR_ROLE_WORKER, r}));
+    return psr_shard_run_begin(s->run);
 }
 
-static void begin_step(worker *w)
+static psr_err shard_message(shard *s, psr_message **message)
 {
-    cluster *c = w->in;
-    uint64_t slowest = UINT64_MAX;
-    for (uint32_t r = 0; r < c->n; r++)
-        slowest = c->workers[r].step < slowest ? c->workers[r].step : slowest;
-    if (w->step - slowest > c->gap)
-        c->gap = w->step - slowest;
-    if (c->ops->staleness) {
-        uint64_t staleness = c->ops->staleness(w->engine);
-        c->staleness = staleness > c->staleness ? staleness : c->staleness;
-    }
-    for (size_t i = 0; i < c->options.layout->length; i++)
-        w->gradients[i] = NAN;
-    /* A backward pass takes buckets in order, but a network with branches need not. */
-    for (uint32_t b = 0; b < c->options.buckets->count; b++) {
-        w->order[b] = b;
-        if (b > 0 && draw(c, 4) == 0) {
-            w->order[b] = w->order[b - 1];
-            w->order[b - 1] = b;
-        }
-    }
-    assert_int_equal(c->ops->begin_step(w->engine, w->step), PSR_OK);
-    w->backward = true;
-    w->next = 0;
-}
-
-static void gradient_ready(worker *w)
-{
-    cluster *c = w->in;
-    uint32_t b = w->order[w->next++];
-    const psr_bucket *range = &c->options.buckets->items[b];
-    for (size_t i = range->offset; i < range->offset + range->length; i++)
-        w->gradients[i] = cluster_gradient(w->rank, w->step, i);
-    if (c->ops->ready(w->engine, w->step, b) != PSR_OK)
-        fail_msg("%s", psr_err_detail());
-    if (w->next == c->options.buckets->count) {
-        w->backward = false;
-        w->step++;
-    }
-}
-
-static void move(worker *w)
-{
-    if (w->backward)
-        gradient_ready(w);
-    else
-        begin_step(w);
-}
-
-/* ---- the run ---- */
-
-static psr_err keep_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
-                               size_t count)
-{
-    shard *s = context;
-    cluster *c = s->in;
-    size_t cell = (step - c->options.first_step) * SLOTS + slot;
-    memcpy(c->slots + cell * c->options.layout->length + offset, data, count * sizeof *data);
-    c->slots_filled[cell] += count;
+    cluster *c = s->process.in;
+    if ((*message)->head.type == PSR_MSG_PUSH)
+        c->in_flight[(*message)->from.rank * c->s + s->process.self.rank]--;
+    PSR_TRY(psr_shard_run_message(s->run, message));
+    assert_null(*message);
+    if (psr_shard_run_left(s->run))
+        s->process.state = PROCESS_LEFT;
     return PSR_OK;
 }
 
-static void start_shards(cluster *c)
+static void shard_report(void *context, psr_msg_progress *progress)
 {
-    const cluster_options *o = &c->options;
-    uint32_t *owner = calloc(o->buckets->count + 1, sizeof *owner);
-    assert_int_equal(
-        psr_buckets_assign(o->layout, o->buckets, c->s, o->config->optimizer == PSR_OPTIMIZER_LARS, owner),
-        PSR_OK);
-    float *values = calloc(o->layout->length + 1, sizeof *values);
-    for (uint32_t s = 0; s < c->s; s++) {
-        c->shards[s].in = c;
-        psr_shard_options options = {
-            .config = o->config,
-            .layout = o->layout,
-            .buckets = o->buckets,
-            .owner = owner,
-            .shard = s,
-            .total_steps = o->first_step + o->steps,
-            .first_step = o->first_step,
-            .outbox = {.context = &c->shards[s], .send = shard_send},
-            .context = &c->shards[s],
-            .checkpoint = keep_checkpoint,
-        };
-        assert_int_equal(psr_shard_new(&options, &c->shards[s].state), PSR_OK);
-    }
-    uint32_t sections = 1;
-    if (o->first_step > 0) {
-        psr_optimizer *optimizer;
-        assert_int_equal(psr_optimizer_new(o->config, o->layout, &optimizer), PSR_OK);
-        sections += psr_optimizer_slot_count(optimizer);
-        psr_optimizer_free(optimizer);
-    }
-    for (uint32_t section = 0; section < sections; section++) {
-        if (section == 0)
-            cluster_initial_weights(o->layout, values);
-        else
-            cluster_initial_slot(o->layout, section - 1, values);
-        for (uint32_t b = 0; b < o->buckets->count; b++) {
-            const psr_bucket *bucket = &o->buckets->items[b];
-            size_t floats = psr_slice_floats(o->config);
-            for (size_t at = 0; at < bucket->length; at += floats) {
-                size_t count = bucket->length - at < floats ? bucket->length - at : floats;
-                psr_span span = {bucket->offset + at, count};
-                psr_head head =
-                    psr_msg_init_head(&(psr_msg_init){.bucket = b, .span = span, .section = section});
-                psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, values + span.offset, count);
-                post(c, (psr_peer){PSR_ROLE_WORKER, 0}, (psr_peer){PSR_ROLE_SHARD, owner[b]}, &head,
-                     &payload);
-            }
-        }
-    }
-    for (uint32_t s = 0; s < c->s; s++) {
-        channel *ch = &c->channels[0 * c->members + c->n + s];
-        while (ch->first)
-            deliver(c, ch);
-        assert_true(psr_shard_initialised(c->shards[s].state));
-    }
-    free(values);
-    free(owner);
+    const shard *s = context;
+    if (s->run)
+        psr_shard_run_report(s->run, progress);
 }
 
-static void start_workers(cluster *c)
+/* ---- any member ---- */
+
+static psr_err find_facts(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts)
 {
-    const cluster_options *o = &c->options;
-    for (uint32_t r = 0; r < c->n; r++) {
-        worker *w = &c->workers[r];
-        w->in = c;
-        w->rank = r;
-        w->step = o->first_step;
-        w->weights = calloc(o->layout->length + 1, sizeof(float));
-        w->gradients = calloc(o->layout->length + 1, sizeof(float));
-        w->history = calloc(o->layout->length * (o->steps + 1) + 1, sizeof(float));
-        w->order = calloc(o->buckets->count + 1, sizeof *w->order);
-        w->landed = calloc(o->buckets->count + 1, sizeof *w->landed);
-        for (uint32_t b = 0; b < o->buckets->count; b++)
-            w->landed[b] = o->first_step;
-        cluster_initial_weights(o->layout, w->weights);
-        if (o->config->mode == PSR_MODE_RING) {
-            assert_int_equal(psr_optimizer_new(o->config, o->layout, &w->optimizer), PSR_OK);
-            for (uint32_t i = 0; i < psr_optimizer_slot_count(w->optimizer) && o->first_step > 0; i++)
-                cluster_initial_slot(o->layout, i, psr_optimizer_slot(w->optimizer, i));
-        }
-        psr_engine_env env = {
-            .config = o->config,
-            .layout = o->layout,
-            .buckets = o->buckets,
-            .rank = r,
-            .total_steps = o->first_step + o->steps,
-            .weights = w->weights,
-            .gradients = w->gradients,
-            .optimizer = w->optimizer,
-            .outbox = {.context = w, .send = worker_send},
-            .context = w,
-            .landed = landed,
-        };
-        assert_int_equal(c->ops->open(&env, &w->engine), PSR_OK);
-    }
+    const process *p = context;
+    (void)rank, (void)config;
+    *ret_facts = (psr_facts){.total_steps = p->in->options.first_step + p->in->options.steps};
+    strcpy(ret_facts->identity, "played");
+    strcpy(ret_facts->data_name, "none");
+    return PSR_OK;
 }
 
-/* The launcher's Ctrl-C, as the scheduler tells it: nobody has begun a step past stop_at. */
-static void stop_when_due(cluster *c)
+void process_fail(process *p, psr_err status)
 {
-    if (c->stopped || c->options.stop_at == UINT64_MAX)
+    p->status = status;
+    p->state = PROCESS_FAILED;
+    snprintf(p->line, sizeof p->line, "%s", psr_err_detail());
+    if (p->member)
+        psr_member_failed(p->member, status, p->line);
+}
+
+static psr_err take(process *p, psr_message **message)
+{
+    return p->self.role == PSR_ROLE_WORKER ? worker_message((worker *)p, message)
+                                           : shard_message((shard *)p, message);
+}
+
+static psr_err take_early(process *p)
+{
+    PSR_TRY(p->self.role == PSR_ROLE_WORKER ? worker_welcomed((worker *)p) : shard_welcomed((shard *)p));
+    for (psr_message *early; (early = psr_member_early(p->member)) != NULL;)
+        PSR_TRY(take(p, &early));
+    return PSR_OK;
+}
+
+static psr_err process_message(process *p, psr_message **message)
+{
+    bool had_joined = psr_member_joined(p->member);
+    PSR_TRY(psr_member_message(p->member, message, cluster_now_ms(p->in)));
+    if (!had_joined && psr_member_joined(p->member))
+        PSR_TRY(take_early(p));
+    return *message ? take(p, message) : PSR_OK;
+}
+
+/* What lies in its inbox, and what the time asks for. */
+static void process_turn(process *p)
+{
+    psr_message *message = NULL;
+    psr_err err = PSR_OK;
+    while (p->state == PROCESS_RUNS && psr_transport_recv(p->transport, 0, &message) == PSR_OK) {
+        err = process_message(p, &message);
+        psr_message_free(&message);
+        if (err != PSR_OK)
+            process_fail(p, err);
+    }
+    int64_t next_ms = 0;
+    p->tick_us = NEVER;
+    if (p->state != PROCESS_RUNS)
         return;
-    for (uint32_t r = 0; r < c->n; r++)
-        if (c->workers[r].step < c->options.stop_at)
-            return;
-    c->stopped = true;
-    for (uint32_t s = 0; s < c->s; s++)
-        assert_int_equal(psr_shard_stop_at(c->shards[s].state, c->options.stop_at), PSR_OK);
-}
-
-static bool move_one(cluster *c)
-{
-    uint32_t channels = c->members * c->members, choices = 0, chosen = 0;
-    for (uint32_t i = 0; i < channels + c->n; i++) {
-        bool can = i < channels ? c->channels[i].first != NULL : may_move(&c->workers[i - channels]);
-        if (can && draw(c, ++choices) == 0)
-            chosen = i;
-    }
-    if (choices == 0)
-        return false;
-    bool by_worker = chosen >= channels;
-    /* A slow worker moves when it is drawn ten times as rarely, or when nobody else can. */
-    if (by_worker && chosen - channels == c->options.slow_worker && choices > 1 && draw(c, 10) != 0)
-        return true;
-    if (by_worker)
-        move(&c->workers[chosen - channels]);
+    err = psr_member_tick(p->member, cluster_now_ms(p->in), &next_ms);
+    if (err != PSR_OK)
+        process_fail(p, err);
     else
-        deliver(c, &c->channels[chosen]);
-    return true;
+        p->tick_us = next_ms * 1000;
 }
 
-cluster *cluster_run(const cluster_options *options)
+static void process_start(process *p)
 {
-    cluster *c = calloc(1, sizeof *c);
-    bool ps = options->config->mode == PSR_MODE_PS;
-    c->options = *options;
-    c->ops = ps ? &psr_engine_ps : &psr_engine_ring;
-    c->n = options->config->workers;
-    c->s = ps ? options->config->shards : 0;
-    c->members = c->n + c->s;
-    c->end = options->stop_at == UINT64_MAX ? options->first_step + options->steps : options->stop_at + 1;
+    const psr_member_options options = {
+        .transport = p->transport,
+        .provision = &p->provision,
+        .context = p,
+        .facts = p->self.role == PSR_ROLE_WORKER ? find_facts : NULL,
+        .report = p->self.role == PSR_ROLE_WORKER ? worker_report : shard_report,
+    };
+    p->state = PROCESS_RUNS;
+    p->starts_us = NEVER;
+    assert_int_equal(psr_member_open(&options, cluster_now_ms(p->in), &p->member), PSR_OK);
+    process_turn(p);
+}
+
+static void worker_turn(worker *w)
+{
+    psr_err err = worker_compute(w);
+    if (err != PSR_OK)
+        process_fail(&w->process, err);
+    process_turn(&w->process);
+}
+
+/* ---- all processes ---- */
+
+static uint32_t member_count(const cluster *c)
+{
+    return c->n + c->s;
+}
+
+static process *member_at(const cluster *c, uint32_t i)
+{
+    return i < c->n ? &c->workers[i].process : &c->shards[i - c->n].process;
+}
+
+static process *process_of(cluster *c, psr_peer peer)
+{
+    if (peer.role == PSR_ROLE_SCHEDULER)
+        return &c->scheduler_process;
+    return peer.role == PSR_ROLE_WORKER ? &c->workers[peer.rank].process : &c->shards[peer.rank].process;
+}
+
+static bool is_over(const process *p)
+{
+    return p->state == PROCESS_LEFT || p->state == PROCESS_FAILED || p->state == PROCESS_KILLED;
+}
+
+static bool hangs(const cluster *c, const process *p)
+{
+    return p->self.role == PSR_ROLE_WORKER && c->workers[p->self.rank].hung;
+}
+
+/* Who hangs is ended by its agent when the scheduler says how the run ended. */
+static bool all_over(const cluster *c)
+{
+    for (uint32_t i = 0; i < member_count(c); i++)
+        if (!is_over(member_at(c, i)) && !hangs(c, member_at(c, i)))
+            return false;
+    return is_over(&c->scheduler_process);
+}
+
+static void turn(cluster *c, process *p)
+{
+    if (p->state == PROCESS_NOT_YET && p->self.role != PSR_ROLE_SCHEDULER)
+        process_start(p);
+    else if (p->self.role == PSR_ROLE_SCHEDULER)
+        scheduler_turn(c);
+    else
+        process_turn(p);
+}
+
+/* ---- faults ---- */
+
+static void begin_fault(cluster *c)
+{
+    const cluster_fault *fault = &c->options.fault;
+    process *p = process_of(c, fault->who);
+    c->fault_us = NEVER;
+    c->was_done = p->done;
+    if (is_over(p))
+        return;
+    if (fault->kind == CLUSTER_HUNG) {
+        c->workers[fault->who.rank].hung = true;
+        c->workers[fault->who.rank].compute_us = NEVER;
+    } else if (fault->kind == CLUSTER_STOPPED) {
+        p->state = PROCESS_STOPPED;
+        c->resume_us = psr_sim_now_us(c->sim) + fault->for_us;
+    } else {
+        p->state = PROCESS_KILLED;
+        psr_sim_cut(c->sim, p->self);
+        if (fault->kind == CLUSTER_LOST)
+            psr_scheduler_lost(c->scheduler, p->self, p->provision.host, "killed by signal 9",
+                               cluster_now_ms(c));
+    }
+}
+
+static void end_fault(cluster *c)
+{
+    process *p = process_of(c, c->options.fault.who);
+    c->resume_us = NEVER;
+    p->state = p->starts_us == NEVER ? PROCESS_RUNS : PROCESS_NOT_YET;
+    turn(c, p);
+}
+
+/* ---- time ---- */
+
+/* The earliest time so far, and what happens then. */
+typedef struct moment {
+    int64_t at_us;
+    enum { A_DELIVERY, A_TURN, A_COMPUTATION, A_CHECKPOINT, A_FAULT, A_FAULTS_END } what;
+    process *who;
+    uint64_t steps;
+} moment;
+
+static void consider(moment *earliest, moment other)
+{
+    if (other.at_us < earliest->at_us)
+        *earliest = other;
+}
+
+static int64_t time_of(const process *p)
+{
+    if (p->state == PROCESS_NOT_YET)
+        return p->starts_us;
+    return p->state == PROCESS_RUNS ? p->tick_us : NEVER;
+}
+
+/* Of what happens at the same time deliveries come first: nobody is called silent whose words are there. */
+static moment next_moment(cluster *c)
+{
+    moment next = {.at_us = psr_sim_next_us(c->sim), .what = A_DELIVERY};
+    consider(&next, (moment){time_of(&c->scheduler_process), A_TURN, &c->scheduler_process, 0});
+    for (uint32_t i = 0; i < member_count(c); i++)
+        consider(&next, (moment){time_of(member_at(c, i)), A_TURN, member_at(c, i), 0});
+    for (uint32_t r = 0; r < c->n; r++)
+        if (c->workers[r].process.state == PROCESS_RUNS)
+            consider(&next, (moment){c->workers[r].compute_us, A_COMPUTATION, &c->workers[r].process, 0});
+    for (uint64_t k = 0; k <= c->options.steps && c->scheduler_process.state == PROCESS_RUNS; k++)
+        consider(&next, (moment){c->disk_us[k], A_CHECKPOINT, NULL, c->options.first_step + k});
+    consider(&next, (moment){c->fault_us, A_FAULT, NULL, 0});
+    consider(&next, (moment){c->resume_us, A_FAULTS_END, NULL, 0});
+    return next;
+}
+
+static void deliver(cluster *c)
+{
+    psr_peer to;
+    if (psr_sim_step(c->sim, &to) && process_of(c, to)->state == PROCESS_RUNS)
+        turn(c, process_of(c, to));
+}
+
+static void happen(cluster *c, const moment *m)
+{
+    int64_t now_us = psr_sim_now_us(c->sim);
+    if (m->what != A_DELIVERY) /* what was due while its process was stopped is late */
+        psr_sim_pass(c->sim, m->at_us > now_us ? m->at_us : now_us);
+    switch (m->what) {
+    case A_DELIVERY:
+        deliver(c);
+        break;
+    case A_TURN:
+        turn(c, m->who);
+        break;
+    case A_COMPUTATION:
+        worker_turn((worker *)m->who);
+        break;
+    case A_CHECKPOINT:
+        disk_turn(c, m->steps);
+        break;
+    case A_FAULT:
+        begin_fault(c);
+        break;
+    case A_FAULTS_END:
+        end_fault(c);
+        break;
+    }
+}
+
+static void run(cluster *c)
+{
+    while (!all_over(c)) {
+        moment next = next_moment(c);
+        if (next.at_us == NEVER || psr_sim_now_us(c->sim) > LONGEST_RUN_US)
+            fail_msg("seed %llu: nothing happens any more and not all have ended: it hangs",
+                     (unsigned long long)c->options.seed);
+        happen(c, &next);
+        for (uint32_t r = 0; r < c->n; r++)
+            worker_look(&c->workers[r]);
+    }
+    c->ended_us = psr_sim_now_us(c->sim);
+}
+
+/* ---- making and checking ---- */
+
+static void make_process(cluster *c, process *p, psr_peer self)
+{
+    p->in = c;
+    p->self = self;
+    p->tick_us = NEVER;
+    p->starts_us = self.role == PSR_ROLE_SCHEDULER ? NEVER : cluster_draw(c, START_MAX_US);
+    p->provision.self = self;
+    snprintf(p->provision.host, sizeof p->provision.host, "%c%u", psr_role_name(self.role)[0],
+             (unsigned)self.rank);
+    strcpy(p->provision.scheduler, "sim://scheduler/0");
+    assert_int_equal(psr_transport_sim_new(c->sim, self, &p->transport), PSR_OK);
+}
+
+static void make_checkpoints(cluster *c)
+{
+    size_t cells = c->options.steps + 1;
+    c->sections = calloc(cells * (1 + CLUSTER_SLOTS) * c->options.layout->length + 1, sizeof *c->sections);
+    c->filled = calloc(cells * (1 + CLUSTER_SLOTS), sizeof *c->filled);
+    c->disk_us = calloc(cells, sizeof *c->disk_us);
+    for (size_t k = 0; k < cells; k++)
+        c->disk_us[k] = NEVER;
+    psr_optimizer *optimizer;
+    assert_int_equal(psr_optimizer_new(&c->config, c->options.layout, &optimizer), PSR_OK);
+    c->slot_count = psr_optimizer_slot_count(optimizer);
+    psr_optimizer_free(optimizer);
+}
+
+static void make_members(cluster *c)
+{
+    const cluster_options *o = &c->options;
     c->workers = calloc(c->n, sizeof *c->workers);
     c->shards = calloc(c->s + 1, sizeof *c->shards);
-    c->channels = calloc((size_t)c->members * c->members, sizeof *c->channels);
     c->in_flight = calloc((size_t)c->n * c->s + 1, sizeof *c->in_flight);
-    c->slots = calloc((options->steps + 1) * SLOTS * options->layout->length + 1, sizeof *c->slots);
-    c->slots_filled = calloc((options->steps + 1) * SLOTS, sizeof *c->slots_filled);
-    if (ps)
-        start_shards(c);
-    start_workers(c);
-    while (move_one(c))
-        stop_when_due(c);
-    if (!all_done(c))
-        fail_msg("nothing is under way and the run has not ended: it hangs");
+    c->owner = calloc(o->buckets->count + 1, sizeof *c->owner);
+    if (c->s > 0)
+        assert_int_equal(psr_buckets_assign(o->layout, o->buckets, c->s,
+                                            o->config->optimizer == PSR_OPTIMIZER_LARS, c->owner),
+                         PSR_OK);
+    make_process(c, &c->scheduler_process, (psr_peer){PSR_ROLE_SCHEDULER, 0});
+    for (uint32_t r = 0; r < c->n; r++) {
+        make_process(c, &c->workers[r].process, (psr_peer){PSR_ROLE_WORKER, r});
+        c->workers[r].compute_us = NEVER;
+    }
     for (uint32_t s = 0; s < c->s; s++)
-        assert_true(psr_shard_finished(c->shards[s].state));
+        make_process(c, &c->shards[s].process, (psr_peer){PSR_ROLE_SHARD, s});
+}
+
+static cluster *make(const cluster_options *options)
+{
+    static const uint32_t delays_us[] = {0, 100, 1000, 20000}, computes_us[] = {100, 1000, 5000};
+    cluster *c = calloc(1, sizeof *c);
+    c->options = *options;
+    c->config = *options->config;
+    if (c->config.slice_bytes < SLICE_BYTES_MIN)
+        c->config.slice_bytes = SLICE_BYTES_MIN;
+    c->n = c->config.workers;
+    c->s = c->config.mode == PSR_MODE_PS ? c->config.shards : 0;
+    c->joined_us = c->decided_us = c->fault_us = c->resume_us = NEVER;
+    if (options->fault.kind != CLUSTER_FAULTLESS)
+        c->fault_us = options->fault.at_us;
+    c->compute_max_us = computes_us[options->seed % 3];
+    const psr_sim_faults faults = {.seed = options->seed,
+                                   .delay_max_us = delays_us[options->seed / 3 % 4],
+                                   .duplicate_permille = options->duplicate_permille};
+    assert_int_equal(psr_sim_new(&faults, &c->sim), PSR_OK);
+    make_checkpoints(c);
+    make_members(c);
+    make_scheduler(c);
     return c;
 }
 
+/* Without a fault, or with one that the run survives. */
+static void check_end(const cluster *c)
+{
+    for (uint32_t i = 0; i < member_count(c); i++)
+        if (member_at(c, i)->state != PROCESS_LEFT)
+            fail_msg("seed %llu: %s %u: %s; the scheduler: %s", (unsigned long long)c->options.seed,
+                     psr_role_name(member_at(c, i)->self.role), (unsigned)member_at(c, i)->self.rank,
+                     member_at(c, i)->line, c->line);
+    if (c->status != (c->stop_told ? PSR_ERR_CANCELLED : PSR_OK))
+        fail_msg("seed %llu: %s", (unsigned long long)c->options.seed, c->line);
+    if (cluster_steps(c) > c->options.first_step)
+        assert_true(is_whole(c, cluster_steps(c)));
+}
+
+static uint64_t runs;
+static double begin_s;
+
+cluster *cluster_run(const cluster_options *options)
+{
+    if (runs++ == 0)
+        begin_s = psr_clock_s();
+    cluster *c = make(options);
+    run(c);
+    const cluster_fault *fault = &options->fault;
+    bool short_stop =
+        fault->kind == CLUSTER_STOPPED && (double)fault->for_us * 1e-6 < options->config->deadline_s;
+    if (fault->kind == CLUSTER_FAULTLESS || short_stop)
+        check_end(c);
+    return c;
+}
+
+int cluster_print_rate(void **state)
+{
+    double took_s = psr_clock_s() - begin_s;
+    (void)state;
+    printf("# %llu simulated runs in %.1f s: %.0f a minute\n", (unsigned long long)runs, took_s,
+           (double)runs / took_s * 60);
+    return 0;
+}
+
+/* What is lent to a transport comes back when the network ends. */
 void cluster_free(cluster *c)
 {
-    for (uint32_t r = 0; r < c->n; r++) {
-        worker *w = &c->workers[r];
-        c->ops->close(w->engine);
-        psr_optimizer_free(w->optimizer);
-        free(w->weights);
-        free(w->gradients);
-        free(w->history);
-        free(w->order);
-        free(w->landed);
+    for (uint32_t i = 0; i < member_count(c); i++) {
+        psr_member_free(member_at(c, i)->member);
+        psr_transport_free(&member_at(c, i)->transport, 0);
     }
+    psr_transport_free(&c->scheduler_process.transport, 0);
+    psr_sim_free(c->sim);
+    psr_scheduler_free(c->scheduler);
+    for (uint32_t r = 0; r < c->n; r++)
+        worker_done(&c->workers[r]);
     for (uint32_t s = 0; s < c->s; s++)
-        psr_shard_free(c->shards[s].state);
+        psr_shard_run_free(c->shards[s].run);
     free(c->workers);
     free(c->shards);
-    free(c->channels);
+    free(c->owner);
     free(c->in_flight);
-    free(c->slots);
-    free(c->slots_filled);
+    free(c->sections);
+    free(c->filled);
+    free(c->disk_us);
     free(c);
+}
+
+/* ---- what came of it ---- */
+
+psr_err cluster_status(const cluster *c, const char **ret_line)
+{
+    *ret_line = c->line;
+    return c->status;
+}
+
+psr_err cluster_status_of(const cluster *c, psr_peer peer, const char **ret_line)
+{
+    const process *p =
+        peer.role == PSR_ROLE_WORKER ? &c->workers[peer.rank].process : &c->shards[peer.rank].process;
+    *ret_line = p->line;
+    return p->status;
+}
+
+int64_t cluster_ended_us(const cluster *c)
+{
+    return c->ended_us;
+}
+
+int64_t cluster_decided_us(const cluster *c)
+{
+    return c->decided_us;
+}
+
+int64_t cluster_joined_us(const cluster *c)
+{
+    return c->joined_us;
+}
+
+bool cluster_was_done(const cluster *c)
+{
+    return c->was_done;
 }
 
 const float *cluster_weights(const cluster *c, uint32_t rank, uint64_t step)
@@ -487,12 +723,26 @@ const float *cluster_weights(const cluster *c, uint32_t rank, uint64_t step)
     return c->workers[rank].history + (step - c->options.first_step) * c->options.layout->length;
 }
 
+static const float *section(const cluster *c, uint64_t steps, uint32_t i)
+{
+    size_t cell = cell_of(c, steps) * (1 + CLUSTER_SLOTS) + i;
+    return c->filled[cell] == c->options.layout->length ? c->sections + cell * c->options.layout->length
+                                                        : NULL;
+}
+
+const float *cluster_checkpointed_weights(const cluster *c, uint64_t steps)
+{
+    return section(c, steps, 0);
+}
+
 const float *cluster_slot(const cluster *c, uint32_t slot, uint64_t steps)
 {
-    size_t cell = (steps - c->options.first_step) * SLOTS + slot;
-    if (c->slots_filled[cell] != c->options.layout->length)
-        return NULL;
-    return c->slots + cell * c->options.layout->length;
+    return section(c, steps, 1 + slot);
+}
+
+uint64_t cluster_steps(const cluster *c)
+{
+    return c->workers[0].step;
 }
 
 uint64_t cluster_staleness(const cluster *c)
@@ -503,11 +753,6 @@ uint64_t cluster_staleness(const cluster *c)
 uint64_t cluster_clock_gap(const cluster *c)
 {
     return c->gap;
-}
-
-uint64_t cluster_messages(const cluster *c, psr_message_type type)
-{
-    return c->messages[type];
 }
 
 uint64_t cluster_pushes_in_flight(const cluster *c)

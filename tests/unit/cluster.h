@@ -1,16 +1,32 @@
-/* A whole cluster in one process, for tests: the engines of worker/ and the shards of ps/, driven from one
- * seed. Messages wait in first-in first-out channels; which channel delivers next, and which worker moves on,
- * is drawn at random, so that every interleaving that the real network could give can happen.
+/* A whole run in one process, in virtual time and from one seed: the scheduler, shards and workers as they are (ps/'s
+ * machines, comm's members and collectives, worker/'s engines) on the in-process network of net/transport.h, from JOIN to
+ * BYE. Only what computes is played: a worker takes random times for the pieces of its steps, and its gradients are
+ * numbers of its rank and step.
  *
- * It checks as it goes: a lent payload is read only when it is delivered, as a zero-copy network would; the
- * gradient of a bucket is poisoned as soon as a worker may write it again; buckets land in order; nobody is
- * left waiting. */
+ * It checks as it goes: a lent payload is read only when it is delivered, as a zero-copy network would; the gradient of a
+ * bucket is poisoned as soon as a worker may write it again; buckets land in order; sums over workers are right; the last
+ * checkpoint is whole; nobody is left waiting. */
 #ifndef PSR_TESTS_CLUSTER_H
 #define PSR_TESTS_CLUSTER_H
 
 #include "worker/engine.h"
 
 #define CLUSTER_NOBODY UINT32_MAX
+#define CLUSTER_SLOTS 2 /* most slots of an optimizer */
+
+typedef enum cluster_fault_kind {
+    CLUSTER_FAULTLESS,
+    CLUSTER_KILLED,  /* gone, with all that is under way from and to it; the launcher says nothing */
+    CLUSTER_LOST,    /* the same, and the launcher tells the scheduler at once */
+    CLUSTER_STOPPED, /* does nothing for so long; what it is told waits for it */
+    CLUSTER_HUNG,    /* a worker that computes nothing any more, and reports so */
+} cluster_fault_kind;
+
+typedef struct cluster_fault {
+    cluster_fault_kind kind;
+    psr_peer who;
+    int64_t at_us, for_us; /* for_us: of STOPPED */
+} cluster_fault;
 
 typedef struct cluster_options {
     const psr_config *config;
@@ -19,23 +35,38 @@ typedef struct cluster_options {
     uint64_t steps, first_step;
     uint64_t seed;
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
-    uint32_t slow_worker;        /* moves a tenth as often as the others; CLUSTER_NOBODY */
-    uint64_t stop_at;            /* the run is told to end after this step; UINT64_MAX: it is not */
+    uint32_t slow_worker;        /* computes ten times as long as the others; CLUSTER_NOBODY */
+    uint64_t stop_at;            /* the run is told to end when this step begins; UINT64_MAX: it is not */
+    cluster_fault fault;
 } cluster_options;
 
 typedef struct cluster cluster;
 
-/* Runs to the end. */
+/* Runs until all processes have ended. Without a fault, or with a stop for less than the deadline, it must end well. */
 cluster *cluster_run(const cluster_options *options);
 void cluster_free(cluster *cluster);
 
+/* How the run ended: as the scheduler says, which may itself be the one that is killed (then PSR_OK and ""). */
+psr_err cluster_status(const cluster *cluster, const char **ret_line);
+/* How that process ended: PSR_OK: it left in order, or was killed. */
+psr_err cluster_status_of(const cluster *cluster, psr_peer peer, const char **ret_line);
+/* In virtual time, from 0; INT64_MAX: not at all. When the last member joined, when the scheduler ended the run, and when
+ * all processes had ended. */
+int64_t cluster_joined_us(const cluster *cluster);
+int64_t cluster_decided_us(const cluster *cluster);
+int64_t cluster_ended_us(const cluster *cluster);
+/* Whether the peer had said DONE when the fault came. */
+bool cluster_was_done(const cluster *cluster);
+
 /* Worker's weights after step, the whole arena. */
-const float *cluster_weights(const cluster *cluster, uint32_t worker, uint64_t step);
-/* Slot of the optimizer after `steps` steps, as the shards' checkpoints gave it (NULL: not wholly). */
+const float *cluster_weights(const cluster *cluster, uint32_t rank, uint64_t step);
+/* Of the checkpoint after `steps` steps (NULL: there is none, or not wholly): weights, or a slot of the optimizer. */
+const float *cluster_checkpointed_weights(const cluster *cluster, uint64_t steps);
 const float *cluster_slot(const cluster *cluster, uint32_t slot, uint64_t steps);
+uint64_t cluster_steps(const cluster *cluster);     /* that were taken, those before included */
 uint64_t cluster_staleness(const cluster *cluster); /* largest that an engine told */
-uint64_t cluster_clock_gap(const cluster *cluster); /* largest lead over the slowest when a step began */
-uint64_t cluster_messages(const cluster *cluster, psr_message_type type);
+uint64_t cluster_clock_gap(
+    const cluster *cluster); /* largest lead over the slowest when a step's weights were there */
 /* Most pushes of a worker to a shard that were under way at once. */
 uint64_t cluster_pushes_in_flight(const cluster *cluster);
 
@@ -44,6 +75,9 @@ void cluster_initial_weights(const psr_layout *layout, float *weights);
 void cluster_initial_slot(const psr_layout *layout, uint32_t slot, float *values);
 /* The gradient of a worker in a step, element by element: of many magnitudes, so that the order of a sum
  * shows. */
-float cluster_gradient(uint32_t worker, uint64_t step, size_t i);
+float cluster_gradient(uint32_t rank, uint64_t step, size_t i);
+
+/* A TAP comment: how many runs there were, in what time. For a group's teardown. */
+int cluster_print_rate(void **state);
 
 #endif

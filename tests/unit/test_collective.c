@@ -36,7 +36,7 @@ static cluster *build(uint32_t ranks, size_t slice_bytes, uint64_t seed)
     cluster *c = calloc(1, sizeof *c);
     c->ranks = ranks;
     c->seed = seed;
-    psr_sim_faults faults = {.seed = seed, .delay_max = (uint32_t)(seed % 3) * 25};
+    psr_sim_faults faults = {.seed = seed, .delay_max_us = (uint32_t)(seed % 3) * 25};
     assert_ok(psr_sim_new(&faults, &c->sim));
     for (uint32_t r = 0; r < ranks; r++) {
         senders[r] = (sender){c, r};

@@ -14,7 +14,7 @@ typedef struct setup {
     uint32_t ranks, window, steps;
     size_t slice_floats;
     size_t lengths[BUCKETS_MAX]; /* ends at 0 */
-    uint32_t delay_max;
+    uint32_t delay_max_us;
     uint64_t seed;
 } setup;
 
@@ -129,7 +129,7 @@ static cluster *build(const setup *s)
     cluster *c = calloc(1, sizeof *c);
     c->setup = *s;
     lay_out(c);
-    psr_sim_faults faults = {.seed = s->seed, .delay_max = s->delay_max};
+    psr_sim_faults faults = {.seed = s->seed, .delay_max_us = s->delay_max_us};
     assert_ok(psr_sim_new(&faults, &c->sim));
     for (uint32_t r = 0; r < s->ranks; r++) {
         member *m = &c->members[r];
@@ -251,7 +251,7 @@ static void sums_have_the_bits_of_the_fold_for_every_number_of_ranks(void **stat
                        .steps = STEPS_MAX,
                        .slice_floats = 16,
                        .lengths = {1000, 64, 13, 777, 1, 2, 7},
-                       .delay_max = (uint32_t)(seed % 3) * 20,
+                       .delay_max_us = (uint32_t)(seed % 3) * 20,
                        .seed = seed};
             run(&s);
         }
@@ -267,7 +267,7 @@ static void buckets_shorter_than_the_ring_and_of_one_element_are_summed(void **s
                        .steps = STEPS_MAX,
                        .slice_floats = 2,
                        .lengths = {length},
-                       .delay_max = 5,
+                       .delay_max_us = 5,
                        .seed = length};
             run(&s);
         }
@@ -283,7 +283,7 @@ static void how_messages_are_sliced_does_not_matter(void **state)
                    .steps = 2,
                    .slice_floats = slices[i],
                    .lengths = {333, 1001},
-                   .delay_max = 9,
+                   .delay_max_us = 9,
                    .seed = 5};
         run(&s);
     }

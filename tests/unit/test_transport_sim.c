@@ -11,10 +11,10 @@ static psr_transport *member(psr_sim *sim, psr_peer self)
     return transport;
 }
 
-static psr_sim *network(uint64_t seed, uint32_t delay_max, uint32_t duplicate_permille)
+static psr_sim *network(uint64_t seed, uint32_t delay_max_us, uint32_t duplicate_permille)
 {
     psr_sim *sim;
-    psr_sim_faults faults = {seed, delay_max, duplicate_permille};
+    psr_sim_faults faults = {seed, delay_max_us, duplicate_permille};
     assert_ok(psr_sim_new(&faults, &sim));
     return sim;
 }
@@ -49,9 +49,9 @@ typedef struct trace {
 } trace;
 
 /* Two senders to one receiver. */
-static trace play(uint64_t seed, uint32_t delay_max, uint32_t duplicate_permille, psr_message_type type)
+static trace play(uint64_t seed, uint32_t delay_max_us, uint32_t duplicate_permille, psr_message_type type)
 {
-    psr_sim *sim = network(seed, delay_max, duplicate_permille);
+    psr_sim *sim = network(seed, delay_max_us, duplicate_permille);
     psr_transport *a = member(sim, w0), *b = member(sim, w1), *c = member(sim, s0);
     assert_ok(psr_transport_connect(a, s0, psr_transport_endpoint(c), NULL));
     assert_ok(psr_transport_connect(b, s0, psr_transport_endpoint(c), NULL));
@@ -240,6 +240,39 @@ static void receiving_never_waits_and_a_wake_is_told_once(void **state)
     psr_sim_free(NULL);
 }
 
+static void the_clock_moves_with_deliveries_and_with_what_else_happens(void **state)
+{
+    (void)state;
+    psr_sim *sim = network(4, 1000, 0);
+    psr_transport *a = member(sim, w0), *c = member(sim, s0);
+    assert_ok(psr_transport_connect(a, s0, "", NULL));
+    assert_int_equal(psr_sim_now_us(sim), 0);
+    assert_int_equal(psr_sim_next_us(sim), INT64_MAX);
+    psr_sim_pass(sim, 5000);
+    size_t short_ones = 0;
+    int64_t longest_us = 0;
+    for (uint64_t i = 0; i < COUNT; i++) {
+        int64_t sent_us = psr_sim_now_us(sim);
+        say(a, s0, PSR_MSG_RING, i);
+        int64_t due_us = psr_sim_next_us(sim);
+        assert_in_range(due_us - sent_us, 0, 1000);
+        psr_sim_pass(sim, sent_us + (due_us - sent_us) / 2);
+        psr_peer to, from;
+        assert_true(psr_sim_step(sim, &to));
+        assert_int_equal(psr_sim_now_us(sim), due_us);
+        assert_int_equal(hear(c, &from), i);
+        short_ones += due_us - sent_us < 100;
+        longest_us = due_us - sent_us > longest_us ? due_us - sent_us : longest_us;
+    }
+    assert_true(psr_sim_now_us(sim) > 5000);
+    /* Delays are of all sizes. */
+    assert_true(short_ones > COUNT / 4);
+    assert_true(longest_us > 700);
+    psr_transport_free(&a, 0);
+    psr_transport_free(&c, 0);
+    psr_sim_free(sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +282,7 @@ int main(void)
         cmocka_unit_test(pushes_and_weights_arrive_twice_when_asked_for_and_nothing_else_does),
         cmocka_unit_test(lent_bytes_are_read_and_given_back_at_delivery),
         cmocka_unit_test(one_that_is_cut_off_hears_and_says_nothing_more),
+        cmocka_unit_test(the_clock_moves_with_deliveries_and_with_what_else_happens),
         cmocka_unit_test(receiving_never_waits_and_a_wake_is_told_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
