@@ -91,7 +91,8 @@ static psr_err restore_section(cluster *c, uint32_t section, const float *values
     size_t length = c->options.layout->length, half = length / 2;
     for (size_t at = 0; at < length; at += half + 1) {
         size_t count = length - at < half + 1 ? length - at : half + 1;
-        psr_head head = {.type = PSR_MSG_RESTORE, .bucket = section, .offset = at, .count = count};
+        const psr_head head = psr_msg_restore_head(
+            &(psr_msg_piece){.steps = c->options.first_step, .section = section, .span = {at, count}});
         psr_payload payload = {.data = values + at, .bytes = count * sizeof *values};
         PSR_TRY(on_send(c, (psr_peer){PSR_ROLE_WORKER, 0}, &head, &payload));
     }
@@ -118,9 +119,9 @@ static psr_err on_started(void *context, const char *algorithms)
     return PSR_OK;
 }
 
-static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t size)
+static psr_err on_metrics(void *context, const psr_metrics_line *line)
 {
-    (void)context, (void)from, (void)json, (void)size;
+    (void)context, (void)line;
     return PSR_OK;
 }
 

@@ -23,9 +23,9 @@ static psr_err send_on(void *context, psr_peer to, const psr_head *head, const p
     return psr_transport_send(w->process.transport, to, head, payload);
 }
 
-static psr_err tell(worker *w, const psr_head *head)
+static psr_err tell(worker *w, psr_head head)
 {
-    return psr_member_tell(w->process.member, head, NULL, 0);
+    return psr_member_tell(w->process.member, &head, NULL, 0);
 }
 
 static psr_err landed(void *context, uint64_t step, uint32_t bucket)
@@ -298,14 +298,15 @@ static psr_err spread_next(worker *w)
 
 static psr_err take_restored(worker *w, const psr_message *message)
 {
-    const psr_head *head = &message->head;
+    psr_msg_piece piece;
+    PSR_TRY(psr_msg_piece_read(message, &piece));
     assert_true(is_resumed_first(w));
-    assert_int_equal(message->payload_bytes, head->count * sizeof(float));
-    w->restored += head->count;
-    if (head->bucket == PSR_SECTION_WEIGHTS)
-        memcpy(w->weights + head->offset, message->payload, message->payload_bytes);
+    assert_int_equal(message->payload_bytes, piece.span.count * sizeof(float));
+    w->restored += piece.span.count;
+    if (piece.section == PSR_SECTION_WEIGHTS)
+        memcpy(w->weights + piece.span.offset, message->payload, message->payload_bytes);
     else if (w->optimizer)
-        memcpy(psr_optimizer_slot(w->optimizer, head->bucket - PSR_SECTION_SLOT(0)) + head->offset,
+        memcpy(psr_optimizer_slot(w->optimizer, piece.section - PSR_SECTION_SLOT(0)) + piece.span.offset,
                message->payload, message->payload_bytes);
     return PSR_OK;
 }
@@ -411,14 +412,12 @@ static psr_err folded(worker *w)
 
 static psr_err send_section(worker *w, uint32_t section, const float *values)
 {
-    size_t count = w->process.in->options.layout->length, piece = 100;
-    for (size_t at = 0; at < count; at += piece) {
-        psr_head head = {.type = PSR_MSG_CHECKPOINT,
-                         .step = w->step,
-                         .bucket = section,
-                         .offset = at,
-                         .count = count - at < piece ? count - at : piece};
-        PSR_TRY(psr_member_tell(w->process.member, &head, values + at, head.count * sizeof *values));
+    size_t length = w->process.in->options.layout->length, most = 100;
+    for (size_t at = 0; at < length; at += most) {
+        size_t count = length - at < most ? length - at : most;
+        const psr_head head = psr_msg_checkpoint_head(
+            &(psr_msg_piece){.steps = w->step, .section = section, .span = {at, count}});
+        PSR_TRY(psr_member_tell(w->process.member, &head, values + at, count * sizeof *values));
     }
     return PSR_OK;
 }
@@ -438,7 +437,7 @@ static psr_err save(worker *w)
         return PSR_OK;
     w->activity = ACTIVITY_BYE;
     w->process.done = true;
-    return tell(w, &(psr_head){.type = PSR_MSG_DONE, .step = w->step});
+    return tell(w, psr_msg_done_head(&(psr_msg_done){.steps = w->step}));
 }
 
 static psr_err leave(worker *w)
@@ -486,7 +485,7 @@ static psr_err hold(worker *w)
     if (w->process.done)
         return PSR_OK;
     w->held = true;
-    return tell(w, &(psr_head){.type = PSR_MSG_HELD, .step = last_begun(w)});
+    return tell(w, psr_msg_held_head(last_begun(w)));
 }
 
 static psr_err take_scheduler_message(worker *w, const psr_message *message)
@@ -498,14 +497,12 @@ static psr_err take_scheduler_message(worker *w, const psr_message *message)
     case PSR_MSG_HOLD:
         return hold(w);
     case PSR_MSG_STOP_AT:
-        w->stop_at = message->head.step;
         w->held = false;
-        return PSR_OK;
+        return psr_msg_stop_at_read(message, &w->stop_at);
     case PSR_MSG_RESTORE:
         return take_restored(w, message);
     case PSR_MSG_SAVED:
-        w->saved = message->head.step;
-        return PSR_OK;
+        return psr_msg_saved_read(message, &w->saved);
     case PSR_MSG_BYE:
         w->bye = true;
         return PSR_OK;
