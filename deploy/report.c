@@ -21,6 +21,8 @@
 #define OPTION_WIDTH_MAX 24
 #define COLUMNS_MAX 24
 #define OPTION_COLUMNS_MAX 6 /* of the table; when runs differ in more, they are listed below it */
+#define HEAD_WIDTH 8         /* a wider name is cut at its underscores, into at most so many lines: */
+#define HEAD_LINES 3
 
 enum { KEY_JSON = 1000, KEY_CSV };
 typedef enum format { TABLE, JSON, CSV } format;
@@ -135,9 +137,12 @@ static void print_name(const report *r, size_t i, char *text, size_t size)
 /* ---- the table ---- */
 
 typedef struct table {
-    size_t columns, rows; /* row 0 is the head */
+    size_t columns, rows; /* row 0 has the names of the columns */
     bool right[COLUMNS_MAX];
+    bool equal[COLUMNS_MAX]; /* in all rows: told below the table, which then has no such column */
+    int widths[COLUMNS_MAX];
     char cells[RUNS_MAX + 1][COLUMNS_MAX][CELL_BYTES];
+    char heads[HEAD_LINES][COLUMNS_MAX][CELL_BYTES];
 } table;
 
 static char *next_cell(table *t, size_t row, size_t *column)
@@ -197,22 +202,79 @@ static int width_of(const char *text)
     return width;
 }
 
-static void print_cells(const table *t)
+static bool is_equal(const table *t, size_t column)
 {
-    int widths[COLUMNS_MAX] = {0};
-    for (size_t row = 0; row < t->rows; row++)
-        for (size_t c = 0; c < t->columns; c++)
-            widths[c] = width_of(t->cells[row][c]) > widths[c] ? width_of(t->cells[row][c]) : widths[c];
-    for (size_t row = 0; row < t->rows; row++) {
-        for (size_t c = 0; c < t->columns; c++) {
-            const char *cell = t->cells[row][c];
-            int blanks = widths[c] - width_of(cell);
-            bool last = c + 1 == t->columns;
-            psr_print(stdout, "%*s%s%*s", t->right[c] ? blanks : 0, "", cell,
-                      t->right[c] || last ? 0 : blanks, "");
-            psr_print(stdout, last ? "\n" : "  ");
-        }
+    for (size_t row = 2; row < t->rows; row++)
+        if (strcmp(t->cells[row][column], t->cells[1][column]) != 0)
+            return false;
+    return t->rows > 2 && column > 0;
+}
+
+/* Cuts a column's name, behind underscores, into lines of `width` where its words allow it. */
+static void cut_head(table *t, size_t column, int width)
+{
+    size_t line = 0;
+    for (const char *word = t->cells[0][column], *end; *word; word = end) {
+        end = word + strcspn(word, "_");
+        end += *end == '_';
+        char *text = t->heads[line][column];
+        if (text[0] && width_of(text) + (int)(end - word) > width && line + 1 < HEAD_LINES)
+            text = t->heads[++line][column];
+        strncat(text, word, (size_t)(end - word));
     }
+}
+
+static void lay_out(table *t)
+{
+    for (size_t c = 0; c < t->columns; c++) {
+        int width = 0;
+        t->equal[c] = is_equal(t, c);
+        for (size_t row = 1; row < t->rows; row++)
+            width = width_of(t->cells[row][c]) > width ? width_of(t->cells[row][c]) : width;
+        cut_head(t, c, width > HEAD_WIDTH ? width : HEAD_WIDTH);
+        for (size_t line = 0; line < HEAD_LINES; line++)
+            width = width_of(t->heads[line][c]) > width ? width_of(t->heads[line][c]) : width;
+        t->widths[c] = width;
+    }
+}
+
+/* Blanks are printed before what comes behind them, so that no line ends in one. */
+static void print_line(const table *t, char cells[COLUMNS_MAX][CELL_BYTES])
+{
+    int blanks = 0;
+    for (size_t c = 0; c < t->columns; c++) {
+        if (t->equal[c])
+            continue;
+        int rest = t->widths[c] - width_of(cells[c]);
+        if (cells[c][0])
+            psr_print(stdout, "%*s%s", blanks + (t->right[c] ? rest : 0), "", cells[c]);
+        else
+            rest += blanks;
+        blanks = 2 + (t->right[c] && cells[c][0] ? 0 : rest);
+    }
+    psr_print(stdout, "\n");
+}
+
+static void print_cells(table *t)
+{
+    lay_out(t);
+    for (size_t line = 0; line < HEAD_LINES; line++) {
+        bool empty = true;
+        for (size_t c = 0; c < t->columns; c++)
+            empty = empty && (t->equal[c] || t->heads[line][c][0] == '\0');
+        if (!empty)
+            print_line(t, t->heads[line]);
+    }
+    for (size_t row = 1; row < t->rows; row++)
+        print_line(t, t->cells[row]);
+    const char *before = "\nIn all: ";
+    for (size_t c = 0; c < t->columns; c++)
+        if (t->equal[c]) {
+            psr_print(stdout, "%s%s %s", before, t->cells[0][c], t->cells[1][c]);
+            before = ", ";
+        }
+    if (before[0] == ',')
+        psr_print(stdout, "\n");
 }
 
 static void print_remarks(const report *r)
@@ -268,8 +330,8 @@ static psr_err print_table(const report *r)
     print_cells(t);
     free(t);
     print_remarks(r);
-    psr_print(stdout, "\ntrain_s and wait_s are seconds, wait_s as mean (least-most) over workers; psring "
-                      "report --help defines all figures.\n");
+    psr_print(stdout, "\ntrain_s and wait_s are seconds, wait_s as mean (least-most) over workers;\n"
+                      "psring report --help defines all figures.\n");
     bool equal;
     size_t hashes = count_hashes(r, &equal);
     if (hashes > 1)

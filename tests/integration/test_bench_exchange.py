@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-from psring_run import Tap
+from psring_run import PATIENCE_S, Tap
 
 # Options, and the factor: 2(n-1)/n for a ring, max(1, n/s) for dedicated shards, none where nothing crosses a link.
 CASES = [
@@ -26,7 +26,7 @@ def main(bench):
         name = " ".join("%s=%s" % pair for pair in options.items())
         done = subprocess.run([bench, "--bytes=262144", "--bucket-size=65536", "--rounds=3", "--warmup=1"] +
                               ["--%s=%s" % pair for pair in options.items()], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=120)
+                              timeout=PATIENCE_S)
         figures = json.loads(done.stdout) if done.returncode == 0 else {}
         tap.ok(done.returncode == 0 and figures.get("wrong") == 0, "%s: the results are right" % name, [done.stdout, done.stderr])
         told = figures.get("busbw_factor", "none told")

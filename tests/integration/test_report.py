@@ -13,11 +13,10 @@ import subprocess
 import sys
 
 from psring_live import LiveRun
-from psring_run import Run, Tap, Workspace
+from psring_run import PATIENCE_S, Run, Tap, Workspace
 
 OPTIONS = {"model": "mlp", "data": "synthetic:count=480,test=8,channels=1,size=28", "workers": 2, "batch-size": 8, "steps": 6,
            "lr": 0.05, "threads": 1, "seed": 3, "backend": "reference", "mode": "ps"}
-PATIENCE_S = 60
 
 
 def report(psring, *arguments):
@@ -69,11 +68,18 @@ def hostile(directory):
 
 
 def rows_of(table):
-    """{run: {column: cell}} by the columns' edges: two blanks part them."""
-    lines = table.split("\n\n")[0].splitlines()
-    head = [cell for cell in lines[0].split("  ") if cell.strip()]
-    cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines[1:]]
-    return {row[0]: dict(zip([name.strip() for name in head], row)) for row in cells}, lines
+    """{run: {column: cell}} and the lines of the rows. Two blanks in all lines part columns; a name may go on in the lines below it,
+    behind its underscores. What is equal in all rows is told below them."""
+    parts = table.split("\n\n")
+    lines = parts[0].splitlines()
+    width = max(len(line) for line in lines)
+    blank = [all(line[at:at + 1] in (" ", "") for line in lines) for at in range(width)]
+    begins = [0] + [at for at in range(2, width) if blank[at - 2] and blank[at - 1] and not blank[at]]
+    cells = [[line[begin:end].strip() for begin, end in zip(begins, begins[1:] + [width])] for line in lines]
+    heads = 1 + sum(row[0] == "" for row in cells)
+    names = ["".join(row[c] for row in cells[:heads]) for c in range(len(begins))]
+    equal = dict(pair.split(" ", 1) for pair in parts[1][8:].split(", ")) if parts[1].startswith("In all: ") else {}
+    return {row[0]: dict(equal, **dict(zip(names, row))) for row in cells[heads:]}, lines[heads:]
 
 
 def main(psring):
@@ -95,6 +101,9 @@ def main(psring):
         tap.ok(all(rows[name]["status"] == "done" and rows[name]["steps"] == "6" and rows[name]["hash"] == run.outcome()["hash"]
                    for name, run in runs.items()), "with status, steps and hash", [table])
         tap.ok(len({line.rindex("  ") for line in lines}) == 1, "columns stand below one another", lines)
+        tap.ok(all(len(line) <= 100 and line == line.rstrip() for line in table.splitlines()), "in 100 columns at most", [table])
+        tap.ok(not any("done" in line for line in lines) and "\nIn all: status done, steps 6" in table,
+               "what all rows have in common is told once", [table])
 
         odd = [failed.out, stopped.out, unfinished(runs["bsp"], directory), os.path.join(directory, "nowhere")] + hostile(directory)
         code, table, said = report(psring, *good, *odd)
