@@ -7,7 +7,7 @@
 #ifndef PSR_COMM_COMMAND_QUEUE_H
 #define PSR_COMM_COMMAND_QUEUE_H
 
-#include "net/message.h"
+#include "comm/operation.h"
 
 enum {
     PSR_COMMAND_SEND,  /* head and data (size bytes, owned: malloc) to a peer */
@@ -16,12 +16,16 @@ enum {
 
 typedef struct psr_command {
     uint32_t kind;
-    uint32_t bucket, rank; /* the owner's kinds */
-    uint64_t step;         /* the owner's kinds */
+    /* SEND: */
     psr_peer to;
     psr_head head;
     void *data;
     size_t size;
+    /* The owner's kinds: */
+    uint32_t bucket, rank;
+    uint64_t step;
+    psr_operation *operation;
+    psr_buffer buffer;
 } psr_command;
 
 typedef struct psr_command_queue psr_command_queue;

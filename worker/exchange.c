@@ -38,9 +38,10 @@ bool psr_exchange_waits(const psr_exchange *exchange, bool collective, psr_peer 
     if (!collective)
         return exchange->ops->waits(exchange->engine, ret_peer, ret_step, ret_bucket);
     /* Before the thread has taken the operation up, there is nothing yet to wait for. */
-    if (psr_collective_finished(exchange->collective))
+    psr_waiting waiting;
+    if (!psr_collective_waits(exchange->collective, &waiting))
         return false;
-    *ret_peer = (psr_peer){PSR_ROLE_WORKER, psr_collective_waits(exchange->collective)};
+    *ret_peer = waiting.peer;
     return true;
 }
 
@@ -225,22 +226,31 @@ psr_err psr_exchange_drain(psr_exchange *exchange)
 
 /* ---- collectives ---- */
 
-static psr_err collective(psr_exchange *exchange, psr_exchange_commands kind, void *data, size_t size)
+static psr_err run_collective(psr_exchange *exchange, psr_operation *operation, psr_buffer buffer)
+{
+    exchange->operations_begun++;
+    PSR_TRY(psr_session_command(
+        exchange->session,
+        &(psr_command){.kind = PSR_COMMAND_COLLECTIVE, .operation = operation, .buffer = buffer}));
+    psr_fault_point("barrier", exchange->step.step);
+    return psr_session_wait(exchange->session, PSR_WAIT_COLLECTIVE, PSR_PHASE_BARRIER);
+}
+
+/* values become their sum over all workers. */
+static psr_err fold(psr_exchange *exchange, double *values, size_t count)
 {
     PSR_TRY(psr_session_failure(exchange->session));
     if (exchange->collective == NULL)
         return PSR_OK;
-    exchange->operations_begun++;
-    PSR_TRY(psr_session_command(exchange->session, &(psr_command){.kind = kind, .data = data, .size = size}));
-    psr_fault_point("barrier", exchange->step.step);
-    return psr_session_wait(exchange->session, PSR_WAIT_COLLECTIVE, PSR_PHASE_BARRIER);
+    return run_collective(exchange, psr_collective_fold(exchange->collective),
+                          (psr_buffer){.data = values, .count = count, .type = PSR_TYPE_FLOAT64});
 }
 
 psr_err psr_exchange_drain_all(psr_exchange *exchange)
 {
     double one = 1;
     PSR_TRY(psr_exchange_drain(exchange));
-    return collective(exchange, PSR_COMMAND_FOLD, &one, 1);
+    return fold(exchange, &one, 1);
 }
 
 psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width)
@@ -249,7 +259,7 @@ psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width)
         for (size_t i = 0; i < width; i++)
             rows[i] = rows[i] + rows[r * width + i];
     }
-    PSR_TRY(collective(exchange, PSR_COMMAND_FOLD, rows, width));
+    PSR_TRY(fold(exchange, rows, width));
     double weight = rows[width - 1];
     for (size_t i = 0; i + 1 < width; i++)
         rows[i] = weight > 0 ? rows[i] / weight : NAN;
@@ -258,7 +268,11 @@ psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width)
 
 psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size)
 {
-    return collective(exchange, PSR_COMMAND_BROADCAST, bytes, size);
+    PSR_TRY(psr_session_failure(exchange->session));
+    if (exchange->collective == NULL)
+        return PSR_OK;
+    return run_collective(exchange, psr_collective_broadcast(exchange->collective),
+                          (psr_buffer){.data = bytes, .count = size, .type = PSR_TYPE_UINT8});
 }
 
 /* ---- state in and out ---- */

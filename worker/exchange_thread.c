@@ -46,14 +46,9 @@ psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
     case PSR_COMMAND_END:
         engine_busy(exchange, step);
         return exchange->ops->end_step(exchange->engine, step, command->rank);
-    case PSR_COMMAND_FOLD:
+    case PSR_COMMAND_COLLECTIVE:
         exchange->operations_taken++;
-        PSR_TRY(psr_collective_fold(exchange->collective, command->data, command->size));
-        see_collective(exchange);
-        return PSR_OK;
-    case PSR_COMMAND_BROADCAST:
-        exchange->operations_taken++;
-        PSR_TRY(psr_collective_broadcast(exchange->collective, command->data, command->size));
+        PSR_TRY(psr_collective_start(exchange->collective, command->operation, &command->buffer));
         see_collective(exchange);
         return PSR_OK;
     }

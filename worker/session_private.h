@@ -15,8 +15,7 @@ typedef enum psr_exchange_commands {
     PSR_COMMAND_BEGIN = PSR_COMMAND_OWNER, /* step begins */
     PSR_COMMAND_READY,                     /* the gradient of bucket of step is in the arena */
     PSR_COMMAND_END,                       /* step of rank has ended */
-    PSR_COMMAND_FOLD,      /* collective: data (size doubles, borrowed until it has finished) */
-    PSR_COMMAND_BROADCAST, /* collective: data (size bytes, borrowed until it has finished) */
+    PSR_COMMAND_COLLECTIVE,                /* operation with buffer, borrowed until it has finished */
 } psr_exchange_commands;
 
 /* What the compute thread waits for. */

@@ -81,6 +81,13 @@ static void check(psr_err err)
         abort();
 }
 
+static psr_err start(psr_collective *collective, psr_operation *operation, double *values, size_t count,
+                     psr_type type)
+{
+    const psr_buffer buffer = {.data = values, .count = count, .type = type};
+    return psr_collective_start(collective, operation, &buffer);
+}
+
 static void play(const uint8_t *data, size_t size, psr_ring *ring, float *arena, psr_collective *collective,
                  uint64_t *begun, const uint64_t *reduced, double *values)
 {
@@ -99,11 +106,13 @@ static void play(const uint8_t *data, size_t size, psr_ring *ring, float *arena,
             break;
         case 1:
             if (psr_collective_finished(collective))
-                check(psr_collective_fold(collective, values, data[1] & 15));
+                check(start(collective, psr_collective_fold(collective), values, data[1] & 15,
+                            PSR_TYPE_FLOAT64));
             break;
         case 2:
             if (psr_collective_finished(collective))
-                check(psr_collective_broadcast(collective, values, data[1] & 127));
+                check(start(collective, psr_collective_broadcast(collective), values, data[1] & 127,
+                            PSR_TYPE_UINT8));
             break;
         case 3:
             message = make(data, PSR_MSG_GATHER);

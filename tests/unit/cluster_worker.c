@@ -235,8 +235,10 @@ void worker_report(void *context, psr_msg_progress *progress)
         return;
     if (w->activity == ACTIVITY_FORWARD || w->activity == ACTIVITY_DRAIN)
         progress->waits = w->ops->waits(w->engine, &progress->waits_for, &progress->step, &progress->bucket);
-    else if (w->activity == ACTIVITY_SPREAD || w->activity == ACTIVITY_FOLD)
-        progress->waits_for = (psr_peer){PSR_ROLE_WORKER, psr_collective_waits(w->collective)};
+    psr_waiting waiting;
+    if ((w->activity == ACTIVITY_SPREAD || w->activity == ACTIVITY_FOLD) &&
+        psr_collective_waits(w->collective, &waiting))
+        progress->waits_for = waiting.peer;
 }
 
 /* ---- before the first step ---- */
@@ -291,9 +293,11 @@ static psr_err spread_next(worker *w)
     }
     w->activity = ACTIVITY_SPREAD;
     float *values = k == 0 ? w->weights : psr_optimizer_slot(w->optimizer, k - 1);
-    return w->collective
-               ? psr_collective_broadcast(w->collective, values, c->options.layout->length * sizeof *values)
-               : PSR_OK;
+    if (!w->collective)
+        return PSR_OK;
+    const psr_buffer bytes = {
+        .data = values, .count = c->options.layout->length * sizeof *values, .type = PSR_TYPE_UINT8};
+    return psr_collective_start(w->collective, psr_collective_broadcast(w->collective), &bytes);
 }
 
 static psr_err take_restored(worker *w, const psr_message *message)
@@ -394,8 +398,11 @@ static psr_err drained(worker *w)
     w->activity = ACTIVITY_FOLD;
     for (size_t i = 0; i < sizeof w->sum / sizeof w->sum[0]; i++)
         w->sum[i] = (double)cluster_gradient(w->process.self.rank, w->step, i);
-    return w->collective ? psr_collective_fold(w->collective, w->sum, sizeof w->sum / sizeof w->sum[0])
-                         : PSR_OK;
+    if (!w->collective)
+        return PSR_OK;
+    const psr_buffer sum = {
+        .data = w->sum, .count = sizeof w->sum / sizeof w->sum[0], .type = PSR_TYPE_FLOAT64};
+    return psr_collective_start(w->collective, psr_collective_fold(w->collective), &sum);
 }
 
 static psr_err folded(worker *w)

@@ -61,6 +61,27 @@ static void destroy(cluster *c)
     free(c);
 }
 
+static psr_err fold(psr_collective *collective, double *values, size_t count)
+{
+    const psr_buffer buffer = {.data = values, .count = count, .type = PSR_TYPE_FLOAT64};
+    return psr_collective_start(collective, psr_collective_fold(collective), &buffer);
+}
+
+static psr_err broadcast(psr_collective *collective, void *bytes, size_t size)
+{
+    const psr_buffer buffer = {.data = bytes, .count = size, .type = PSR_TYPE_UINT8};
+    return psr_collective_start(collective, psr_collective_broadcast(collective), &buffer);
+}
+
+/* The rank that it waits for. */
+static uint32_t waits(const psr_collective *collective)
+{
+    psr_waiting waiting;
+    assert_true(psr_collective_waits(collective, &waiting));
+    assert_int_equal(waiting.peer.role, PSR_ROLE_WORKER);
+    return waiting.peer.rank;
+}
+
 static bool deliver(cluster *c)
 {
     psr_peer to;
@@ -124,10 +145,9 @@ static void begin_next(cluster *c, uint32_t rank, progress *p)
     for (size_t i = 0; i < count_of(operation); i++)
         p->values[i] = operation % 2 == 0 || rank == 0 ? value(rank, operation, i) : NAN;
     if (operation % 2 == 0)
-        assert_ok(psr_collective_fold(c->collectives[rank], p->values, count_of(operation)));
+        assert_ok(fold(c->collectives[rank], p->values, count_of(operation)));
     else
-        assert_ok(
-            psr_collective_broadcast(c->collectives[rank], p->values, count_of(operation) * sizeof(double)));
+        assert_ok(broadcast(c->collectives[rank], p->values, count_of(operation) * sizeof(double)));
 }
 
 static void run(uint32_t ranks, size_t slice_bytes, uint64_t seed)
@@ -171,7 +191,7 @@ static void only_a_broadcasts_bytes_are_lent_and_worker_0_ends_it_last(void **st
     uint8_t bytes[3][1000] = {{0}};
     memset(bytes[0], 5, sizeof bytes[0]);
     for (uint32_t r = 0; r < 3; r++)
-        assert_ok(psr_collective_broadcast(c->collectives[r], bytes[r], sizeof bytes[r]));
+        assert_ok(broadcast(c->collectives[r], bytes[r], sizeof bytes[r]));
     assert_int_equal(c->lent, 2 * 16);
     while (!psr_collective_finished(c->collectives[1]) || !psr_collective_finished(c->collectives[2])) {
         assert_false(psr_collective_finished(c->collectives[0]));
@@ -183,7 +203,7 @@ static void only_a_broadcasts_bytes_are_lent_and_worker_0_ends_it_last(void **st
     assert_memory_equal(bytes[2], bytes[0], sizeof bytes[0]);
     double values[3][100] = {{0}};
     for (uint32_t r = 0; r < 3; r++)
-        assert_ok(psr_collective_fold(c->collectives[r], values[r], 100));
+        assert_ok(fold(c->collectives[r], values[r], 100));
     while (deliver(c))
         ;
     assert_int_equal(c->lent, 2 * 16);
@@ -195,16 +215,16 @@ static void the_lowest_rank_that_is_missing_is_named(void **state)
     (void)state;
     cluster *c = build(4, 64, 1);
     double values[4][20] = {{0}};
-    assert_ok(psr_collective_fold(c->collectives[0], values[0], 20));
-    assert_int_equal(psr_collective_waits(c->collectives[0]), 1);
-    assert_ok(psr_collective_fold(c->collectives[1], values[1], 20));
-    assert_ok(psr_collective_fold(c->collectives[3], values[3], 20));
-    assert_int_equal(psr_collective_waits(c->collectives[3]), 0);
+    assert_ok(fold(c->collectives[0], values[0], 20));
+    assert_int_equal(waits(c->collectives[0]), 1);
+    assert_ok(fold(c->collectives[1], values[1], 20));
+    assert_ok(fold(c->collectives[3], values[3], 20));
+    assert_int_equal(waits(c->collectives[3]), 0);
     while (deliver(c))
         ;
-    assert_int_equal(psr_collective_waits(c->collectives[0]), 2);
+    assert_int_equal(waits(c->collectives[0]), 2);
     assert_false(psr_collective_finished(c->collectives[0]));
-    assert_ok(psr_collective_fold(c->collectives[2], values[2], 20));
+    assert_ok(fold(c->collectives[2], values[2], 20));
     while (deliver(c))
         ;
     assert_true(psr_collective_finished(c->collectives[0]));
@@ -274,7 +294,7 @@ static void worker_0_refuses_what_cannot_come_now(void **state)
                                  &c)); /* 8 doubles a slice */
     refused(c, make(PSR_MSG_GATHER, 1, 2, 0, 8, 64), "collective 2 while 0");
     refused(c, make(PSR_MSG_GATHER, 1, 0, 0, 8, 64), "collective 0 while 0");
-    assert_ok(psr_collective_fold(c, values, 12));
+    assert_ok(fold(c, values, 12));
     refused(c, make(PSR_MSG_SPREAD, 1, 1, 0, 64, 64), "does not hear that");
     refused(c, make(PSR_MSG_GATHER, 0, 1, 0, 8, 64), "does not hear that");
     refused(c, make(PSR_MSG_GATHER, 3, 1, 0, 8, 64), "does not hear that");
@@ -297,10 +317,10 @@ static void worker_0_refuses_what_cannot_come_now(void **state)
     assert_true(psr_collective_finished(c));
     refused(c, make(PSR_MSG_GATHER, 2, 1, 8, 4, 32), "collective 1 while 1");
     /* Collective 2 is a broadcast: rank 1 has answered already. */
-    assert_ok(psr_collective_broadcast(c, values, sizeof values));
+    assert_ok(broadcast(c, values, sizeof values));
     refused(c, make(PSR_MSG_GATHER, 1, 2, 0, 0, 0), "answered once");
     refused(c, make(PSR_MSG_GATHER, 2, 2, 0, 1, 8), "answered once");
-    assert_int_equal(psr_collective_waits(c), 2);
+    assert_int_equal(waits(c), 2);
     accepted(c, make(PSR_MSG_GATHER, 2, 2, 0, 0, 0));
     assert_true(psr_collective_finished(c));
     accepted(c, make(PSR_MSG_GATHER, 2, 3, 0, 8, 64));
@@ -314,7 +334,7 @@ static void the_others_refuse_what_cannot_come_now(void **state)
     psr_collective *c;
     uint8_t bytes[100] = {0};
     assert_ok(psr_collective_new(1, 3, 64, 128, (psr_outbox){.context = NULL, .send = ignore}, &c));
-    assert_ok(psr_collective_broadcast(c, bytes, sizeof bytes));
+    assert_ok(broadcast(c, bytes, sizeof bytes));
     refused(c, make(PSR_MSG_GATHER, 0, 1, 0, 8, 64), "does not hear that");
     refused(c, make(PSR_MSG_SPREAD, 2, 1, 0, 64, 64), "does not hear that");
     refused(c, make(PSR_MSG_SPREAD, 0, 1, 64, 36, 36), "0 of 100 bytes");

@@ -69,7 +69,7 @@ static void what_was_never_taken_out_is_freed_with_the_queue(void **state)
     psr_command in = {.kind = PSR_COMMAND_SEND, .data = malloc(10), .size = 10};
     assert_true(psr_command_push(queue, &in));
     double borrowed = 0;
-    in = (psr_command){.kind = READY, .data = &borrowed, .size = 1};
+    in = (psr_command){.kind = READY, .buffer = {.data = &borrowed, .count = 1, .type = PSR_TYPE_FLOAT64}};
     assert_true(psr_command_push(queue, &in));
     psr_command_queue_free(queue);
     psr_command_queue_free(NULL);
