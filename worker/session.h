@@ -3,8 +3,8 @@
  * thread; nothing here knows a bucket's way.
  *
  * All of it is between this worker and the scheduler. The compute thread calls it, but for psr_session_report. One thread
- * underneath, the exchange thread (exchange_thread.c), owns all sockets. A failure anywhere (deadline, abort from the
- * scheduler, peer's breach) makes every call of session and exchange return that status at once. */
+ * underneath, the exchange thread (comm/loop.h), owns all sockets. A failure anywhere (deadline, abort from the scheduler,
+ * peer's violation) makes every call of session and exchange return that status at once. */
 #ifndef PSR_WORKER_SESSION_H
 #define PSR_WORKER_SESSION_H
 
