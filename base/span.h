@@ -3,10 +3,18 @@
 #define PSR_BASE_SPAN_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct psr_span {
     size_t offset, count; /* elements */
 } psr_span;
+
+/* A run of the parameters that is exchanged as a unit: a bucket, for who shares buckets out. Neighbours with the same number
+ * `together` are kept in one place, since an update needs them whole (the pieces of a tensor, with LARS). */
+typedef struct psr_part {
+    psr_span span;
+    uint32_t together;
+} psr_part;
 
 static inline size_t psr_span_end(psr_span span)
 {

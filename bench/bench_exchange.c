@@ -11,12 +11,12 @@
 #include "base/options_argp.h"
 #include "comm/encoding.h"
 #include "comm/messages.h"
-#include "comm/slices.h"
 #include "model/networks/network.h"
 #include "model/networks/network_list.h"
 #include "model/optimizers/optimizer.h"
 #include "net/keys.h"
 #include "net/transport.h"
+#include "ps/parts.h"
 #include "ps/shard/shard.h"
 #include "worker/engine.h"
 
@@ -45,7 +45,7 @@ typedef struct bench {
     psr_network *net;  /* owned; NULL with bytes */
     psr_layout layout; /* net's, or of its own */
     psr_buckets buckets;
-    uint32_t *owner;
+    psr_plan plan;
     psr_keys *keys;
     size_t key_count;
     uint32_t members; /* shards, then workers */
@@ -168,8 +168,7 @@ static void shard_main(const bench *b, uint32_t index, int link)
     join(&p, index, link);
     psr_shard_options options = {.config = &b->config,
                                  .layout = &b->layout,
-                                 .buckets = &b->buckets,
-                                 .owner = b->owner,
+                                 .plan = &b->plan,
                                  .shard = index,
                                  .total_steps = UINT64_MAX,
                                  .outbox = {.context = p.transport, .send = send_message}};
@@ -189,14 +188,13 @@ static void shard_main(const bench *b, uint32_t index, int link)
 static void init_shards(process *p)
 {
     const bench *b = p->b;
-    size_t slice = psr_slice_floats(&b->config);
-    for (uint32_t k = 0; k < b->buckets.count; k++) {
-        const psr_bucket *bucket = &b->buckets.items[k];
-        for (uint32_t s = 0; s < psr_slice_count(bucket->length, slice); s++) {
-            size_t offset = bucket->offset + s * slice, count = psr_slice_length(bucket->length, slice, s);
-            psr_head head = psr_msg_init_head(&(psr_msg_init){.bucket = k, .span = {offset, count}});
-            psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, p->weights + offset, count);
-            must(psr_transport_send(p->transport, (psr_peer){PSR_ROLE_SHARD, b->owner[k]}, &head, &payload),
+    for (uint32_t k = 0; k < b->plan.bucket_count; k++) {
+        const psr_plan_bucket *bucket = &b->plan.buckets[k];
+        for (uint32_t i = bucket->first_slice; i < bucket->first_slice + bucket->slice_count; i++) {
+            psr_span span = b->plan.slices[i].span;
+            psr_head head = psr_msg_init_head(&(psr_msg_init){.bucket = k, .span = span});
+            psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, p->weights + span.offset, span.count);
+            must(psr_transport_send(p->transport, (psr_peer){PSR_ROLE_SHARD, bucket->home}, &head, &payload),
                  "INIT");
         }
     }
@@ -288,6 +286,7 @@ static void worker_main(const bench *b, uint32_t index, int link)
     psr_engine_env env = {.config = &b->config,
                           .layout = &b->layout,
                           .buckets = &b->buckets,
+                          .plan = &b->plan,
                           .rank = p.self.rank,
                           .total_steps = UINT64_MAX,
                           .weights = p.weights,
@@ -448,11 +447,7 @@ static psr_err plan(bench *b)
     PSR_TRY(psr_buckets_plan(&b->layout, psr_bucket_bytes(&b->layout, b->config.bucket_bytes), &b->buckets));
     uint32_t shards = b->config.mode == PSR_MODE_PS ? b->config.shards : 0;
     b->members = shards + b->config.workers;
-    b->owner = calloc(b->buckets.count, sizeof *b->owner);
-    if (!b->owner)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %u buckets", b->buckets.count);
-    if (shards)
-        PSR_TRY(psr_buckets_assign(&b->layout, &b->buckets, shards, false, b->owner));
+    PSR_TRY(psr_parts_plan(&b->config, &b->buckets, &b->plan));
     PSR_TRY(psr_keys_generate(b->config.workers, shards, false, &b->keys, &b->key_count));
     for (size_t i = 0; i < b->key_count; i++)
         b->keys[i].bare = true; /* beside peers that encrypt nothing */
@@ -464,7 +459,7 @@ static void bench_done(bench *b)
     for (size_t i = 0; i < b->key_count; i++)
         psr_keys_done(&b->keys[i]);
     free(b->keys);
-    free(b->owner);
+    psr_plan_done(&b->plan);
     psr_buckets_done(&b->buckets);
     if (b->net == NULL)
         psr_layout_done(&b->layout);

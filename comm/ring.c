@@ -43,7 +43,6 @@ typedef struct bucket {
     bool active;
     uint64_t turn;                    /* of being started: the smallest is the oldest */
     size_t injected;                  /* floats of chunk r-1 on their way */
-    uint32_t slices;                  /* of all chunks together */
     uint32_t pending;                 /* slices whose sum is not here yet */
     size_t *arrived[PSR_RING_PHASES]; /* [chunk]: floats received from the left */
     psr_loan loan;
@@ -51,6 +50,7 @@ typedef struct bucket {
 
 struct psr_ring {
     psr_ring_options options;
+    const psr_plan *plan;          /* the options' */
     uint32_t left, right, injects; /* injects: chunk r-1 */
     psr_lane lane;    /* of slices to inject, by bucket_of_place; credit is that their sum has come back */
     uint32_t *room;   /* the lane's */
@@ -67,33 +67,13 @@ typedef struct slice {
     psr_span span; /* of the arena */
 } slice;
 
-/* ---- geometry ---- */
+/* ---- geometry: the plan's ---- */
 
-static size_t chunk_begin(const bucket *b, uint32_t chunk)
+static slice slice_numbered(const bucket *b, uint32_t number)
 {
-    return psr_fold_chunk_begin(b->span.count, b->ring->options.ranks, chunk);
-}
-
-static size_t chunk_length(const bucket *b, uint32_t chunk)
-{
-    return chunk_begin(b, chunk + 1) - chunk_begin(b, chunk);
-}
-
-/* The slice that begins there: begin < the chunk's length. */
-static slice slice_at(const bucket *b, uint32_t chunk, size_t begin)
-{
-    size_t left = chunk_length(b, chunk) - begin, most = b->ring->options.slice_floats;
-    return (slice){.chunk = chunk,
-                   .begin = begin,
-                   .span = {b->span.offset + chunk_begin(b, chunk) + begin, left < most ? left : most}};
-}
-
-static uint32_t count_slices(const bucket *b)
-{
-    size_t count = 0, most = b->ring->options.slice_floats;
-    for (uint32_t c = 0; c < b->ring->options.ranks; c++)
-        count += (chunk_length(b, c) + most - 1) / most;
-    return (uint32_t)count;
+    const psr_slice *cut = &b->ring->plan->slices[number];
+    size_t begin = cut->span.offset - psr_plan_chunk(b->ring->plan, b->index, cut->chunk).offset;
+    return (slice){.chunk = cut->chunk, .begin = begin, .span = cut->span};
 }
 
 /* ---- sending ---- */
@@ -118,12 +98,12 @@ static psr_err send_slice(bucket *b, const slice *s, psr_ring_phase phase, uint3
 /* The next forward pass needs the last bucket first: so it has the first place in the lane. Its own inverse. */
 static uint32_t bucket_of_place(const psr_ring *ring, uint32_t place)
 {
-    return ring->options.bucket_count - 1 - place;
+    return ring->plan->bucket_count - 1 - place;
 }
 
 static void wait_to_inject(bucket *b)
 {
-    if (b->injected < chunk_length(b, b->ring->injects))
+    if (b->injected < psr_plan_chunk(b->ring->plan, b->index, b->ring->injects).count)
         psr_lane_add(&b->ring->lane, bucket_of_place(b->ring, b->index));
 }
 
@@ -133,7 +113,8 @@ static psr_err bucket_event(psr_operation *operation, psr_event event)
     bucket *b = (bucket *)operation;
     assert(event == PSR_EVENT_ROOM);
     (void)event;
-    slice s = slice_at(b, b->ring->injects, b->injected);
+    const psr_ring *ring = b->ring;
+    slice s = slice_numbered(b, psr_plan_slice_at(ring->plan, b->index, ring->injects, b->injected));
     b->injected += s.span.count;
     wait_to_inject(b);
     return send_slice(b, &s, PSR_RING_REDUCE, 0);
@@ -159,20 +140,16 @@ typedef struct arrival {
 static psr_err check_fields(const bucket *b, const psr_message *message, arrival *ret_arrival)
 {
     const psr_ring *ring = b->ring;
-    uint32_t n = ring->options.ranks;
+    uint32_t n = ring->plan->ranks;
     psr_msg_ring says;
     PSR_TRY(psr_msg_ring_read(message, &says));
     uint64_t start = says.phase == PSR_RING_REDUCE ? 1 : 0; /* chunk c sets out from rank c + start */
     if (says.chunk >= n || says.hop >= n - 1 || (says.chunk + start + says.hop) % n != ring->left)
         return psr_violation(message, "chunk %" PRIu32 " does not come from there at hop %" PRIu32,
                              says.chunk, says.hop);
-    size_t first = b->span.offset + chunk_begin(b, says.chunk);
-    if (says.span.offset < first || says.span.offset - first >= chunk_length(b, says.chunk) ||
-        (says.span.offset - first) % ring->options.slice_floats != 0)
-        return psr_violation(message, "no slice of chunk %" PRIu32 " begins there", says.chunk);
-    slice s = slice_at(b, says.chunk, says.span.offset - first);
-    if (says.span.count != s.span.count)
-        return psr_violation(message, "that slice has %zu floats", s.span.count);
+    uint32_t number = 0;
+    PSR_TRY(psr_plan_find(ring->plan, message, (psr_slice){says.bucket, says.chunk, says.span}, &number));
+    slice s = slice_numbered(b, number);
     const float *values;
     PSR_TRY(psr_decode_floats(message, s.span.count, &values));
     *ret_arrival = (arrival){says, s, values};
@@ -193,7 +170,7 @@ static psr_err check_turn(const bucket *b, const psr_message *message, const arr
         if (!b->active && psr_early_full(ring->early))
             return psr_violation(
                 message, "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
-                ring->options.window, ring->options.ranks - 1);
+                ring->plan->window, ring->plan->ranks - 1);
         return PSR_OK;
     }
     size_t given = s->chunk == ring->injects ? b->injected : b->arrived[PSR_RING_REDUCE][s->chunk];
@@ -207,7 +184,7 @@ static psr_err take_reduce(bucket *b, const arrival *a)
     const slice *s = &a->slice;
     float *sum = values_of(b, s);
     psr_fold_sum(sum, a->values, sum, s->span.count);
-    if (a->says.hop < b->ring->options.ranks - 2)
+    if (a->says.hop < b->ring->plan->ranks - 2)
         return send_slice(b, s, PSR_RING_REDUCE, a->says.hop + 1);
     b->pending--;
     return send_slice(b, s, PSR_RING_GATHER, 0);
@@ -218,7 +195,7 @@ static psr_err take_gather(bucket *b, const arrival *a)
     const slice *s = &a->slice;
     memcpy(values_of(b, s), a->values, s->span.count * sizeof *a->values);
     b->pending--;
-    if (a->says.hop < b->ring->options.ranks - 2)
+    if (a->says.hop < b->ring->plan->ranks - 2)
         PSR_TRY(send_slice(b, s, PSR_RING_GATHER, a->says.hop + 1));
     if (s->chunk != b->ring->injects)
         return PSR_OK;
@@ -234,7 +211,7 @@ static psr_err complete(bucket *b)
     b->active = false;
     b->injected = 0;
     for (uint32_t phase = 0; phase < PSR_RING_PHASES; phase++)
-        memset(b->arrived[phase], 0, ring->options.ranks * sizeof(size_t));
+        memset(b->arrived[phase], 0, ring->plan->ranks * sizeof(size_t));
     return ring->options.reduced(ring->options.context, step, b->index);
 }
 
@@ -268,7 +245,7 @@ static psr_err bucket_message(psr_operation *operation, psr_message **message)
 
 static psr_err find_bucket(const psr_ring *ring, const psr_message *message, uint32_t *ret_bucket)
 {
-    uint32_t n = ring->options.ranks;
+    uint32_t n = ring->plan->ranks;
     if (message->head.type != PSR_MSG_RING || message->from.role != PSR_ROLE_WORKER ||
         message->from.rank != ring->left || n == 1)
         return psr_violation(message,
@@ -276,8 +253,8 @@ static psr_err find_bucket(const psr_ring *ring, const psr_message *message, uin
                              ring->options.rank, ring->left);
     psr_msg_ring says;
     PSR_TRY(psr_msg_ring_read(message, &says));
-    if (says.bucket >= ring->options.bucket_count)
-        return psr_violation(message, "there are %" PRIu32 " buckets", ring->options.bucket_count);
+    if (says.bucket >= ring->plan->bucket_count)
+        return psr_violation(message, "there are %" PRIu32 " buckets", ring->plan->bucket_count);
     *ret_bucket = says.bucket;
     return PSR_OK;
 }
@@ -323,7 +300,7 @@ static psr_err bucket_start(psr_operation *operation, uint64_t step, const psr_b
     b->step_known = true;
     b->active = true;
     b->turn = ring->turns++;
-    b->pending = ring->options.ranks > 1 ? b->slices : 0;
+    b->pending = ring->plan->ranks > 1 ? ring->plan->buckets[b->index].slice_count : 0;
     if (b->pending == 0)
         return complete(b);
     wait_to_inject(b);
@@ -362,14 +339,14 @@ static const psr_operation_ops bucket_ops = {
 
 psr_operation *psr_ring_operation(psr_ring *ring, uint32_t index)
 {
-    assert(index < ring->options.bucket_count);
+    assert(index < ring->plan->bucket_count);
     return &ring->buckets[index].base;
 }
 
 bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *ret_bucket)
 {
     const bucket *oldest = NULL;
-    for (uint32_t b = 0; b < ring->options.bucket_count; b++) {
+    for (uint32_t b = 0; b < ring->plan->bucket_count; b++) {
         const bucket *active = &ring->buckets[b];
         if (active->active && (oldest == NULL || active->turn < oldest->turn))
             oldest = active;
@@ -384,16 +361,16 @@ bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *re
 
 psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
 {
-    assert(options->ranks >= 1 && options->rank < options->ranks);
-    assert(options->slice_floats > 0 && options->window > 0);
-    uint32_t n = options->ranks, count = options->bucket_count;
+    const psr_plan *plan = options->plan;
+    assert(options->rank < plan->ranks);
+    uint32_t n = plan->ranks, count = plan->bucket_count;
     psr_ring *ring = calloc(1, sizeof *ring);
     bucket *buckets = calloc((size_t)count + 1, sizeof *buckets);
     size_t *arrived = calloc((size_t)count * PSR_RING_PHASES * n + 1, sizeof *arrived);
     uint32_t *room = calloc((size_t)count + 1, sizeof *room); /* a bucket waits in the lane once */
     /* Every other rank has at most a window on its way. */
     psr_early *early = NULL;
-    psr_err err = psr_early_new(count, (size_t)options->window * (n - 1), &early);
+    psr_err err = psr_early_new(count, (size_t)plan->window * (n - 1), &early);
     if (ring == NULL || buckets == NULL || arrived == NULL || room == NULL || err != PSR_OK) {
         psr_early_free(early);
         free(ring);
@@ -404,6 +381,7 @@ psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
     }
     *ring = (psr_ring){
         .options = *options,
+        .plan = plan,
         .left = (options->rank + n - 1) % n,
         .right = (options->rank + 1) % n,
         .injects = (options->rank + n - 1) % n,
@@ -412,13 +390,12 @@ psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
         .buckets = buckets,
         .arrived = arrived,
     };
-    psr_lane_init(&ring->lane, room, options->window);
+    psr_lane_init(&ring->lane, room, plan->window);
     for (uint32_t b = 0; b < count; b++) {
         buckets[b].base.ops = &bucket_ops;
         buckets[b].ring = ring;
         buckets[b].index = b;
-        buckets[b].span = options->buckets[b];
-        buckets[b].slices = count_slices(&buckets[b]);
+        buckets[b].span = plan->buckets[b].span;
         for (uint32_t phase = 0; phase < PSR_RING_PHASES; phase++, arrived += n)
             buckets[b].arrived[phase] = arrived;
         psr_loan_init(&buckets[b].loan, &options->outbox);

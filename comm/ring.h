@@ -2,8 +2,8 @@
  * clusters of workstations", JPDC 2009, section 3), bucket by bucket, sliced and pipelined. Free of I/O: events in,
  * messages out through the outbox.
  *
- * Vocabulary: n ranks, bucket of L elements, chunk c = [floor(cL/n), floor((c+1)L/n)), slice = at most slice_floats of a
- * chunk. Reduce-scatter: chunk c starts at rank c+1 and is summed hop by hop until rank c holds it whole (the order
+ * Vocabulary: n ranks, bucket of L elements, chunk c = [floor(cL/n), floor((c+1)L/n)), slice = at most the plan's slice_floats
+ * of a chunk. Reduce-scatter: chunk c starts at rank c+1 and is summed hop by hop until rank c holds it whole (the order
  * of base/fold.h). All-gather: it goes round from rank c. Each rank sends and receives 2(n-1)/n * L floats a
  * bucket in 2(n-1) hops a slice: time 2(n-1)/n * M/B + 2(n-1)a.
  * Each bucket is an operation (comm/operation.h) that is started once for each step, and the ring is what they share: whose
@@ -14,17 +14,13 @@
 #ifndef PSR_COMM_RING_H
 #define PSR_COMM_RING_H
 
-#include "base/span.h"
 #include "comm/operation.h"
 #include "comm/outbox.h"
+#include "comm/plan.h"
 
 typedef struct psr_ring_options {
-    uint32_t rank, ranks; /* ranks >= 1; 1 completes at once */
-    const psr_span *
-        buckets; /* of the arena, each exchanged as a unit; borrowed for life; forward order is descending index */
-    uint32_t bucket_count;
-    size_t slice_floats;
-    uint32_t window;
+    const psr_plan *plan; /* borrowed for life; by RING. With one rank a bucket completes at once */
+    uint32_t rank;
     psr_outbox outbox;
     void *context;
     psr_err (*reduced)(void *context, uint64_t step,

@@ -162,66 +162,23 @@ void psr_buckets_done(psr_buckets *buckets)
     *buckets = (psr_buckets){0};
 }
 
-/* What moves to a shard as one: a bucket, or all pieces of a tensor. */
-typedef struct unit {
-    size_t length;
-    uint32_t first, count; /* buckets */
-} unit;
-
-static int compare_units(const void *a, const void *b)
+static bool of_one_tensor(const psr_bucket *a, const psr_bucket *b)
 {
-    const unit *x = a, *y = b;
-    if (x->length != y->length)
-        return x->length > y->length ? -1 : 1;
-    return x->first < y->first ? -1 : x->first > y->first;
+    return a->piece && b->piece && a->first_tensor == b->first_tensor;
 }
 
-void psr_buckets_loads(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards,
-                       uint64_t *ret_bytes)
+psr_err psr_buckets_parts(const psr_buckets *buckets, bool whole_tensors, psr_part **ret_parts)
 {
-    memset(ret_bytes, 0, shards * sizeof *ret_bytes);
-    for (uint32_t b = 0; b < buckets->count; b++)
-        ret_bytes[owner[b]] += buckets->items[b].length * sizeof(float);
-}
-
-psr_err psr_buckets_assign(const psr_layout *layout, const psr_buckets *buckets, uint32_t shards,
-                           bool whole_tensors, uint32_t *ret_owner)
-{
-    (void)layout; /* a bucket names its tensors */
-    if (shards == 0)
-        return psr_fail(PSR_ERR_USAGE, "0 shards: at least 1 is needed");
-    psr_err err = PSR_OK;
-    unit *units = malloc((buckets->count ? buckets->count : 1) * sizeof *units);
-    size_t *load = calloc(shards, sizeof *load);
-    if (!units || !load) {
-        err = psr_fail(PSR_ERR_NOMEM, "no memory to assign %u buckets to %u shards", buckets->count, shards);
-        goto out;
-    }
-
-    uint32_t unit_count = 0;
+    psr_part *parts = calloc((size_t)buckets->count + 1, sizeof *parts);
+    if (!parts)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %u parts", buckets->count);
+    uint32_t together = 0;
     for (uint32_t b = 0; b < buckets->count; b++) {
         const psr_bucket *bucket = &buckets->items[b];
-        const psr_bucket *before = b ? &buckets->items[b - 1] : NULL;
-        if (whole_tensors && before && before->piece && bucket->piece &&
-            before->first_tensor == bucket->first_tensor) {
-            units[unit_count - 1].length += bucket->length;
-            units[unit_count - 1].count++;
-        } else {
-            units[unit_count++] = (unit){bucket->length, b, 1};
-        }
+        if (b > 0 && !(whole_tensors && of_one_tensor(bucket - 1, bucket)))
+            together++;
+        parts[b] = (psr_part){{bucket->offset, bucket->length}, together};
     }
-    qsort(units, unit_count, sizeof *units, compare_units);
-    for (uint32_t u = 0; u < unit_count; u++) {
-        uint32_t lightest = 0;
-        for (uint32_t s = 1; s < shards; s++)
-            if (load[s] < load[lightest])
-                lightest = s;
-        load[lightest] += units[u].length;
-        for (uint32_t b = 0; b < units[u].count; b++)
-            ret_owner[units[u].first + b] = lightest;
-    }
-out:
-    free(units);
-    free(load);
-    return err;
+    *ret_parts = parts;
+    return PSR_OK;
 }

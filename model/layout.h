@@ -1,4 +1,4 @@
-/* The parameter arena's layout, its buckets and their shards.
+/* The parameter arena's layout and its buckets.
  *
  * Arena: all trainable parameters as one flat float32 array, plain OIHW tensors in torchvision's order, each
  * beginning at a 64-byte boundary (16 floats), padding zero and not hashed. Buffers (batch-norm running
@@ -14,6 +14,7 @@
 #define PSR_MODEL_LAYOUT_H
 
 #include "base/err.h"
+#include "base/span.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,13 +70,10 @@ PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucke
                                         psr_buckets *ret_buckets);
 void psr_buckets_done(psr_buckets *buckets);
 
-/* owner[b] = shard of bucket b: balanced by bytes (largest first onto the lightest shard, ties to the
- * lower index). With whole_tensors (LARS), pieces of one tensor share a shard. */
-PSR_MUST_CHECK psr_err psr_buckets_assign(const psr_layout *layout, const psr_buckets *buckets,
-                                          uint32_t shards, bool whole_tensors, uint32_t *ret_owner);
-/* ret_bytes[s]: what shard s owns, padding included. */
-void psr_buckets_loads(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards,
-                       uint64_t *ret_bytes);
+/* The buckets for who shares them out: with whole_tensors (LARS) the pieces of one tensor are together. ret owns: free().
+ * NOMEM. */
+PSR_MUST_CHECK psr_err psr_buckets_parts(const psr_buckets *buckets, bool whole_tensors,
+                                         psr_part **ret_parts);
 
 /* XXH3-64 over the tensors' bytes in order, padding left out: the weight hash. */
 uint64_t psr_layout_hash(const psr_layout *layout, const float *arena);

@@ -11,24 +11,47 @@ static bool keeps_tensors_whole(const psr_config *config)
     return config->optimizer == PSR_OPTIMIZER_LARS;
 }
 
-static psr_err assign(const psr_config *config, const psr_layout *layout, psr_parts *parts)
+static psr_route route_of(const psr_config *config)
 {
-    parts->owner = calloc((size_t)parts->buckets.count + 1, sizeof *parts->owner);
-    parts->bytes = calloc(parts->shards, sizeof *parts->bytes);
-    if (!parts->owner || !parts->bytes)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the owners of %" PRIu32 " buckets",
-                        parts->buckets.count);
-    PSR_TRY(psr_buckets_assign(layout, &parts->buckets, parts->shards, keeps_tensors_whole(config),
-                               parts->owner));
-    psr_buckets_loads(&parts->buckets, parts->owner, parts->shards, parts->bytes);
+    if (config->mode == PSR_MODE_PS)
+        return PSR_ROUTE_SHARD;
+    return config->mode == PSR_MODE_RING && config->exchange ? PSR_ROUTE_RING : PSR_ROUTE_NONE;
+}
+
+psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, psr_plan *ret_plan)
+{
+    const psr_plan_options options = {
+        .route = route_of(config),
+        .ranks = config->workers,
+        .shards = config->mode == PSR_MODE_PS ? config->shards : 0,
+        .slice_floats = psr_plan_slice_floats(config->slice_bytes),
+        .window = config->window,
+    };
+    psr_part *parts = NULL;
+    PSR_TRY(psr_buckets_parts(buckets, keeps_tensors_whole(config), &parts));
+    psr_err err = psr_plan_make(&options, parts, buckets->count, ret_plan);
+    free(parts);
+    return err;
+}
+
+static psr_err add_loads(psr_parts *parts)
+{
+    if (parts->plan.shards == 0)
+        return PSR_OK;
+    parts->bytes = calloc(parts->plan.shards, sizeof *parts->bytes);
+    if (!parts->bytes)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for what %" PRIu32 " shards hold", parts->plan.shards);
+    psr_plan_loads(&parts->plan, parts->bytes);
     return PSR_OK;
 }
 
 psr_err psr_parts_init(const psr_config *config, const psr_layout *layout, psr_parts *ret_parts)
 {
-    psr_parts parts = {.shards = config->mode == PSR_MODE_PS ? config->shards : 0};
+    psr_parts parts = {0};
     PSR_TRY(psr_buckets_plan(layout, config->bucket_bytes, &parts.buckets));
-    psr_err err = parts.shards > 0 ? assign(config, layout, &parts) : PSR_OK;
+    psr_err err = psr_parts_plan(config, &parts.buckets, &parts.plan);
+    if (err == PSR_OK)
+        err = add_loads(&parts);
     if (err != PSR_OK) {
         psr_parts_done(&parts);
         return err;
@@ -40,7 +63,7 @@ psr_err psr_parts_init(const psr_config *config, const psr_layout *layout, psr_p
 void psr_parts_done(psr_parts *parts)
 {
     psr_buckets_done(&parts->buckets);
-    free(parts->owner);
+    psr_plan_done(&parts->plan);
     free(parts->bytes);
     *parts = (psr_parts){0};
 }
@@ -50,7 +73,7 @@ void psr_parts_done(psr_parts *parts)
 static uint32_t count_holders(const psr_parts *parts)
 {
     uint32_t holders = 0;
-    while (holders < parts->shards && parts->bytes[holders] > 0)
+    while (holders < parts->plan.shards && parts->bytes[holders] > 0)
         holders++;
     return holders;
 }
@@ -65,7 +88,7 @@ static uint64_t size_that_serves(const psr_config *config, const psr_layout *lay
         smaller.bucket_bytes = bytes;
         if (bytes >= config->bucket_bytes || psr_parts_init(&smaller, layout, &parts) != PSR_OK)
             continue;
-        bool serves = count_holders(&parts) == parts.shards;
+        bool serves = count_holders(&parts) == parts.plan.shards;
         psr_parts_done(&parts);
         if (serves)
             return bytes;
@@ -85,13 +108,13 @@ static void print_size(uint64_t bytes, char text[static 32])
 psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const psr_layout *layout)
 {
     uint32_t holders = count_holders(parts);
-    if (holders == parts->shards)
+    if (holders == parts->plan.shards)
         return PSR_OK;
     char idle[48], size[32], serving[32], or_size[64] = "";
-    if (holders + 1 == parts->shards)
+    if (holders + 1 == parts->plan.shards)
         snprintf(idle, sizeof idle, "shard %" PRIu32, holders);
     else
-        snprintf(idle, sizeof idle, "shards %" PRIu32 "-%" PRIu32, holders, parts->shards - 1);
+        snprintf(idle, sizeof idle, "shards %" PRIu32 "-%" PRIu32, holders, parts->plan.shards - 1);
     print_size(config->bucket_bytes, size);
     uint64_t bytes = size_that_serves(config, layout);
     if (bytes > 0) {
@@ -101,7 +124,7 @@ psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const 
     return psr_fail(PSR_ERR_USAGE,
                     "--shards %" PRIu32 ": %s would hold nothing: with --bucket-size %s, %s has %" PRIu32
                     " part%s to give%s; give at most --shards %" PRIu32 "%s",
-                    parts->shards, idle, size, config->model, holders, holders == 1 ? "" : "s",
+                    parts->plan.shards, idle, size, config->model, holders, holders == 1 ? "" : "s",
                     keeps_tensors_whole(config) ? " (lars keeps each tensor on one shard)" : "", holders,
                     or_size);
 }
@@ -112,15 +135,15 @@ void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *lin
     print_size(bucket_bytes, text);
     size_t used = (size_t)snprintf(line, size, "%" PRIu32 " of at most %s", parts->buckets.count, text);
     uint64_t least = UINT64_MAX, most = 0;
-    for (uint32_t s = 0; s < parts->shards; s++) {
+    for (uint32_t s = 0; s < parts->plan.shards; s++) {
         least = parts->bytes[s] < least ? parts->bytes[s] : least;
         most = parts->bytes[s] > most ? parts->bytes[s] : most;
-        if (parts->shards <= NAMED_MAX && used < size)
+        if (parts->plan.shards <= NAMED_MAX && used < size)
             used += (size_t)snprintf(line + used, size - used, "%s %" PRIu32 " %s%.0f KiB",
                                      s == 0 ? "; shard" : ", shard", s, s == 0 ? "holds " : "",
                                      (double)parts->bytes[s] / 1024);
     }
-    if (parts->shards > NAMED_MAX && used < size)
+    if (parts->plan.shards > NAMED_MAX && used < size)
         snprintf(line + used, size - used, "; each of %" PRIu32 " shards holds %.0f to %.0f KiB",
-                 parts->shards, (double)least / 1024, (double)most / 1024);
+                 parts->plan.shards, (double)least / 1024, (double)most / 1024);
 }

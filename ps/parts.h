@@ -1,18 +1,21 @@
-/* Which part of the parameters each shard holds: the buckets, their owners, and what that comes to in bytes. The
- * scheduler says it at the start and refuses a shard that would hold nothing; each shard finds its own part so. In modes
- * without shards there are buckets alone. Immutable after building. */
+/* What a configuration and a layout come to: the buckets, and the plan by which they are exchanged. The scheduler says it at the
+ * start and refuses a shard that would hold nothing. In modes without shards there are buckets alone. Immutable after building. */
 #ifndef PSR_PS_PARTS_H
 #define PSR_PS_PARTS_H
 
 #include "base/config.h"
+#include "comm/plan.h"
 #include "model/layout.h"
 
 typedef struct psr_parts {
     psr_buckets buckets;
-    uint32_t shards; /* 0 but in mode ps */
-    uint32_t *owner; /* [buckets.count]: shard of each bucket; NULL without shards */
-    uint64_t *bytes; /* [shards], padding included; NULL without shards */
+    psr_plan plan;
+    uint64_t *bytes; /* [plan.shards]: what each holds, padding included; NULL without shards */
 } psr_parts;
+
+/* The plan of a run with these options for these buckets. ret owns: psr_plan_done. */
+PSR_MUST_CHECK psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets,
+                                      psr_plan *ret_plan);
 
 /* config's bucket size must be resolved. ret owns: psr_parts_done. */
 PSR_MUST_CHECK psr_err psr_parts_init(const psr_config *config, const psr_layout *layout,

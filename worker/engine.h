@@ -10,13 +10,15 @@
 
 #include "base/config.h"
 #include "model/layout.h"
-#include "comm/ring.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
 #include "model/optimizers/optimizer.h"
 
 typedef struct psr_engine_env {
     const psr_config *config;
     const psr_layout *layout;
     const psr_buckets *buckets;
+    const psr_plan *plan; /* of the same buckets */
     uint32_t rank;
     uint64_t total_steps;       /* of the run, for the schedule */
     float *weights, *gradients; /* arenas, borrowed for life */

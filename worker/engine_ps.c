@@ -11,33 +11,25 @@
 #include "comm/lane.h"
 #include "comm/loan.h"
 #include "comm/messages.h"
-#include "comm/slices.h"
 #include "net/violation.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* What is known of the plan's slice of the same number. */
 typedef struct slice {
-    uint32_t bucket, shard;
-    size_t offset, length;
     uint64_t landed; /* steps whose weights are here */
     uint64_t pushed; /* steps whose gradient is ready or gone; landed or landed + 1 */
 } slice;
 
-typedef struct bucket_state {
-    uint32_t first, count, missing; /* slices; missing: those of the present step that have not landed */
-} bucket_state;
-
 struct psr_engine {
     psr_engine_env env;
-    size_t slice_floats;
-    slice *slices; /* in ascending arena order */
-    uint32_t slice_count;
-    bucket_state *buckets;
-    psr_lane *lanes; /* [shard]: slices, by their index */
-    uint32_t *room;  /* the lanes' */
-    psr_loan *loans; /* [bucket]: its gradient, from ready on */
+    slice *slices;     /* [plan->slice_count] */
+    uint32_t *missing; /* [bucket]: slices of the present step that have not landed */
+    psr_lane *lanes;   /* [shard]: slices, by their number in the plan */
+    uint32_t *room;    /* the lanes' */
+    psr_loan *loans;   /* [bucket]: its gradient, from ready on */
     uint64_t staleness;
 };
 
@@ -48,96 +40,70 @@ static void engine_close(psr_engine *engine)
     if (!engine)
         return;
     free(engine->slices);
-    free(engine->buckets);
+    free(engine->missing);
     free(engine->lanes);
     free(engine->room);
     free(engine->loans);
     free(engine);
 }
 
-static void cut_buckets(psr_engine *engine, const uint32_t *owner)
+static psr_err engine_init(psr_engine *engine)
 {
-    const psr_buckets *buckets = engine->env.buckets;
-    for (uint32_t b = buckets->count; b-- > 0;) {
-        const psr_bucket *bucket = &buckets->items[b];
-        uint32_t count = psr_slice_count(bucket->length, engine->slice_floats);
-        engine->buckets[b] = (bucket_state){engine->slice_count, count, count};
-        for (uint32_t k = 0; k < count; k++)
-            engine->slices[engine->slice_count++] =
-                (slice){.bucket = b,
-                        .shard = owner[b],
-                        .offset = bucket->offset + (size_t)k * engine->slice_floats,
-                        .length = psr_slice_length(bucket->length, engine->slice_floats, k)};
+    const psr_plan *plan = engine->env.plan;
+    engine->slices = calloc((size_t)plan->slice_count + 1, sizeof *engine->slices);
+    engine->missing = calloc((size_t)plan->bucket_count + 1, sizeof *engine->missing);
+    engine->lanes = calloc(plan->shards, sizeof *engine->lanes);
+    engine->room = calloc((size_t)plan->slice_count + 1, sizeof *engine->room);
+    engine->loans = calloc((size_t)plan->bucket_count + 1, sizeof *engine->loans);
+    if (!engine->slices || !engine->missing || !engine->lanes || !engine->room || !engine->loans)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", plan->slice_count);
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        psr_loan_init(&engine->loans[b], &engine->env.outbox);
+
+    /* Each lane has room for all slices of its shard. */
+    uint32_t *room = engine->room;
+    for (uint32_t s = 0; s < plan->shards; s++) {
+        psr_lane_init(&engine->lanes[s], room, plan->window);
+        for (uint32_t b = 0; b < plan->bucket_count; b++)
+            room += plan->buckets[b].home == s ? plan->buckets[b].slice_count : 0;
     }
+    return PSR_OK;
 }
 
 static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
 {
-    psr_err err = PSR_OK;
-    uint32_t shards = env->config->shards;
-    size_t floats = psr_slice_floats(env->config);
-    size_t total = 0;
-    for (uint32_t b = 0; b < env->buckets->count; b++)
-        total += psr_slice_count(env->buckets->items[b].length, floats);
-
     psr_engine *engine = calloc(1, sizeof *engine);
-    uint32_t *owner = calloc((size_t)env->buckets->count + 1, sizeof *owner);
-    if (engine) {
-        engine->env = *env;
-        engine->slice_floats = floats;
-        engine->slices = calloc(total + 1, sizeof *engine->slices);
-        engine->buckets = calloc((size_t)env->buckets->count + 1, sizeof *engine->buckets);
-        engine->lanes = calloc(shards, sizeof *engine->lanes);
-        engine->room = calloc(total + 1, sizeof *engine->room);
-        engine->loans = calloc((size_t)env->buckets->count + 1, sizeof *engine->loans);
-    }
-    if (!engine || !owner || !engine->slices || !engine->buckets || !engine->lanes || !engine->room ||
-        !engine->loans) {
-        err = psr_fail(PSR_ERR_NOMEM, "no memory for %zu slices", total);
-        goto out;
-    }
-    err = psr_buckets_assign(env->layout, env->buckets, shards, env->config->optimizer == PSR_OPTIMIZER_LARS,
-                             owner);
-    if (err != PSR_OK)
-        goto out;
-    cut_buckets(engine, owner);
-    for (uint32_t b = 0; b < env->buckets->count; b++)
-        psr_loan_init(&engine->loans[b], &env->outbox);
-
-    /* Each lane has room for all slices of its shard. */
-    uint32_t *room = engine->room;
-    for (uint32_t s = 0; s < shards; s++) {
-        psr_lane_init(&engine->lanes[s], room, env->config->window);
-        for (uint32_t i = 0; i < engine->slice_count; i++)
-            room += engine->slices[i].shard == s;
+    if (!engine)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an engine");
+    engine->env = *env;
+    psr_err err = engine_init(engine);
+    if (err != PSR_OK) {
+        engine_close(engine);
+        return err;
     }
     *ret_engine = engine;
-    engine = NULL;
-out:
-    engine_close(engine);
-    free(owner);
-    return err;
+    return PSR_OK;
 }
 
 /* ---- out ---- */
 
 static psr_err send_slice(psr_engine *engine, uint32_t index)
 {
+    const psr_slice *cut = &engine->env.plan->slices[index];
     const slice *sl = &engine->slices[index];
     bool bsp = engine->env.config->sync == PSR_SYNC_BSP;
-    psr_peer shard = {PSR_ROLE_SHARD, sl->shard};
+    psr_peer shard = {PSR_ROLE_SHARD, engine->env.plan->buckets[cut->bucket].home};
     psr_outbox *outbox = &engine->env.outbox;
-    psr_span span = {sl->offset, sl->length};
     psr_head head = psr_msg_push_head(
-        &(psr_msg_push){.bucket = sl->bucket, .step = sl->pushed - 1, .span = span, .answer = bsp});
-    const float *gradient = engine->env.gradients + sl->offset;
-    psr_payload payload =
-        psr_loan_payload(&engine->loans[sl->bucket], psr_encode(PSR_ENCODING_FLOAT32, gradient, sl->length));
+        &(psr_msg_push){.bucket = cut->bucket, .step = sl->pushed - 1, .span = cut->span, .answer = bsp});
+    const float *gradient = engine->env.gradients + cut->span.offset;
+    psr_payload payload = psr_loan_payload(&engine->loans[cut->bucket],
+                                           psr_encode(PSR_ENCODING_FLOAT32, gradient, cut->span.count));
     PSR_TRY(outbox->send(outbox->context, shard, &head, &payload));
     psr_fault_point("push", sl->pushed - 1);
     if (bsp)
         return PSR_OK;
-    head = psr_msg_pull_head(&(psr_msg_pull){.bucket = sl->bucket, .step = sl->pushed, .span = span});
+    head = psr_msg_pull_head(&(psr_msg_pull){.bucket = cut->bucket, .step = sl->pushed, .span = cut->span});
     return outbox->send(outbox->context, shard, &head, NULL);
 }
 
@@ -157,16 +123,16 @@ static psr_err engine_begin_step(psr_engine *engine, uint64_t step)
 
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
-    bucket_state *state = &engine->buckets[bucket];
-    psr_loan_begin(&engine->loans[bucket], state->count);
-    state->missing = state->count;
-    for (uint32_t i = state->first; i < state->first + state->count; i++) {
+    const psr_plan_bucket *b = &engine->env.plan->buckets[bucket];
+    psr_lane *lane = &engine->lanes[b->home];
+    psr_loan_begin(&engine->loans[bucket], b->slice_count);
+    engine->missing[bucket] = b->slice_count;
+    for (uint32_t i = b->first_slice; i < b->first_slice + b->slice_count; i++) {
         engine->slices[i].landed = step;
         engine->slices[i].pushed = step + 1;
-        psr_lane_add(&engine->lanes[engine->slices[i].shard], i);
+        psr_lane_add(lane, i);
     }
-    /* A bucket's slices have one owner. */
-    return state->count ? send_ready(engine, &engine->lanes[engine->slices[state->first].shard]) : PSR_OK;
+    return send_ready(engine, lane);
 }
 
 /* ---- in ---- */
@@ -174,21 +140,10 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 static psr_err find_slice(const psr_engine *engine, const psr_message *message, const psr_msg_weights *says,
                           uint32_t *ret_index)
 {
-    if (says->bucket >= engine->env.buckets->count)
-        return psr_violation(message, "there are %" PRIu32 " buckets", engine->env.buckets->count);
-    const psr_bucket *bucket = &engine->env.buckets->items[says->bucket];
-    size_t in_bucket = says->span.offset - bucket->offset;
-    if (says->span.offset < bucket->offset || in_bucket >= bucket->length ||
-        in_bucket % engine->slice_floats != 0)
-        return psr_violation(message, "no slice of the bucket begins there");
-    uint32_t index = engine->buckets[says->bucket].first + (uint32_t)(in_bucket / engine->slice_floats);
-    const slice *sl = &engine->slices[index];
-    if (sl->shard != message->from.rank)
-        return psr_violation(message, "the bucket is shard %" PRIu32 "'s", sl->shard);
-    if (says->span.count != sl->length)
-        return psr_violation(message, "the slice has %zu floats", sl->length);
-    *ret_index = index;
-    return PSR_OK;
+    const psr_plan *plan = engine->env.plan;
+    if (says->bucket < plan->bucket_count && plan->buckets[says->bucket].home != message->from.rank)
+        return psr_violation(message, "the bucket is shard %" PRIu32 "'s", plan->buckets[says->bucket].home);
+    return psr_plan_find(plan, message, (psr_slice){.bucket = says->bucket, .span = says->span}, ret_index);
 }
 
 /* SSP's bound is the shard's to keep; a worker sees that it was. */
@@ -228,7 +183,7 @@ static psr_err take_weights(psr_engine *engine, const psr_message *message)
     PSR_TRY(take_credit(engine, message, says.received));
     PSR_TRY(find_slice(engine, message, &says, &index));
     slice *sl = &engine->slices[index];
-    PSR_TRY(psr_decode_floats(message, sl->length, &weights));
+    PSR_TRY(psr_decode_floats(message, says.span.count, &weights));
     /* In BSP they are those after a step, otherwise those for the one that follows it. */
     uint64_t after = says.step + (engine->env.config->sync == PSR_SYNC_BSP ? 1 : 0);
     if (after <= sl->landed)
@@ -236,18 +191,18 @@ static psr_err take_weights(psr_engine *engine, const psr_message *message)
     if (after != sl->pushed)
         return psr_violation(message, "%" PRIu64 " steps of it were pushed", sl->pushed);
     PSR_TRY(check_staleness(engine, message, says.staleness));
-    memcpy(engine->env.weights + sl->offset, weights, sl->length * sizeof *weights);
+    memcpy(engine->env.weights + says.span.offset, weights, says.span.count * sizeof *weights);
     sl->landed = after;
     if (says.staleness > engine->staleness)
         engine->staleness = says.staleness;
-    if (--engine->buckets[sl->bucket].missing > 0)
+    if (--engine->missing[says.bucket] > 0)
         return PSR_OK;
-    return engine->env.landed(engine->env.context, after - 1, sl->bucket);
+    return engine->env.landed(engine->env.context, after - 1, says.bucket);
 }
 
 static psr_err take(psr_engine *engine, const psr_message *message)
 {
-    if (message->from.role != PSR_ROLE_SHARD || message->from.rank >= engine->env.config->shards)
+    if (message->from.role != PSR_ROLE_SHARD || message->from.rank >= engine->env.plan->shards)
         return psr_violation(message, "that is a shard's to send");
     switch (message->head.type) {
     case PSR_MSG_WEIGHTS:
@@ -271,17 +226,20 @@ static psr_err engine_message(psr_engine *engine, psr_message **message)
 static bool engine_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step,
                          uint32_t *ret_bucket)
 {
-    const slice *oldest = NULL;
-    for (uint32_t i = 0; i < engine->slice_count; i++) {
+    const psr_plan *plan = engine->env.plan;
+    uint32_t oldest = plan->slice_count;
+    for (uint32_t i = 0; i < plan->slice_count; i++) {
         const slice *sl = &engine->slices[i];
-        if (sl->pushed > sl->landed && (!oldest || sl->landed < oldest->landed))
-            oldest = sl;
+        if (sl->pushed > sl->landed &&
+            (oldest == plan->slice_count || sl->landed < engine->slices[oldest].landed))
+            oldest = i;
     }
-    if (!oldest)
+    if (oldest == plan->slice_count)
         return false;
-    *ret_peer = (psr_peer){PSR_ROLE_SHARD, oldest->shard};
-    *ret_step = oldest->landed;
-    *ret_bucket = oldest->bucket;
+    uint32_t bucket = plan->slices[oldest].bucket;
+    *ret_peer = (psr_peer){PSR_ROLE_SHARD, plan->buckets[bucket].home};
+    *ret_step = engine->slices[oldest].landed;
+    *ret_bucket = bucket;
     return true;
 }
 

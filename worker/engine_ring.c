@@ -4,9 +4,9 @@
 #include "worker/engine.h"
 
 #include "base/finite.h"
+#include "comm/ring.h"
 #include "model/optimizers/whole_tensors.h"
 #include "net/violation.h"
-#include "comm/slices.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,7 +14,6 @@
 struct psr_engine {
     psr_engine_env env;
     psr_ring *ring;
-    psr_span *ranges;         /* the buckets, as the ring knows them */
     psr_whole_tensors *whole; /* NULL: elements are updated one by one */
     uint64_t step;            /* of the bucket that was reduced last */
 };
@@ -91,7 +90,6 @@ static void engine_close(psr_engine *engine)
         return;
     psr_ring_free(engine->ring);
     psr_whole_tensors_free(engine->whole);
-    free(engine->ranges);
     free(engine);
 }
 
@@ -114,21 +112,11 @@ static psr_err follow_whole_tensors(psr_engine *engine)
 static psr_err engine_init(psr_engine *engine)
 {
     const psr_engine_env *env = &engine->env;
-    uint32_t count = env->buckets->count;
-    engine->ranges = calloc((size_t)count + 1, sizeof *engine->ranges);
-    if (!engine->ranges)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " buckets", count);
-    for (uint32_t b = 0; b < count; b++)
-        engine->ranges[b] = (psr_span){env->buckets->items[b].offset, env->buckets->items[b].length};
     if (env->optimizer && psr_optimizer_whole_tensors(env->optimizer))
         PSR_TRY(follow_whole_tensors(engine));
     psr_ring_options options = {
+        .plan = env->plan,
         .rank = env->rank,
-        .ranks = env->config->workers,
-        .buckets = engine->ranges,
-        .bucket_count = count,
-        .slice_floats = psr_slice_floats(env->config),
-        .window = env->config->window,
         .outbox = env->outbox,
         .context = engine,
         .reduced = bucket_reduced,
@@ -162,7 +150,7 @@ static psr_err engine_begin_step(psr_engine *engine, uint64_t step)
 
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
-    const psr_span *range = &engine->ranges[bucket];
+    const psr_span *range = &engine->env.plan->buckets[bucket].span;
     const psr_buffer gradient = {.data = engine->env.gradients + range->offset,
                                  .count = range->count,
                                  .type = PSR_TYPE_FLOAT32,

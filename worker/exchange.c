@@ -4,7 +4,6 @@
 #include "base/fault.h"
 #include "comm/encoding.h"
 #include "comm/messages.h"
-#include "comm/slices.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -71,6 +70,7 @@ static psr_err open_engine(psr_exchange *exchange)
         .config = o->config,
         .layout = o->layout,
         .buckets = o->buckets,
+        .plan = o->plan,
         .rank = o->rank,
         .total_steps = o->session->options.total_steps,
         .weights = exchange->weights,
@@ -81,16 +81,6 @@ static psr_err open_engine(psr_exchange *exchange)
         .landed = psr_exchange_landed,
     };
     return exchange->ops->open(&env, &exchange->engine);
-}
-
-static psr_err assign_shards(psr_exchange *exchange)
-{
-    const psr_exchange_options *o = &exchange->options;
-    exchange->owner = calloc(o->buckets->count, sizeof *exchange->owner);
-    if (exchange->owner == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the owners of %u buckets", o->buckets->count);
-    return psr_buckets_assign(o->layout, o->buckets, o->config->shards,
-                              o->config->optimizer == PSR_OPTIMIZER_LARS, exchange->owner);
 }
 
 static psr_err open_parts(psr_exchange *exchange)
@@ -106,9 +96,7 @@ static psr_err open_parts(psr_exchange *exchange)
     for (uint32_t b = 0; b < buckets; b++)
         atomic_init(&exchange->landed[b], o->session->options.first_step);
 
-    if (exchange->ops->shards_update)
-        PSR_TRY(assign_shards(exchange));
-    else
+    if (!exchange->ops->shards_update)
         PSR_TRY(psr_optimizer_new(o->config, o->layout, &exchange->optimizer));
     if (exchange->ops->gradients == NULL)
         PSR_TRY(psr_arena_new(length, &exchange->gradients));
@@ -158,7 +146,6 @@ void psr_exchange_free(psr_exchange *exchange)
     psr_arena_free(exchange->weights, exchange->options.layout->length);
     psr_arena_free(exchange->gradients, exchange->options.layout->length);
     free(exchange->landed);
-    free(exchange->owner);
     free(exchange);
 }
 
@@ -280,16 +267,17 @@ psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size)
 static psr_err install_on_shards(psr_exchange *exchange, uint32_t state, const float *arena)
 {
     const psr_exchange_options *o = &exchange->options;
-    size_t slice = psr_slice_floats(o->config);
-    for (uint32_t b = 0; b < o->buckets->count; b++) {
-        const psr_bucket *bucket = &o->buckets->items[b];
-        for (size_t at = 0; at < bucket->length; at += slice) {
-            size_t count = bucket->length - at < slice ? bucket->length - at : slice;
-            psr_span span = {bucket->offset + at, count};
+    const psr_plan *plan = o->plan;
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        const psr_plan_bucket *bucket = &plan->buckets[b];
+        if (bucket->route != PSR_ROUTE_SHARD)
+            continue;
+        for (uint32_t i = bucket->first_slice; i < bucket->first_slice + bucket->slice_count; i++) {
+            psr_span span = plan->slices[i].span;
             psr_head head = psr_msg_init_head(&(psr_msg_init){
                 .bucket = b, .step = o->session->options.first_step, .span = span, .section = state});
-            psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, arena + span.offset, count);
-            PSR_TRY(psr_session_send(exchange->session, (psr_peer){PSR_ROLE_SHARD, exchange->owner[b]}, &head,
+            psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, arena + span.offset, span.count);
+            PSR_TRY(psr_session_send(exchange->session, (psr_peer){PSR_ROLE_SHARD, bucket->home}, &head,
                                      payload.data, payload.bytes));
         }
     }

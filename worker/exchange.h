@@ -27,6 +27,7 @@ typedef struct psr_exchange_options {
     const psr_config *config;
     const psr_layout *layout;
     const psr_buckets *buckets;
+    const psr_plan *plan;         /* of the same buckets */
     uint32_t rank;                /* the first that this process plays */
     const psr_engine_ops *engine; /* psr_engine_choose */
 } psr_exchange_options;

@@ -13,7 +13,6 @@ struct psr_exchange {
     psr_engine *engine;
     psr_optimizer *optimizer;   /* NULL when shards update */
     psr_collective *collective; /* NULL when this process is the only worker */
-    uint32_t *owner;            /* shard of each bucket; NULL when none updates */
     float *weights, *gradients; /* gradients: NULL when the engine has arenas of its own */
 
     /* ---- the compute thread's own ---- */

@@ -117,6 +117,7 @@ typedef struct worker {
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
     psr_network *net;
     psr_buckets buckets;
+    psr_plan plan;
     psr_session *session;
     psr_exchange *exchange;
     psr_trainer trainer;
@@ -228,10 +229,29 @@ static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
     return PSR_OK;
 }
 
+static psr_err make_plan(worker *w, const psr_engine_ops *engine)
+{
+    const psr_config *config = psr_member_config(w->member);
+    const psr_route without_shards = engine->in_ring ? PSR_ROUTE_RING : PSR_ROUTE_NONE;
+    const psr_plan_options plan = {
+        .route = engine->shards_update ? PSR_ROUTE_SHARD : without_shards,
+        .ranks = config->workers,
+        .shards = engine->shards_update ? config->shards : 0,
+        .slice_floats = psr_plan_slice_floats(config->slice_bytes),
+        .window = config->window,
+    };
+    psr_part *parts = NULL;
+    PSR_TRY(psr_buckets_plan(&w->net->params, config->bucket_bytes, &w->buckets));
+    PSR_TRY(psr_buckets_parts(&w->buckets, config->optimizer == PSR_OPTIMIZER_LARS, &parts));
+    psr_err err = psr_plan_make(&plan, parts, w->buckets.count, &w->plan);
+    free(parts);
+    return err;
+}
+
 static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
 {
     const psr_config *config = psr_member_config(w->member);
-    PSR_TRY(psr_buckets_plan(&w->net->params, config->bucket_bytes, &w->buckets));
+    PSR_TRY(make_plan(w, engine));
     const psr_session_options options_of_session = {
         .first_step = psr_member_first_step(w->member),
         .total_steps = psr_member_facts(w->member)->total_steps,
@@ -245,6 +265,7 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .config = config,
         .layout = &w->net->params,
         .buckets = &w->buckets,
+        .plan = &w->plan,
         .rank = psr_member_self(w->member).rank,
         .engine = engine,
     };
@@ -346,6 +367,7 @@ static void clean_up(worker *w)
     psr_transport_free(&w->transport, LINGER_MS);
     psr_exchange_free(w->exchange);
     psr_session_free(w->session);
+    psr_plan_done(&w->plan);
     psr_buckets_done(&w->buckets);
     psr_network_free(w->net);
     psr_provision_done(&w->provision);

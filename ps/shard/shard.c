@@ -80,8 +80,7 @@ static psr_err shard_init(psr_shard *shard)
     bool whole = psr_optimizer_whole_tensors(shard->optimizer);
     if (whole && !is_bsp(shard))
         return psr_fail(PSR_ERR_USAGE, "--optimizer lars needs --sync bsp: its update needs whole tensors");
-    PSR_TRY(psr_shard_slices_init(options->config, options->buckets, options->owner, options->shard,
-                                  options->first_step, &shard->slices));
+    PSR_TRY(psr_shard_slices_init(options->plan, options->shard, options->first_step, &shard->slices));
     PSR_TRY(psr_arena_new(options->layout->length, &shard->weights));
     if (whole || by_arrival(shard))
         PSR_TRY(psr_arena_new(options->layout->length, &shard->sums));
@@ -113,8 +112,8 @@ psr_err psr_shard_new(const psr_shard_options *options, psr_shard **ret_shard)
     if (!shard)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a shard");
     shard->options = *options;
-    shard->n = options->config->workers;
-    shard->ack_after = options->config->window / 2 ? options->config->window / 2 : 1;
+    shard->n = options->plan->ranks;
+    shard->ack_after = options->plan->window / 2 ? options->plan->window / 2 : 1;
     shard->end = options->total_steps;
     psr_err err = shard_init(shard);
     if (err != PSR_OK) {
@@ -166,11 +165,11 @@ static psr_err checkpoint_bucket(psr_shard *shard, uint32_t b)
 {
     if (!shard->options.checkpoint)
         return PSR_OK;
-    const psr_bucket *bucket = &shard->options.buckets->items[b];
+    psr_span span = shard->options.plan->buckets[b].span;
     for (uint32_t i = 0; i < psr_optimizer_slot_count(shard->optimizer); i++)
         PSR_TRY(shard->options.checkpoint(shard->options.context, shard->slices.buckets[b].version, i,
-                                          psr_optimizer_slot(shard->optimizer, i) + bucket->offset,
-                                          bucket->offset, bucket->length));
+                                          psr_optimizer_slot(shard->optimizer, i) + span.offset, span.offset,
+                                          span.count));
     return PSR_OK;
 }
 
@@ -179,7 +178,7 @@ static void bucket_left(psr_shard *shard, uint64_t version)
     if (version != shard->clock || --shard->buckets_at_clock > 0)
         return;
     shard->clock++;
-    for (uint32_t b = 0; b < shard->slices.bucket_count; b++)
+    for (uint32_t b = 0; b < shard->options.plan->bucket_count; b++)
         shard->buckets_at_clock +=
             shard->slices.buckets[b].owned && shard->slices.buckets[b].version == shard->clock;
 }
@@ -203,7 +202,7 @@ psr_err psr_shard_stop_at(psr_shard *shard, uint64_t step)
     shard->end = step + 1;
     if (shard->slices.owned_count == 0)
         shard->clock = shard->end;
-    for (uint32_t b = 0; b < shard->slices.bucket_count && !was_due; b++)
+    for (uint32_t b = 0; b < shard->options.plan->bucket_count && !was_due; b++)
         if (shard->slices.buckets[b].owned && shard->slices.buckets[b].version == shard->end)
             PSR_TRY(checkpoint_bucket(shard, b));
     return PSR_OK;
@@ -314,9 +313,9 @@ static psr_err fold_held(psr_shard *shard, uint32_t s)
     psr_message **held = &shard->held[(size_t)s * shard->n];
     for (uint32_t r = 0; r < shard->n; r++)
         PSR_TRY(psr_decode_floats(held[r], slice->length, &shard->inputs[r]));
-    const psr_bucket *bucket = &shard->options.buckets->items[slice->bucket];
+    psr_span bucket = shard->options.plan->buckets[slice->bucket].span;
     updating update = update_of(shard, slice, slice->version);
-    PSR_TRY(psr_fold_blocks(shard->inputs, shard->n, bucket->length, slice->offset - bucket->offset,
+    PSR_TRY(psr_fold_blocks(shard->inputs, shard->n, bucket.count, slice->offset - bucket.offset,
                             slice->length, shard->scratch, shard->whole ? keep_block : update_block,
                             &update));
     for (uint32_t r = 0; r < shard->n; r++)
@@ -351,7 +350,7 @@ static psr_err fold_arrival(psr_shard *shard, uint32_t s, const float *gradient)
 static psr_err find_slice(const psr_shard *shard, const psr_message *message, uint32_t bucket, psr_span span,
                           uint32_t *ret_slice)
 {
-    return psr_shard_slices_find(&shard->slices, shard->options.buckets, message, bucket, span, ret_slice);
+    return psr_shard_slices_find(&shard->slices, message, bucket, span, ret_slice);
 }
 
 static psr_err take_init(psr_shard *shard, const psr_message *message)

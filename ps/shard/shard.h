@@ -1,8 +1,7 @@
 /* A shard: holds its part of the arena and its optimizer state, folds what workers push, updates, answers.
  * Free of I/O: a message in, messages out.
  *
- * Slices: bucket b is cut at multiples of config.slice_bytes from its start (comm/slices.h); PUSH, PULL and
- * WEIGHTS each carry one slice.
+ * Slices are the plan's (comm/plan.h); PUSH, PULL and WEIGHTS each carry one.
  *
  * BSP, fold rank: the pushes of a slice are held as libzmq gave them until all n are there; then, block by
  * block in cache, they are folded in the order of base/fold.h (chunk boundaries are the bucket's, so a slice
@@ -24,14 +23,14 @@
 
 #include "base/config.h"
 #include "model/layout.h"
-#include "comm/ring.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
 
 typedef struct psr_shard_options {
     const psr_config *config; /* borrowed for life, as all here */
     const psr_layout *layout;
-    const psr_buckets *buckets;
-    const uint32_t *owner; /* [buckets->count]: shard of each bucket */
-    uint32_t shard;
+    const psr_plan *plan;
+    uint32_t shard; /* this one's rank */
     uint64_t total_steps, first_step;
     psr_outbox outbox;
     void *context;

@@ -208,15 +208,14 @@ static psr_err make_shard(program *p)
     psr_shard_options shard = {
         .config = config,
         .layout = layout,
-        .buckets = &p->parts.buckets,
-        .owner = p->parts.owner,
+        .plan = &p->parts.plan,
         .shard = rank,
         .total_steps = psr_member_facts(p->member)->total_steps,
         .first_step = psr_member_first_step(p->member),
         .outbox = psr_loop_outbox(p->loop),
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
-    for (uint32_t r = 0; r < config->workers; r++)
+    for (uint32_t r = 0; r < p->parts.plan.ranks; r++)
         PSR_TRY(psr_member_connect(p->member, (psr_peer){PSR_ROLE_WORKER, r}));
     return PSR_OK;
 }

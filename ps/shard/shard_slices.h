@@ -2,10 +2,7 @@
 #ifndef PSR_PS_SHARD_SLICES_H
 #define PSR_PS_SHARD_SLICES_H
 
-#include "base/config.h"
-#include "base/span.h"
-#include "model/layout.h"
-#include "net/message.h"
+#include "comm/plan.h"
 
 typedef struct psr_shard_slice {
     uint32_t bucket;
@@ -24,22 +21,20 @@ typedef struct psr_shard_bucket {
 } psr_shard_bucket;
 
 typedef struct psr_shard_slices {
-    size_t slice_floats;
+    const psr_plan *plan;
     psr_shard_slice *items;
     uint32_t count;
-    psr_shard_bucket *buckets;
-    uint32_t bucket_count, owned_count;
+    psr_shard_bucket *buckets; /* [plan->bucket_count] */
+    uint32_t owned_count;
 } psr_shard_slices;
 
-/* ret owns: psr_shard_slices_done. */
-PSR_MUST_CHECK psr_err psr_shard_slices_init(const psr_config *config, const psr_buckets *buckets,
-                                             const uint32_t *owner, uint32_t shard, uint64_t first_step,
+/* plan is borrowed for life. ret owns: psr_shard_slices_done. */
+PSR_MUST_CHECK psr_err psr_shard_slices_init(const psr_plan *plan, uint32_t shard, uint64_t first_step,
                                              psr_shard_slices *ret_slices);
 void psr_shard_slices_done(psr_shard_slices *slices);
 
 /* The slice of which a message says bucket and span; PROTOCOL when it is none of this shard's. */
-PSR_MUST_CHECK psr_err psr_shard_slices_find(const psr_shard_slices *slices, const psr_buckets *buckets,
-                                             const psr_message *message, uint32_t bucket, psr_span span,
-                                             uint32_t *ret_slice);
+PSR_MUST_CHECK psr_err psr_shard_slices_find(const psr_shard_slices *slices, const psr_message *message,
+                                             uint32_t bucket, psr_span span, uint32_t *ret_slice);
 
 #endif

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { ARENA = 64, RECORD = 8 };
 
-static const psr_span buckets[] = {{40, 20}, {9, 23}, {3, 1}};
+static const psr_part buckets[] = {{{40, 20}, 0}, {{9, 23}, 1}, {{3, 1}, 2}};
 
 static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
@@ -97,8 +97,8 @@ static void play(const uint8_t *data, size_t size, psr_ring *ring, float *arena,
         switch (data[0] & 7) {
         case 0:
             if (bucket < 3 && begun[bucket] == reduced[bucket]) {
-                const psr_buffer buffer = {.data = arena + buckets[bucket].offset,
-                                           .count = buckets[bucket].count,
+                const psr_buffer buffer = {.data = arena + buckets[bucket].span.offset,
+                                           .count = buckets[bucket].span.count,
                                            .type = PSR_TYPE_FLOAT32};
                 if (psr_operation_start(psr_ring_operation(ring, bucket), begun[bucket]++, &buffer) != PSR_OK)
                     return; /* the neighbour began at another step: the run is over */
@@ -140,12 +140,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t rank = data[0] & 1;
     for (size_t i = 0; i < ARENA; i++)
         arena[i] = 1.0f;
-    psr_ring_options options = {.rank = rank,
-                                .ranks = 3,
-                                .buckets = buckets,
-                                .bucket_count = 3,
-                                .slice_floats = 4,
-                                .window = 2,
+    const psr_plan_options planned = {.route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 4, .window = 2};
+    psr_plan plan;
+    if (psr_plan_make(&planned, buckets, 3, &plan) != PSR_OK)
+        abort();
+    psr_ring_options options = {.plan = &plan,
+                                .rank = rank,
                                 .outbox = {.context = NULL, .send = give_back},
                                 .context = reduced,
                                 .reduced = ignore_reduced};
@@ -159,11 +159,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < ARENA; i++) {
         bool inside = false;
         for (size_t b = 0; b < 3; b++)
-            inside = inside || (i >= buckets[b].offset && i < buckets[b].offset + buckets[b].count);
+            inside = inside || (i >= buckets[b].span.offset && i < psr_span_end(buckets[b].span));
         if (!inside && arena[i] != 1.0f)
             abort();
     }
     psr_ring_free(ring);
+    psr_plan_done(&plan);
     psr_collective_free(collective);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* Members that may send a shard and a scheduler anything in well-formed heads. Each record of the input is
  * one message; its fields are near what would be right, so that the fuzzer gets past the first checks. A
  * shard refuses with PROTOCOL or NUMERIC; a scheduler ends the run, once. */
+#include "ps/parts.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/shard/shard.h"
 
@@ -80,18 +81,17 @@ static void play_shard(const uint8_t *data, size_t size, const psr_config *confi
 {
     psr_layout layout = {0};
     psr_buckets buckets = {0};
-    uint32_t owner[8] = {0};
+    psr_plan plan;
     psr_shard *shard = NULL;
     if (psr_layout_add(&layout, "a", 2, (uint32_t[]){5, 6}) ||
         psr_layout_add(&layout, "b", 1, (uint32_t[]){20}) || psr_buckets_plan(&layout, 128, &buckets) ||
-        buckets.count > 8)
+        psr_parts_plan(config, &buckets, &plan))
         abort();
-    owner[buckets.count - 1] =
+    plan.buckets[buckets.count - 1].home =
         config->optimizer != PSR_OPTIMIZER_LARS; /* one is another's, where tensors may be apart */
     psr_shard_options options = {.config = config,
                                  .layout = &layout,
-                                 .buckets = &buckets,
-                                 .owner = owner,
+                                 .plan = &plan,
                                  .total_steps = 8,
                                  .outbox = {.context = NULL, .send = give_back}};
     if (psr_shard_new(&options, &shard) != PSR_OK)
@@ -111,6 +111,7 @@ static void play_shard(const uint8_t *data, size_t size, const psr_config *confi
             break; /* the run is over */
     }
     psr_shard_free(shard);
+    psr_plan_done(&plan);
     psr_buckets_done(&buckets);
     psr_layout_done(&layout);
 }

@@ -256,8 +256,7 @@ static psr_err shard_welcomed(shard *s)
     const psr_shard_options options = {
         .config = c->options.config,
         .layout = c->options.layout,
-        .buckets = c->options.buckets,
-        .owner = c->owner,
+        .plan = &c->plan,
         .shard = s->process.self.rank,
         .total_steps = psr_member_facts(s->process.member)->total_steps,
         .first_step = psr_member_first_step(s->process.member),
@@ -581,11 +580,7 @@ static void make_members(cluster *c)
     c->workers = calloc(c->n, sizeof *c->workers);
     c->shards = calloc(c->s + 1, sizeof *c->shards);
     c->in_flight = calloc((size_t)c->n * c->s + 1, sizeof *c->in_flight);
-    c->owner = calloc(o->buckets->count + 1, sizeof *c->owner);
-    if (c->s > 0)
-        assert_int_equal(psr_buckets_assign(o->layout, o->buckets, c->s,
-                                            o->config->optimizer == PSR_OPTIMIZER_LARS, c->owner),
-                         PSR_OK);
+    assert_int_equal(psr_parts_plan(o->config, o->buckets, &c->plan), PSR_OK);
     make_process(c, &c->scheduler_process, (psr_peer){PSR_ROLE_SCHEDULER, 0});
     for (uint32_t r = 0; r < c->n; r++) {
         make_process(c, &c->workers[r].process, (psr_peer){PSR_ROLE_WORKER, r});
@@ -675,7 +670,7 @@ void cluster_free(cluster *c)
         psr_shard_run_free(c->shards[s].run);
     free(c->workers);
     free(c->shards);
-    free(c->owner);
+    psr_plan_done(&c->plan);
     free(c->in_flight);
     free(c->sections);
     free(c->filled);

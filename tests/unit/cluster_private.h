@@ -6,6 +6,7 @@
 
 #include "comm/collective.h"
 #include "comm/member.h"
+#include "ps/parts.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/shard/shard_run.h"
 
@@ -95,7 +96,7 @@ struct cluster {
     psr_scheduler *scheduler;
     worker *workers;
     shard *shards;
-    uint32_t *owner;
+    psr_plan plan;
     uint64_t drawn;
     uint32_t compute_max_us;
     psr_err status;

@@ -3,7 +3,6 @@
 #include "tests/unit/cluster_private.h"
 
 #include "comm/messages.h"
-#include "comm/slices.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -78,6 +77,7 @@ static psr_err open_engine(worker *w)
         .config = config,
         .layout = o->layout,
         .buckets = o->buckets,
+        .plan = &w->process.in->plan,
         .rank = w->process.self.rank,
         .total_steps = psr_member_facts(w->process.member)->total_steps,
         .weights = w->weights,
@@ -247,19 +247,14 @@ void worker_report(void *context, psr_msg_progress *progress)
 static psr_err init_shards(worker *w, uint32_t what, const float *values)
 {
     const cluster *c = w->process.in;
-    size_t floats = psr_slice_floats(c->options.config);
-    for (uint32_t b = 0; b < c->options.buckets->count; b++) {
-        const psr_bucket *bucket = &c->options.buckets->items[b];
-        for (size_t at = 0; at < bucket->length; at += floats) {
-            size_t count = bucket->length - at < floats ? bucket->length - at : floats;
-            const psr_head head = psr_msg_init_head(&(psr_msg_init){.bucket = b,
-                                                                    .step = c->options.first_step,
-                                                                    .span = {bucket->offset + at, count},
-                                                                    .section = what});
-            psr_payload payload = {.data = values + bucket->offset + at, .bytes = count * sizeof(float)};
-            PSR_TRY(psr_transport_send(w->process.transport, (psr_peer){PSR_ROLE_SHARD, c->owner[b]}, &head,
-                                       &payload));
-        }
+    for (uint32_t i = 0; i < c->plan.slice_count; i++) {
+        const psr_slice *slice = &c->plan.slices[i];
+        psr_peer home = {PSR_ROLE_SHARD, c->plan.buckets[slice->bucket].home};
+        const psr_head head = psr_msg_init_head(&(psr_msg_init){
+            .bucket = slice->bucket, .step = c->options.first_step, .span = slice->span, .section = what});
+        psr_payload payload = {.data = values + slice->span.offset,
+                               .bytes = slice->span.count * sizeof(float)};
+        PSR_TRY(psr_transport_send(w->process.transport, home, &head, &payload));
     }
     return PSR_OK;
 }

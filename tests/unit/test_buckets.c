@@ -4,8 +4,6 @@
 #include "model/networks/network.h"
 #include "model/networks/network_list.h"
 
-#include <stdlib.h>
-
 /* A layout of vectors of these lengths. */
 static psr_layout layout_of(const uint32_t *counts, size_t tensor_count)
 {
@@ -159,75 +157,6 @@ static void a_bucket_below_64_bytes_is_refused(void **state)
     psr_layout_done(&layout);
 }
 
-static void shards_take_the_largest_first_and_ties_go_to_the_lower_index(void **state)
-{
-    (void)state;
-    psr_layout layout = LAYOUT_OF(64, 16, 32, 64); /* buckets 0..3 are of 64, 32, 16, 64 */
-    psr_buckets buckets;
-    uint32_t owner[4];
-    expect_ok(psr_buckets_plan(&layout, 64 * sizeof(float), &buckets));
-    assert_int_equal(buckets.count, 3); /* 64; 32 + 16; 64 */
-    expect_ok(psr_buckets_assign(&layout, &buckets, 2, false, owner));
-    assert_int_equal(owner[0], 0);
-    assert_int_equal(owner[2], 1);
-    assert_int_equal(owner[1], 0);
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
-}
-
-static void every_bucket_has_an_owner_even_with_more_shards_than_buckets(void **state)
-{
-    (void)state;
-    psr_layout layout = LAYOUT_OF(16, 16);
-    psr_buckets buckets;
-    uint32_t owner[2] = {99, 99};
-    expect_ok(psr_buckets_plan(&layout, 64, &buckets));
-    expect_ok(psr_buckets_assign(&layout, &buckets, 7, false, owner));
-    assert_int_equal(owner[0], 0);
-    assert_int_equal(owner[1], 1);
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
-}
-
-/* Floats on the fullest and on the emptiest shard. */
-static void extremes(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards, size_t *ret_most,
-                     size_t *ret_least)
-{
-    size_t load[16] = {0};
-    assert_true(shards <= 16);
-    for (uint32_t b = 0; b < buckets->count; b++) {
-        assert_true(owner[b] < shards);
-        load[owner[b]] += buckets->items[b].length;
-    }
-    *ret_most = 0;
-    *ret_least = SIZE_MAX;
-    for (uint32_t s = 0; s < shards; s++) {
-        *ret_most = load[s] > *ret_most ? load[s] : *ret_most;
-        *ret_least = load[s] < *ret_least ? load[s] : *ret_least;
-    }
-}
-
-static void resnet50_is_balanced_within_one_bucket(void **state)
-{
-    (void)state;
-    psr_network *net = NULL;
-    expect_ok(psr_network_new("resnet50", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
-    const uint64_t bucket_bytes = 4 << 20;
-    psr_buckets buckets;
-    expect_ok(psr_buckets_plan(&net->params, bucket_bytes, &buckets));
-    uint32_t *owner = calloc(buckets.count, sizeof *owner);
-    assert_non_null(owner);
-    for (uint32_t shards = 1; shards <= 8; shards++) {
-        size_t most, least;
-        expect_ok(psr_buckets_assign(&net->params, &buckets, shards, false, owner));
-        extremes(&buckets, owner, shards, &most, &least);
-        assert_true((most - least) * sizeof(float) <= bucket_bytes);
-    }
-    free(owner);
-    psr_buckets_done(&buckets);
-    psr_network_free(net);
-}
-
 /* A network as some data set makes it, with the size of buckets that auto comes to. */
 typedef struct sized_net {
     psr_network *net;
@@ -276,104 +205,6 @@ static void the_size_of_buckets_follows_that_of_the_network(void **state)
     psr_layout_done(&tiny);
 }
 
-/* The largest part over the mean. */
-static double unevenness(const sized_net *s, uint32_t shards)
-{
-    size_t most, least;
-    uint32_t *owner = calloc(s->buckets.count, sizeof *owner);
-    assert_non_null(owner);
-    expect_ok(psr_buckets_assign(&s->net->params, &s->buckets, shards, false, owner));
-    extremes(&s->buckets, owner, shards, &most, &least);
-    uint64_t bytes[16];
-    psr_buckets_loads(&s->buckets, owner, shards, bytes);
-    bool found = false;
-    for (uint32_t i = 0; i < shards; i++) {
-        assert_in_range(bytes[i], least * sizeof(float), most * sizeof(float));
-        found = found || bytes[i] == most * sizeof(float);
-    }
-    assert_true(found);
-    free(owner);
-    return (double)most * shards / (double)s->net->params.length;
-}
-
-static void no_shard_of_any_network_carries_much_more_than_the_mean(void **state)
-{
-    (void)state;
-    const struct {
-        uint32_t classes, channels, side;
-    } data[] = {{10, 1, 28}, {47, 1, 28}, {10, 3, 32}, {100, 3, 32}, {1000, 3, 224}};
-    for (const psr_listed_network *listed = psr_networks; listed->name != NULL; listed++)
-        for (size_t d = 0; d < sizeof data / sizeof data[0]; d++) {
-            sized_net s = make_sized(listed->name, data[d].classes, data[d].channels, data[d].side);
-            for (uint32_t shards = 2; shards <= 8; shards++) {
-                double ratio = unevenness(&s, shards);
-                /* Largest first onto the lightest: beyond the mean there is at most a bucket's share of it. */
-                double bound = 1 + (double)s.bucket_bytes * (shards - 1) /
-                                       ((double)s.net->params.length * sizeof(float));
-                if (shards <= 5 && bound > 1.25)
-                    bound = 1.25;
-                if (ratio > bound)
-                    fail_msg("%s of %u classes, %u shards: the largest part is %.3f times the mean, more "
-                             "than %.3f",
-                             listed->name, data[d].classes, shards, ratio, bound);
-            }
-            free_sized(&s);
-        }
-}
-
-static void pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole(void **state)
-{
-    (void)state;
-    psr_network *net = NULL;
-    expect_ok(psr_network_new("resnet18", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
-    psr_buckets buckets;
-    expect_ok(psr_buckets_plan(&net->params, 1 << 20, &buckets));
-    uint32_t *owner = calloc(buckets.count, sizeof *owner);
-    assert_non_null(owner);
-    bool parted[2] = {false, false}; /* without and with whole_tensors */
-    for (int whole = 0; whole < 2; whole++) {
-        expect_ok(psr_buckets_assign(&net->params, &buckets, 3, whole, owner));
-        for (uint32_t b = 1; b < buckets.count; b++)
-            if (buckets.items[b].piece && buckets.items[b - 1].piece &&
-                buckets.items[b].first_tensor == buckets.items[b - 1].first_tensor &&
-                owner[b] != owner[b - 1])
-                parted[whole] = true;
-    }
-    assert_true(parted[0]);
-    assert_false(parted[1]);
-    free(owner);
-    psr_buckets_done(&buckets);
-    psr_network_free(net);
-}
-
-static void neighbouring_split_tensors_are_units_of_their_own(void **state)
-{
-    (void)state;
-    psr_layout layout = LAYOUT_OF(64, 64); /* each in four pieces, the eight buckets side by side */
-    psr_buckets buckets;
-    uint32_t owner[8];
-    expect_ok(psr_buckets_plan(&layout, 64, &buckets));
-    assert_int_equal(buckets.count, 8);
-    expect_ok(psr_buckets_assign(&layout, &buckets, 2, true, owner));
-    for (int b = 0; b < 8; b++)
-        assert_int_equal(owner[b], b / 4);
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
-}
-
-static void no_shards_are_refused(void **state)
-{
-    (void)state;
-    psr_layout layout = LAYOUT_OF(16);
-    psr_buckets buckets;
-    uint32_t owner[1];
-    expect_ok(psr_buckets_plan(&layout, 64, &buckets));
-    expect_failure(psr_buckets_assign(&layout, &buckets, 0, false, owner), PSR_ERR_USAGE,
-                   "0 shards: at least 1 is needed");
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,14 +214,7 @@ int main(void)
         cmocka_unit_test(every_size_of_bucket_covers_random_layouts_exactly),
         cmocka_unit_test(the_networks_are_covered_by_buckets_of_any_size),
         cmocka_unit_test(a_bucket_below_64_bytes_is_refused),
-        cmocka_unit_test(shards_take_the_largest_first_and_ties_go_to_the_lower_index),
-        cmocka_unit_test(every_bucket_has_an_owner_even_with_more_shards_than_buckets),
-        cmocka_unit_test(resnet50_is_balanced_within_one_bucket),
         cmocka_unit_test(the_size_of_buckets_follows_that_of_the_network),
-        cmocka_unit_test(no_shard_of_any_network_carries_much_more_than_the_mean),
-        cmocka_unit_test(pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole),
-        cmocka_unit_test(neighbouring_split_tensors_are_units_of_their_own),
-        cmocka_unit_test(no_shards_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@ static psr_config config;
 static psr_network *net;
 static psr_buckets buckets;
 static psr_session *session;
+static const psr_plan plan = {.ranks = 3}; /* mode local: nothing leaves the process */
 static psr_exchange *exchange;
 static psr_trainer trainer;
 
@@ -41,6 +42,7 @@ static int set_up(void **state)
                                                    .config = &config,
                                                    .layout = &net->params,
                                                    .buckets = &buckets,
+                                                   .plan = &plan,
                                                    .engine = &psr_engine_local};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
     const psr_trainer_options options = {.config = &config,

@@ -125,7 +125,8 @@ static void without_shards_there_are_buckets_alone(void **state)
     expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
     psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
     assert_string_equal(line, "18 of at most 128K");
-    assert_null(s.parts.owner);
+    assert_null(s.parts.bytes);
+    assert_int_equal(s.parts.plan.shards, 0);
     end(&s);
 }
 

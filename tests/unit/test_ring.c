@@ -33,8 +33,7 @@ typedef struct member {
 
 struct cluster {
     setup setup;
-    psr_span buckets[BUCKETS_MAX];
-    uint32_t bucket_count;
+    psr_plan plan;
     psr_sim *sim;
     member members[RANKS_MAX];
     uint64_t draws;
@@ -91,17 +90,17 @@ static psr_err send_on(void *context, psr_peer to, const psr_head *head, const p
 }
 
 /* This rank's gradient of the bucket is in the arena. */
-static psr_err start(psr_ring *ring, uint64_t step, uint32_t bucket, float *arena, const psr_span *buckets)
+static psr_err start(psr_ring *ring, uint64_t step, uint32_t bucket, float *arena, const psr_plan *plan)
 {
-    const psr_buffer buffer = {
-        .data = arena + buckets[bucket].offset, .count = buckets[bucket].count, .type = PSR_TYPE_FLOAT32};
+    psr_span span = plan->buckets[bucket].span;
+    const psr_buffer buffer = {.data = arena + span.offset, .count = span.count, .type = PSR_TYPE_FLOAT32};
     return psr_operation_start(psr_ring_operation(ring, bucket), step, &buffer);
 }
 
 static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)
 {
     member *m = context;
-    const psr_span *range = &m->cluster->buckets[bucket];
+    const psr_span *range = &m->cluster->plan.buckets[bucket].span;
     assert_int_equal(m->reduced[bucket]++, step);
     assert_int_equal(m->made_ready[bucket], step + 1);
     for (size_t i = 0; i < range->count; i++) {
@@ -116,12 +115,18 @@ static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)
 /* Buckets fill from the end of the arena; gaps between them, that nobody may touch. */
 static void lay_out(cluster *c)
 {
+    psr_part parts[BUCKETS_MAX];
+    uint32_t count = 0;
     size_t at = ARENA_MAX;
-    while (c->bucket_count < BUCKETS_MAX && c->setup.lengths[c->bucket_count] > 0) {
-        size_t length = c->setup.lengths[c->bucket_count];
-        at -= length + 3;
-        c->buckets[c->bucket_count++] = (psr_span){at, length};
+    for (; count < BUCKETS_MAX && c->setup.lengths[count] > 0; count++) {
+        at -= c->setup.lengths[count] + 3;
+        parts[count] = (psr_part){{at, c->setup.lengths[count]}, count};
     }
+    const psr_plan_options options = {.route = PSR_ROUTE_RING,
+                                      .ranks = c->setup.ranks,
+                                      .slice_floats = c->setup.slice_floats,
+                                      .window = c->setup.window};
+    assert_ok(psr_plan_make(&options, parts, count, &c->plan));
 }
 
 static cluster *build(const setup *s)
@@ -140,12 +145,8 @@ static cluster *build(const setup *s)
         assert_ok(
             psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, (r + 1) % s->ranks}, "", NULL));
         psr_ring_options options = {
+            .plan = &c->plan,
             .rank = r,
-            .ranks = s->ranks,
-            .buckets = c->buckets,
-            .bucket_count = c->bucket_count,
-            .slice_floats = s->slice_floats,
-            .window = s->window,
             .outbox = {.context = m, .send = send_on},
             .context = m,
             .reduced = bucket_reduced,
@@ -162,6 +163,7 @@ static void destroy(cluster *c)
     psr_sim_free(c->sim);
     for (uint32_t r = 0; r < c->setup.ranks; r++)
         psr_ring_free(c->members[r].ring);
+    psr_plan_done(&c->plan);
     free(c);
 }
 
@@ -169,14 +171,15 @@ static void destroy(cluster *c)
 static bool make_ready(cluster *c)
 {
     member *m = &c->members[draw(c, c->setup.ranks)];
-    uint32_t b = draw(c, c->bucket_count);
+    uint32_t b = draw(c, c->plan.bucket_count);
     if (m->made_ready[b] == c->setup.steps || m->reduced[b] < m->made_ready[b] ||
         psr_operation_lent(psr_ring_operation(m->ring, b)) > 0)
         return false;
     uint64_t step = m->made_ready[b]++;
-    for (size_t i = 0; i < c->buckets[b].count; i++)
-        m->arena[c->buckets[b].offset + i] = gradient(c->setup.seed, m->rank, step, c->buckets[b].offset + i);
-    assert_ok(start(m->ring, step, b, m->arena, c->buckets));
+    for (size_t i = 0; i < c->plan.buckets[b].span.count; i++)
+        m->arena[c->plan.buckets[b].span.offset + i] =
+            gradient(c->setup.seed, m->rank, step, c->plan.buckets[b].span.offset + i);
+    assert_ok(start(m->ring, step, b, m->arena, &c->plan));
     return true;
 }
 
@@ -199,7 +202,7 @@ static bool deliver(cluster *c)
 static bool done(const cluster *c)
 {
     for (uint32_t r = 0; r < c->setup.ranks; r++)
-        for (uint32_t b = 0; b < c->bucket_count; b++)
+        for (uint32_t b = 0; b < c->plan.bucket_count; b++)
             if (c->members[r].reduced[b] < c->setup.steps)
                 return false;
     return true;
@@ -225,16 +228,16 @@ static void run(const setup *s)
         size_t outside = 0;
         for (size_t i = 0; i < ARENA_MAX; i++)
             outside += isnan(m->arena[i]) ? 1 : 0;
-        for (uint32_t b = 0; b < c->bucket_count; b++) {
+        for (uint32_t b = 0; b < c->plan.bucket_count; b++) {
             assert_int_equal(psr_operation_lent(psr_ring_operation(m->ring, b)), 0);
-            outside += c->buckets[b].count;
+            outside += c->plan.buckets[b].span.count;
         }
         assert_int_equal(outside, ARENA_MAX); /* nothing beside the buckets was written */
     }
     /* 2(n-1) times the bucket over all ranks: the formula of ring.h. */
     uint64_t all = 0;
-    for (uint32_t b = 0; b < c->bucket_count; b++)
-        all += c->buckets[b].count;
+    for (uint32_t b = 0; b < c->plan.bucket_count; b++)
+        all += c->plan.buckets[b].span.count;
     assert_int_equal(floats, 2 * (s->ranks - 1) * all * s->steps);
     destroy(c);
 }
@@ -314,6 +317,7 @@ typedef struct sent {
 } sent;
 
 typedef struct bench {
+    psr_plan plan;
     psr_ring *ring;
     float arena[64];
     sent sent[64];
@@ -322,7 +326,16 @@ typedef struct bench {
 } bench;
 
 /* Rank 1 of 3. Bucket 0: [32, 44), chunks of 4; bucket 1: [0, 12). Slices of 2. */
-static const psr_span bench_buckets[] = {{32, 12}, {0, 12}};
+static const psr_part bench_buckets[] = {{{32, 12}, 0}, {{0, 12}, 1}};
+
+static psr_plan bench_plan(uint32_t window)
+{
+    const psr_plan_options options = {
+        .route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 2, .window = window};
+    psr_plan plan;
+    assert_ok(psr_plan_make(&options, bench_buckets, 2, &plan));
+    return plan;
+}
 
 static psr_err keep(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
@@ -343,12 +356,9 @@ static psr_err count_reduced(void *context, uint64_t step, uint32_t bucket)
 static bench *bench_new(uint32_t window)
 {
     bench *b = calloc(1, sizeof *b);
-    psr_ring_options options = {.rank = 1,
-                                .ranks = 3,
-                                .buckets = bench_buckets,
-                                .bucket_count = 2,
-                                .slice_floats = 2,
-                                .window = window,
+    b->plan = bench_plan(window);
+    psr_ring_options options = {.plan = &b->plan,
+                                .rank = 1,
                                 .outbox = {.context = b, .send = keep},
                                 .context = b,
                                 .reduced = count_reduced};
@@ -367,6 +377,7 @@ static void bench_free(bench *b)
 {
     return_loans(b);
     psr_ring_free(b->ring);
+    psr_plan_done(&b->plan);
     free(b);
 }
 
@@ -390,13 +401,13 @@ static psr_message *make(uint64_t step, uint32_t bucket, psr_ring_phase phase, u
     made *m = calloc(1, sizeof *m);
     m->base = (psr_message){
         .from = {PSR_ROLE_WORKER, 0},
-        .head =
-            psr_msg_ring_head(&(psr_msg_ring){.bucket = bucket,
-                                              .step = step,
-                                              .span = {bench_buckets[bucket].offset + 4 * chunk + begin, 2},
-                                              .phase = phase,
-                                              .chunk = chunk,
-                                              .hop = hop}),
+        .head = psr_msg_ring_head(
+            &(psr_msg_ring){.bucket = bucket,
+                            .step = step,
+                            .span = {bench_buckets[bucket].span.offset + 4 * chunk + begin, 2},
+                            .phase = phase,
+                            .chunk = chunk,
+                            .hop = hop}),
         .payload = m->values,
         .payload_bytes = 2 * sizeof(float),
         .release = made_release,
@@ -433,7 +444,7 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
     for (int i = 0; i < 64; i++)
         b->arena[i] = 10.0f;
     assert_false(psr_ring_waits(b->ring, &waiting, &bucket));
-    assert_ok(start(b->ring, 7, 0, b->arena, bench_buckets));
+    assert_ok(start(b->ring, 7, 0, b->arena, &b->plan));
     assert_true(psr_ring_waits(b->ring, &waiting, &bucket));
     assert_int_equal(waiting.round, 7);
     assert_int_equal(bucket, 0);
@@ -476,8 +487,8 @@ static void the_window_bounds_what_is_injected_and_the_next_needed_goes_first(vo
 {
     (void)state;
     bench *b = bench_new(1);
-    assert_ok(start(b->ring, 0, 0, b->arena, bench_buckets));
-    assert_ok(start(b->ring, 0, 1, b->arena, bench_buckets));
+    assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
+    assert_ok(start(b->ring, 0, 1, b->arena, &b->plan));
     assert_int_equal(b->sent_count, 1);
     assert_int_equal(b->sent[0].says.bucket, 0); /* it was ready first and there was room */
     assert_ok(give(b, make(0, 0, 1, 0, 0, 0)));
@@ -499,7 +510,7 @@ static void what_comes_before_a_bucket_is_ready_is_held(void **state)
     assert_int_equal(b->sent_count, 0);
     for (int i = 0; i < 64; i++)
         b->arena[i] = 10.0f;
-    assert_ok(start(b->ring, 5, 0, b->arena, bench_buckets));
+    assert_ok(start(b->ring, 5, 0, b->arena, &b->plan));
     assert_int_equal(freed, 3);
     assert_int_equal(b->sent_count, 2 + 3);
     assert_true(b->arena[40] == 11.0f && b->arena[43] == 11.0f && b->arena[36] == 11.0f &&
@@ -526,8 +537,8 @@ static void a_neighbour_at_another_step_is_refused(void **state)
     bench *b = bench_new(4);
     assert_ok(give(b, make(5, 0, 0, 2, 0, 0)));
     assert_fails(give(b, make(6, 0, 0, 2, 0, 2)), PSR_ERR_PROTOCOL, "at wire step 5 here");
-    assert_fails(start(b->ring, 4, 0, b->arena, bench_buckets), PSR_ERR_PROTOCOL, "worker 0 is at step 6");
-    assert_ok(start(b->ring, 3, 1, b->arena, bench_buckets));
+    assert_fails(start(b->ring, 4, 0, b->arena, &b->plan), PSR_ERR_PROTOCOL, "worker 0 is at step 6");
+    assert_ok(start(b->ring, 3, 1, b->arena, &b->plan));
     assert_fails(give(b, make(4, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
     assert_fails(give(b, make(2, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
     bench_free(b);
@@ -539,7 +550,7 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     bench *b = bench_new(4);
     for (int i = 0; i < 64; i++)
         b->arena[i] = 10.0f;
-    assert_ok(start(b->ring, 0, 0, b->arena, bench_buckets));
+    assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
     uint32_t sent_before = b->sent_count;
 
 /* A message that was changed after it was made: what it says, and what it is. */
@@ -610,20 +621,18 @@ static void a_failure_to_send_is_the_callers(void **state)
 {
     (void)state;
     float arena[64] = {0};
-    psr_ring_options options = {.rank = 1,
-                                .ranks = 3,
-                                .buckets = bench_buckets,
-                                .bucket_count = 2,
-                                .slice_floats = 2,
-                                .window = 1,
+    psr_plan plan = bench_plan(1);
+    psr_ring_options options = {.plan = &plan,
+                                .rank = 1,
                                 .outbox = {.context = NULL, .send = refuse_to_send},
                                 .reduced = count_reduced};
     psr_ring *ring;
     assert_ok(psr_ring_new(&options, &ring));
-    assert_fails(start(ring, 0, 0, arena, bench_buckets), PSR_ERR_NOMEM, "no memory for a message");
+    assert_fails(start(ring, 0, 0, arena, &plan), PSR_ERR_NOMEM, "no memory for a message");
     assert_int_equal(psr_operation_lent(psr_ring_operation(ring, 0)), 0);
     psr_ring_free(ring);
     psr_ring_free(NULL);
+    psr_plan_done(&plan);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 #include "expect.h"
 
 #include "comm/messages.h"
+#include "ps/parts.h"
 #include "ps/shard/shard.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ typedef struct fixture {
     psr_config config;
     psr_layout layout;
     psr_buckets buckets;
-    uint32_t owner[BUCKETS];
+    psr_plan plan;
     psr_shard *shard;
     struct {
         psr_peer to;
@@ -55,8 +56,7 @@ static void open_shard(fixture *f, uint64_t first_step)
     psr_shard_options options = {
         .config = &f->config,
         .layout = &f->layout,
-        .buckets = &f->buckets,
-        .owner = f->owner,
+        .plan = &f->plan,
         .shard = 0,
         .total_steps = 10,
         .first_step = first_step,
@@ -83,12 +83,15 @@ static void set_up(fixture *f)
     expect_ok(psr_layout_add(&f->layout, "t", 1, shape));
     expect_ok(psr_buckets_plan(&f->layout, SLICE * sizeof(float), &f->buckets));
     assert_int_equal(f->buckets.count, BUCKETS);
-    f->owner[0] = 1;
+    expect_ok(psr_parts_plan(&f->config, &f->buckets, &f->plan));
+    for (uint32_t b = 0; b < BUCKETS; b++)
+        f->plan.buckets[b].home = b == 0;
 }
 
 static void tear_down(fixture *f)
 {
     psr_shard_free(f->shard);
+    psr_plan_done(&f->plan);
     psr_buckets_done(&f->buckets);
     psr_layout_done(&f->layout);
 }
@@ -256,8 +259,8 @@ static void credit_is_told_alone_only_when_half_a_window_has_come(void **state)
     fixture f;
     size_t last = 0;
     set_up(&f);
-    f.config.window = 4;
-    f.owner[0] = 0;
+    f.plan.window = 4;
+    f.plan.buckets[0].home = 0;
     open_shard(&f, 0);
     expect_ok(give(&f, make(PSR_MSG_INIT, 0, 0, 0, 0)));
     initialise(&f);
@@ -282,7 +285,7 @@ static void it_says_whom_it_waits_for(void **state)
     uint64_t step;
     uint32_t bucket, rank;
     set_up(&f);
-    f.config.workers = 3;
+    f.plan.ranks = 3;
     open_shard(&f, 0);
     assert_false(psr_shard_waits(f.shard, &step, &bucket, &rank));
     initialise(&f);
@@ -397,7 +400,8 @@ static void a_shard_without_buckets_is_finished_at_once(void **state)
     (void)state;
     fixture f;
     set_up(&f);
-    memset(f.owner, 0xff, sizeof f.owner);
+    for (uint32_t b = 0; b < BUCKETS; b++)
+        f.plan.buckets[b].home = 1;
     open_shard(&f, 0);
     assert_true(psr_shard_initialised(f.shard));
     assert_true(psr_shard_finished(f.shard));
@@ -442,8 +446,7 @@ static void lars_without_bsp_is_refused(void **state)
     set_up(&f);
     f.config.optimizer = PSR_OPTIMIZER_LARS;
     f.config.sync = PSR_SYNC_ASYNC;
-    psr_shard_options options = {
-        .config = &f.config, .layout = &f.layout, .buckets = &f.buckets, .owner = f.owner, .total_steps = 1};
+    psr_shard_options options = {.config = &f.config, .layout = &f.layout, .plan = &f.plan, .total_steps = 1};
     expect_failure(psr_shard_new(&options, &f.shard), PSR_ERR_USAGE,
                    "--optimizer lars needs --sync bsp: its update needs whole tensors");
     tear_down(&f);

@@ -1,6 +1,7 @@
 /* A shard from WELCOME to BYE, with what it says written down. How it folds is test_shard's. */
 #include "network_fixture.h"
 
+#include "ps/parts.h"
 #include "ps/shard/shard_run.h"
 
 enum { FLOATS = 16, TOLD_MAX = 32, STEPS = 2 };
@@ -9,7 +10,7 @@ static struct {
     psr_config config;
     psr_layout layout;
     psr_buckets buckets;
-    uint32_t owner[1];
+    psr_plan plan;
     psr_shard_run *run;
     psr_peer to[TOLD_MAX];
     psr_head told[TOLD_MAX];
@@ -37,10 +38,10 @@ static void make(uint32_t shard, double momentum)
     assert_ok(psr_layout_add(&s.layout, "t", 1, (uint32_t[]){FLOATS}));
     assert_ok(psr_buckets_plan(&s.layout, FLOATS * sizeof(float), &s.buckets));
     assert_int_equal(s.buckets.count, 1);
+    assert_ok(psr_parts_plan(&s.config, &s.buckets, &s.plan));
     const psr_shard_options options = {.config = &s.config,
                                        .layout = &s.layout,
-                                       .buckets = &s.buckets,
-                                       .owner = s.owner,
+                                       .plan = &s.plan,
                                        .shard = shard,
                                        .total_steps = STEPS,
                                        .outbox = {.send = send}};
@@ -50,6 +51,7 @@ static void make(uint32_t shard, double momentum)
 static void finish(void)
 {
     psr_shard_run_free(s.run);
+    psr_plan_done(&s.plan);
     psr_buckets_done(&s.buckets);
     psr_layout_done(&s.layout);
 }

@@ -18,6 +18,7 @@
 static psr_config config;
 static psr_network *net;
 static psr_buckets buckets;
+static const psr_plan plan = {.ranks = 3}; /* mode local: nothing leaves the process */
 static psr_sim *sim;
 static psr_transport *transport;
 static psr_session *session;
@@ -41,6 +42,7 @@ static void open_at(uint64_t first_step)
                                                    .config = &config,
                                                    .layout = &net->params,
                                                    .buckets = &buckets,
+                                                   .plan = &plan,
                                                    .engine = &psr_engine_local};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
     const psr_trainer_options options = {.config = &config,

@@ -1,0 +1,207 @@
+#include "comm/plan.h"
+
+#include "base/fold.h"
+#include "net/violation.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- cutting: the one place ---- */
+
+enum { SLICE_ALIGN = 16 }; /* floats of a cache line */
+
+size_t psr_plan_slice_floats(uint64_t slice_bytes)
+{
+    size_t floats = (size_t)(slice_bytes / sizeof(float)) & ~(size_t)(SLICE_ALIGN - 1);
+    return floats < SLICE_ALIGN ? SLICE_ALIGN : floats;
+}
+
+static size_t slices_in(const psr_plan *plan, size_t count)
+{
+    return (count + plan->slice_floats - 1) / plan->slice_floats;
+}
+
+static uint32_t chunks_of(const psr_plan *plan, const psr_plan_bucket *bucket)
+{
+    return bucket->route == PSR_ROUTE_RING ? plan->ranks : 1;
+}
+
+psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk)
+{
+    const psr_plan_bucket *b = &plan->buckets[bucket];
+    uint32_t chunks = chunks_of(plan, b);
+    size_t begin = psr_fold_chunk_begin(b->span.count, chunks, chunk);
+    return (psr_span){b->span.offset + begin, psr_fold_chunk_begin(b->span.count, chunks, chunk + 1) - begin};
+}
+
+/* Slices of the first `chunks` chunks. A chunk is as long as the shortest or one longer, and the first ones end where they would if all
+ * were short, and one later for each long one. */
+static size_t slices_before(const psr_plan *plan, const psr_plan_bucket *bucket, uint32_t chunks)
+{
+    size_t length = bucket->span.count, n = chunks_of(plan, bucket), least = length / n;
+    size_t longer = psr_fold_chunk_begin(length, (uint32_t)n, chunks) - chunks * least;
+    return (chunks - longer) * slices_in(plan, least) + longer * slices_in(plan, least + 1);
+}
+
+static void cut_bucket(psr_plan *plan, uint32_t b)
+{
+    psr_plan_bucket *bucket = &plan->buckets[b];
+    bucket->first_slice = plan->slice_count;
+    for (uint32_t c = 0; c < chunks_of(plan, bucket); c++) {
+        psr_span chunk = psr_plan_chunk(plan, b, c);
+        for (size_t at = 0; at < chunk.count; at += plan->slice_floats) {
+            size_t left = chunk.count - at;
+            psr_span span = {chunk.offset + at, left < plan->slice_floats ? left : plan->slice_floats};
+            plan->slices[plan->slice_count++] = (psr_slice){b, c, span};
+        }
+    }
+    bucket->slice_count = plan->slice_count - bucket->first_slice;
+}
+
+static psr_err cut(psr_plan *plan)
+{
+    size_t total = 0;
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        if (plan->buckets[b].route != PSR_ROUTE_NONE)
+            total += slices_before(plan, &plan->buckets[b], chunks_of(plan, &plan->buckets[b]));
+    if (total > UINT32_MAX / 2)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "%zu slices are too many; raise --slice-size", total);
+    plan->slices = calloc(total + 1, sizeof *plan->slices);
+    if (!plan->slices)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu slices", total);
+    for (uint32_t b = plan->bucket_count; b-- > 0;)
+        if (plan->buckets[b].route != PSR_ROUTE_NONE)
+            cut_bucket(plan, b);
+    return PSR_OK;
+}
+
+uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk, size_t begin)
+{
+    const psr_plan_bucket *b = &plan->buckets[bucket];
+    return b->first_slice + (uint32_t)(slices_before(plan, b, chunk) + begin / plan->slice_floats);
+}
+
+psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slice says, uint32_t *ret_slice)
+{
+    if (says.bucket >= plan->bucket_count)
+        return psr_violation(message, "there are %" PRIu32 " buckets", plan->bucket_count);
+    const psr_plan_bucket *bucket = &plan->buckets[says.bucket];
+    if (bucket->route == PSR_ROUTE_NONE || says.chunk >= chunks_of(plan, bucket))
+        return psr_violation(message, "the bucket has no chunk %" PRIu32, says.chunk);
+    psr_span chunk = psr_plan_chunk(plan, says.bucket, says.chunk);
+    size_t begin = says.span.offset - chunk.offset;
+    if (says.span.offset < chunk.offset || begin >= chunk.count || begin % plan->slice_floats != 0)
+        return bucket->route == PSR_ROUTE_RING
+                   ? psr_violation(message, "no slice of chunk %" PRIu32 " begins there", says.chunk)
+                   : psr_violation(message, "no slice of the bucket begins there");
+    uint32_t number = psr_plan_slice_at(plan, says.bucket, says.chunk, begin);
+    size_t count = plan->slices[number].span.count;
+    if (says.span.count != count)
+        return psr_violation(message, "the slice has %zu floats", count);
+    *ret_slice = number;
+    return PSR_OK;
+}
+
+/* ---- sharing out: the one function ---- */
+
+/* What moves to a shard as one: a part, or all that are together. */
+typedef struct unit {
+    size_t count;          /* floats */
+    uint32_t first, parts; /* of the plan's buckets */
+} unit;
+
+static int compare_units(const void *a, const void *b)
+{
+    const unit *x = a, *y = b;
+    if (x->count != y->count)
+        return x->count > y->count ? -1 : 1;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static uint32_t lightest(const size_t *load, uint32_t shards)
+{
+    uint32_t found = 0;
+    for (uint32_t s = 1; s < shards; s++)
+        if (load[s] < load[found])
+            found = s;
+    return found;
+}
+
+static void give(psr_plan *plan, const psr_part *parts, unit *units, size_t *load)
+{
+    uint32_t count = 0;
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        if (b > 0 && parts[b].together == parts[b - 1].together) {
+            units[count - 1].count += parts[b].span.count;
+            units[count - 1].parts++;
+        } else {
+            units[count++] = (unit){parts[b].span.count, b, 1};
+        }
+    }
+    qsort(units, count, sizeof *units, compare_units);
+    for (uint32_t u = 0; u < count; u++) {
+        uint32_t home = lightest(load, plan->shards);
+        load[home] += units[u].count;
+        for (uint32_t b = 0; b < units[u].parts; b++)
+            plan->buckets[units[u].first + b].home = home;
+    }
+}
+
+static psr_err share_out(psr_plan *plan, const psr_part *parts)
+{
+    if (plan->shards == 0)
+        return psr_fail(PSR_ERR_USAGE, "0 shards: at least 1 is needed");
+    unit *units = calloc((size_t)plan->bucket_count + 1, sizeof *units);
+    size_t *load = calloc(plan->shards, sizeof *load);
+    psr_err err = PSR_OK;
+    if (units && load)
+        give(plan, parts, units, load);
+    else
+        err = psr_fail(PSR_ERR_NOMEM, "no memory to share out %" PRIu32 " buckets to %" PRIu32 " shards",
+                       plan->bucket_count, plan->shards);
+    free(units);
+    free(load);
+    return err;
+}
+
+psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
+                      psr_plan *ret_plan)
+{
+    psr_plan plan = {.bucket_count = count,
+                     .ranks = options->ranks,
+                     .shards = options->shards,
+                     .slice_floats = options->slice_floats,
+                     .window = options->window};
+    plan.buckets = calloc((size_t)count + 1, sizeof *plan.buckets);
+    if (!plan.buckets)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to plan %" PRIu32 " buckets", count);
+    for (uint32_t b = 0; b < count; b++)
+        plan.buckets[b] = (psr_plan_bucket){.span = parts[b].span, .route = options->route};
+    psr_err err = options->route == PSR_ROUTE_SHARD ? share_out(&plan, parts) : PSR_OK;
+    if (err == PSR_OK)
+        err = cut(&plan);
+    if (err != PSR_OK) {
+        psr_plan_done(&plan);
+        return err;
+    }
+    *ret_plan = plan;
+    return PSR_OK;
+}
+
+void psr_plan_done(psr_plan *plan)
+{
+    if (!plan)
+        return;
+    free(plan->buckets);
+    free(plan->slices);
+    *plan = (psr_plan){0};
+}
+
+void psr_plan_loads(const psr_plan *plan, uint64_t *ret_bytes)
+{
+    memset(ret_bytes, 0, plan->shards * sizeof *ret_bytes);
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        if (plan->buckets[b].route == PSR_ROUTE_SHARD)
+            ret_bytes[plan->buckets[b].home] += plan->buckets[b].span.count * sizeof(float);
+}

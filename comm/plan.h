@@ -1,0 +1,74 @@
+/* The plan of a view: for every bucket the way by which it is summed, the shard that holds it, and the slices that it is
+ * cut into. Made once, by the scheduler, in psr_plan_make; members get it with their view (comm/view.h) and ask it: nobody
+ * else decides who owns what or where a message begins. Immutable after building; any thread.
+ *
+ * Buckets count from the end of the arena, as a backward pass reaches them; slices ascend in the arena, so that of two
+ * slices the lower number is the one that the next forward pass needs first. By SHARD a bucket is cut from its beginning on;
+ * by RING it has as many chunks as there are ranks (base/fold.h), and each chunk is cut from its beginning on. */
+#ifndef PSR_COMM_PLAN_H
+#define PSR_COMM_PLAN_H
+
+#include "base/span.h"
+#include "net/message.h"
+
+typedef enum psr_route {
+    PSR_ROUTE_NONE,  /* it leaves no process */
+    PSR_ROUTE_RING,  /* ring all-reduce over all ranks (comm/ring.h) */
+    PSR_ROUTE_SHARD, /* pushed to the shard that holds it, and pulled from there */
+} psr_route;
+
+typedef struct psr_plan_bucket {
+    psr_span span; /* of the arena, in floats, as all here */
+    psr_route route;
+    uint32_t home; /* SHARD: rank of the shard that holds it; else 0 */
+    uint32_t first_slice, slice_count;
+} psr_plan_bucket;
+
+/* What one data message carries. */
+typedef struct psr_slice {
+    uint32_t bucket;
+    uint32_t chunk; /* RING; else 0 */
+    psr_span span;  /* of the arena */
+} psr_slice;
+
+typedef struct psr_plan {
+    psr_plan_bucket *buckets; /* owned, as slices */
+    psr_slice *slices;
+    uint32_t bucket_count, slice_count;
+    uint32_t ranks, shards; /* of training; shards 0: none */
+    size_t slice_floats;    /* of a whole slice */
+    uint32_t window;        /* slices on their way to one peer */
+} psr_plan;
+
+typedef struct psr_plan_options {
+    psr_route route;     /* of all buckets */
+    uint32_t ranks;      /* whose gradients a sum is of, at least 1 */
+    uint32_t shards;     /* SHARD: at least 1; else 0 */
+    size_t slice_floats; /* of a whole slice, at least 1 */
+    uint32_t window;     /* at least 1 */
+} psr_plan_options;
+
+/* Floats of a slice of at most so many bytes: whole runs of 16, at least one, so that slices begin where cache lines do. */
+size_t psr_plan_slice_floats(uint64_t slice_bytes);
+
+/* The one function that shares out. SHARD: balanced by bytes, the largest first onto the lightest shard, ties to the lower rank;
+ * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: more slices than can be counted. ret owns: psr_plan_done. */
+PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
+                                     psr_plan *ret_plan);
+void psr_plan_done(psr_plan *plan);
+
+/* ret_bytes[s], s < plan->shards: what shard s holds, padding included. */
+void psr_plan_loads(const psr_plan *plan, uint64_t *ret_bytes);
+
+/* Chunk 0 <= chunk < ranks of a bucket by RING: its run of the arena, which may be empty. */
+psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk);
+
+/* Number of the slice that begins `begin` floats after the beginning of a chunk, or (SHARD: chunk 0) of a bucket. begin: a multiple of
+ * slice_floats below the chunk's length. */
+uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk, size_t begin);
+
+/* The number of the slice of which a message says bucket, chunk (SHARD: 0) and span. PROTOCOL: there is none. */
+PSR_MUST_CHECK psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slice says,
+                                     uint32_t *ret_slice);
+
+#endif

@@ -1,0 +1,364 @@
+#include "tests/unit/expect.h"
+
+#include "base/fold.h"
+#include "comm/plan.h"
+#include "model/networks/network.h"
+#include "model/networks/network_list.h"
+
+#include <stdlib.h>
+
+/* A layout of vectors of these lengths. */
+static psr_layout layout_of(const uint32_t *counts, size_t tensor_count)
+{
+    psr_layout layout = {0};
+    for (size_t i = 0; i < tensor_count; i++)
+        expect_ok(psr_layout_add(&layout, "t", 1, &counts[i]));
+    return layout;
+}
+
+#define LAYOUT_OF(...)                                                                                       \
+    layout_of((const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+
+/* ---- sharing out ---- */
+
+/* owner[b]: the shard that bucket b goes to; ret_bytes (may be NULL): what each shard holds. */
+static psr_err assign(const psr_buckets *buckets, uint32_t shards, bool whole_tensors, uint32_t *owner,
+                      uint64_t *ret_bytes)
+{
+    const psr_plan_options options = {
+        .route = PSR_ROUTE_SHARD, .ranks = 2, .shards = shards, .slice_floats = 1 << 17, .window = 2};
+    psr_part *parts = NULL;
+    psr_plan plan = {0};
+    expect_ok(psr_buckets_parts(buckets, whole_tensors, &parts));
+    psr_err err = psr_plan_make(&options, parts, buckets->count, &plan);
+    free(parts);
+    for (uint32_t b = 0; b < plan.bucket_count; b++)
+        owner[b] = plan.buckets[b].home;
+    if (err == PSR_OK && ret_bytes != NULL)
+        psr_plan_loads(&plan, ret_bytes);
+    psr_plan_done(&plan);
+    return err;
+}
+
+static void shards_take_the_largest_first_and_ties_go_to_the_lower_index(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(64, 16, 32, 64); /* buckets 0..3 are of 64, 32, 16, 64 */
+    psr_buckets buckets;
+    uint32_t owner[4];
+    expect_ok(psr_buckets_plan(&layout, 64 * sizeof(float), &buckets));
+    assert_int_equal(buckets.count, 3); /* 64; 32 + 16; 64 */
+    expect_ok(assign(&buckets, 2, false, owner, NULL));
+    assert_int_equal(owner[0], 0);
+    assert_int_equal(owner[2], 1);
+    assert_int_equal(owner[1], 0);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+static void every_bucket_has_an_owner_even_with_more_shards_than_buckets(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(16, 16);
+    psr_buckets buckets;
+    uint32_t owner[2] = {99, 99};
+    expect_ok(psr_buckets_plan(&layout, 64, &buckets));
+    expect_ok(assign(&buckets, 7, false, owner, NULL));
+    assert_int_equal(owner[0], 0);
+    assert_int_equal(owner[1], 1);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+/* Floats on the fullest and on the emptiest shard. */
+static void extremes(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards, size_t *ret_most,
+                     size_t *ret_least)
+{
+    size_t load[16] = {0};
+    assert_true(shards <= 16);
+    for (uint32_t b = 0; b < buckets->count; b++) {
+        assert_true(owner[b] < shards);
+        load[owner[b]] += buckets->items[b].length;
+    }
+    *ret_most = 0;
+    *ret_least = SIZE_MAX;
+    for (uint32_t s = 0; s < shards; s++) {
+        *ret_most = load[s] > *ret_most ? load[s] : *ret_most;
+        *ret_least = load[s] < *ret_least ? load[s] : *ret_least;
+    }
+}
+
+static void resnet50_is_balanced_within_one_bucket(void **state)
+{
+    (void)state;
+    psr_network *net = NULL;
+    expect_ok(psr_network_new("resnet50", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
+    const uint64_t bucket_bytes = 4 << 20;
+    psr_buckets buckets;
+    expect_ok(psr_buckets_plan(&net->params, bucket_bytes, &buckets));
+    uint32_t *owner = calloc(buckets.count, sizeof *owner);
+    assert_non_null(owner);
+    for (uint32_t shards = 1; shards <= 8; shards++) {
+        size_t most, least;
+        expect_ok(assign(&buckets, shards, false, owner, NULL));
+        extremes(&buckets, owner, shards, &most, &least);
+        assert_true((most - least) * sizeof(float) <= bucket_bytes);
+    }
+    free(owner);
+    psr_buckets_done(&buckets);
+    psr_network_free(net);
+}
+
+/* A network as some data set makes it, in buckets of the size that auto comes to. */
+typedef struct sized_net {
+    psr_network *net;
+    psr_buckets buckets;
+    uint64_t bucket_bytes;
+} sized_net;
+
+static sized_net make_sized(const char *model, uint32_t classes, uint32_t channels, uint32_t side)
+{
+    sized_net s = {0};
+    expect_ok(psr_network_new(model, classes, channels, side, side, PSR_SHORTCUT_A, &s.net));
+    s.bucket_bytes = psr_bucket_bytes(&s.net->params, 0);
+    expect_ok(psr_buckets_plan(&s.net->params, s.bucket_bytes, &s.buckets));
+    return s;
+}
+
+static void free_sized(sized_net *s)
+{
+    psr_buckets_done(&s->buckets);
+    psr_network_free(s->net);
+}
+
+/* The largest part over the mean. */
+static double unevenness(const sized_net *s, uint32_t shards)
+{
+    size_t most, least;
+    uint64_t bytes[16];
+    uint32_t *owner = calloc(s->buckets.count, sizeof *owner);
+    assert_non_null(owner);
+    expect_ok(assign(&s->buckets, shards, false, owner, bytes));
+    extremes(&s->buckets, owner, shards, &most, &least);
+    bool found = false;
+    for (uint32_t i = 0; i < shards; i++) {
+        assert_in_range(bytes[i], least * sizeof(float), most * sizeof(float));
+        found = found || bytes[i] == most * sizeof(float);
+    }
+    assert_true(found);
+    free(owner);
+    return (double)most * shards / (double)s->net->params.length;
+}
+
+static void no_shard_of_any_network_carries_much_more_than_the_mean(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t classes, channels, side;
+    } data[] = {{10, 1, 28}, {47, 1, 28}, {10, 3, 32}, {100, 3, 32}, {1000, 3, 224}};
+    for (const psr_listed_network *listed = psr_networks; listed->name != NULL; listed++)
+        for (size_t d = 0; d < sizeof data / sizeof data[0]; d++) {
+            sized_net s = make_sized(listed->name, data[d].classes, data[d].channels, data[d].side);
+            for (uint32_t shards = 2; shards <= 8; shards++) {
+                double ratio = unevenness(&s, shards);
+                /* Largest first onto the lightest: beyond the mean there is at most a bucket's share of it. */
+                double bound = 1 + (double)s.bucket_bytes * (shards - 1) /
+                                       ((double)s.net->params.length * sizeof(float));
+                if (shards <= 5 && bound > 1.25)
+                    bound = 1.25;
+                if (ratio > bound)
+                    fail_msg("%s of %u classes, %u shards: the largest part is %.3f times the mean, more "
+                             "than %.3f",
+                             listed->name, data[d].classes, shards, ratio, bound);
+            }
+            free_sized(&s);
+        }
+}
+
+static void pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole(void **state)
+{
+    (void)state;
+    psr_network *net = NULL;
+    expect_ok(psr_network_new("resnet18", 1000, 3, 224, 224, PSR_SHORTCUT_A, &net));
+    psr_buckets buckets;
+    expect_ok(psr_buckets_plan(&net->params, 1 << 20, &buckets));
+    uint32_t *owner = calloc(buckets.count, sizeof *owner);
+    assert_non_null(owner);
+    bool parted[2] = {false, false}; /* without and with whole_tensors */
+    for (int whole = 0; whole < 2; whole++) {
+        expect_ok(assign(&buckets, 3, whole, owner, NULL));
+        for (uint32_t b = 1; b < buckets.count; b++)
+            if (buckets.items[b].piece && buckets.items[b - 1].piece &&
+                buckets.items[b].first_tensor == buckets.items[b - 1].first_tensor &&
+                owner[b] != owner[b - 1])
+                parted[whole] = true;
+    }
+    assert_true(parted[0]);
+    assert_false(parted[1]);
+    free(owner);
+    psr_buckets_done(&buckets);
+    psr_network_free(net);
+}
+
+static void neighbouring_split_tensors_are_units_of_their_own(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(64, 64); /* each in four pieces, the eight buckets side by side */
+    psr_buckets buckets;
+    uint32_t owner[8];
+    expect_ok(psr_buckets_plan(&layout, 64, &buckets));
+    assert_int_equal(buckets.count, 8);
+    expect_ok(assign(&buckets, 2, true, owner, NULL));
+    for (int b = 0; b < 8; b++)
+        assert_int_equal(owner[b], b / 4);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+static void no_shards_are_refused(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(16);
+    psr_buckets buckets;
+    uint32_t owner[1];
+    expect_ok(psr_buckets_plan(&layout, 64, &buckets));
+    expect_failure(assign(&buckets, 0, false, owner, NULL), PSR_ERR_USAGE, "0 shards: at least 1 is needed");
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
+/* ---- cutting ---- */
+
+/* Three buckets with gaps between them, that nobody may touch. */
+static const psr_part parts[] = {{{900, 333}, 0}, {{100, 7}, 1}, {{0, 64}, 2}};
+enum { PARTS = 3 };
+
+static psr_plan cut(psr_route route, uint32_t ranks, size_t slice_floats)
+{
+    const psr_plan_options options = {.route = route,
+                                      .ranks = ranks,
+                                      .shards = route == PSR_ROUTE_SHARD ? 2 : 0,
+                                      .slice_floats = slice_floats,
+                                      .window = 2};
+    psr_plan plan;
+    expect_ok(psr_plan_make(&options, parts, PARTS, &plan));
+    return plan;
+}
+
+/* Chunks in a bucket, slices in a chunk: in order, without a gap, none empty, none too long; and each is found by its place. */
+static void check_cut(const psr_plan *plan, uint32_t chunks)
+{
+    uint32_t next = 0;
+    for (uint32_t b = PARTS; b-- > 0;) {
+        const psr_plan_bucket *bucket = &plan->buckets[b];
+        size_t at = parts[b].span.offset;
+        assert_int_equal(bucket->first_slice, next);
+        for (uint32_t c = 0; c < chunks; c++) {
+            psr_span chunk = psr_plan_chunk(plan, b, c);
+            assert_int_equal(chunk.offset, at);
+            assert_int_equal(at, parts[b].span.offset + psr_fold_chunk_begin(parts[b].span.count, chunks, c));
+            for (size_t begin = 0; begin < chunk.count; begin += plan->slice_floats, next++) {
+                const psr_slice *slice = &plan->slices[next];
+                assert_int_equal(psr_plan_slice_at(plan, b, c, begin), next);
+                assert_int_equal(slice->bucket, b);
+                assert_int_equal(slice->chunk, c);
+                assert_int_equal(slice->span.offset, at);
+                assert_in_range(slice->span.count, 1, plan->slice_floats);
+                at += slice->span.count;
+            }
+        }
+        assert_int_equal(at, psr_span_end(parts[b].span));
+        assert_int_equal(next, bucket->first_slice + bucket->slice_count);
+    }
+    assert_int_equal(next, plan->slice_count);
+}
+
+static void slices_cover_every_chunk_of_every_bucket_in_order(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {1, 2, 3, 7, 16, 64, 100, 5000};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        for (uint32_t ranks = 1; ranks <= 70; ranks++) {
+            psr_plan ring = cut(PSR_ROUTE_RING, ranks, lengths[i]);
+            psr_plan shard = cut(PSR_ROUTE_SHARD, ranks, lengths[i]);
+            check_cut(&ring, ranks);
+            check_cut(&shard, 1);
+            psr_plan_done(&ring);
+            psr_plan_done(&shard);
+        }
+}
+
+static void what_leaves_no_process_is_not_cut(void **state)
+{
+    (void)state;
+    psr_plan plan = cut(PSR_ROUTE_NONE, 3, 16);
+    assert_int_equal(plan.slice_count, 0);
+    assert_int_equal(plan.bucket_count, PARTS);
+    assert_int_equal(plan.ranks, 3);
+    psr_plan_done(&plan);
+}
+
+static void slices_are_whole_cache_lines(void **state)
+{
+    (void)state;
+    assert_int_equal(psr_plan_slice_floats(512 << 10), 128 << 10);
+    assert_int_equal(psr_plan_slice_floats(320), 80);
+    assert_int_equal(psr_plan_slice_floats(191), 32);
+    assert_int_equal(psr_plan_slice_floats(0), 16);
+}
+
+static void more_slices_than_can_be_counted_are_refused(void **state)
+{
+    (void)state;
+    const psr_part huge = {{0, (size_t)1 << 40}, 0};
+    const psr_plan_options options = {.route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 16, .window = 2};
+    psr_plan plan;
+    expect_failure(psr_plan_make(&options, &huge, 1, &plan), PSR_ERR_UNSUPPORTED,
+                   "68719476738 slices are too many; raise --slice-size");
+}
+
+static void a_message_names_a_slice_or_is_refused(void **state)
+{
+    (void)state;
+    psr_plan plan = cut(PSR_ROUTE_RING, 3, 16); /* bucket 2: chunks of 21, 21 and 22 */
+    const psr_message message = {.from = {PSR_ROLE_WORKER, 1}, .head = {.type = PSR_MSG_RING}};
+    const psr_slice right = {.bucket = 2, .chunk = 1, .span = {21 + 16, 5}};
+    uint32_t number = 0;
+    expect_ok(psr_plan_find(&plan, &message, right, &number));
+    assert_int_equal(plan.slices[number].span.offset, 37);
+    assert_int_equal(plan.slices[number].chunk, 1);
+#define REFUSED(detail, ...)                                                                                 \
+    do {                                                                                                     \
+        psr_slice says = right;                                                                              \
+        __VA_ARGS__;                                                                                         \
+        expect_failure(psr_plan_find(&plan, &message, says, &number), PSR_ERR_PROTOCOL,                      \
+                       "worker 1 sent RING (wire step 0, bucket 0, offset 0, count 0): " detail);            \
+    } while (0)
+    REFUSED("there are 3 buckets", says.bucket = 3);
+    REFUSED("the bucket has no chunk 3", says.chunk = 3);
+    REFUSED("no slice of chunk 0 begins there", says.chunk = 0);
+    REFUSED("no slice of chunk 1 begins there", says.span.offset = 38);
+    REFUSED("no slice of chunk 1 begins there", says.span.offset = 20);
+    REFUSED("the slice has 5 floats", says.span.count = 6);
+#undef REFUSED
+    psr_plan_done(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shards_take_the_largest_first_and_ties_go_to_the_lower_index),
+        cmocka_unit_test(every_bucket_has_an_owner_even_with_more_shards_than_buckets),
+        cmocka_unit_test(resnet50_is_balanced_within_one_bucket),
+        cmocka_unit_test(no_shard_of_any_network_carries_much_more_than_the_mean),
+        cmocka_unit_test(pieces_of_a_tensor_share_a_shard_when_tensors_must_stay_whole),
+        cmocka_unit_test(neighbouring_split_tensors_are_units_of_their_own),
+        cmocka_unit_test(no_shards_are_refused),
+        cmocka_unit_test(slices_cover_every_chunk_of_every_bucket_in_order),
+        cmocka_unit_test(what_leaves_no_process_is_not_cut),
+        cmocka_unit_test(slices_are_whole_cache_lines),
+        cmocka_unit_test(more_slices_than_can_be_counted_are_refused),
+        cmocka_unit_test(a_message_names_a_slice_or_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
