@@ -11,6 +11,7 @@
 
 typedef enum field_type {
     FIELD_TEXT,
+    FIELD_BOOL,
     FIELD_ROLE,
     FIELD_LEVEL,
     FIELD_LOG_KIND,
@@ -46,6 +47,7 @@ static const shape order_shapes[] = {
     [PSR_ORDER_LOST] = {"lost",
                         {ORDER_PEER,
                          {"host", FIELD_TEXT, OF_ORDER(host), true},
+                         {"by_itself", FIELD_BOOL, OF_ORDER(by_itself), false},
                          {"how", FIELD_TEXT, OF_ORDER(how), false}}},
     [PSR_ORDER_AGENT] = {"agent",
                          {{"host", FIELD_TEXT, OF_ORDER(host), false},
@@ -150,6 +152,8 @@ static bool put_field(cJSON *object, const field *f, const void *from)
     case FIELD_TEXT:
         return (f->may_lack && *(const char *)from == '\0') ||
                cJSON_AddStringToObject(object, f->name, from) != NULL;
+    case FIELD_BOOL:
+        return cJSON_AddBoolToObject(object, f->name, *(const bool *)from) != NULL;
     case FIELD_ROLE:
     case FIELD_LEVEL:
     case FIELD_LOG_KIND:
@@ -246,6 +250,11 @@ static psr_err get_field(cJSON *object, const field *f, void *to)
     switch (f->type) {
     case FIELD_TEXT:
         return get_text(item, f, to);
+    case FIELD_BOOL:
+        if (!cJSON_IsBool(item))
+            return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is neither true nor false", f->name);
+        *(bool *)to = cJSON_IsTrue(item);
+        return PSR_OK;
     case FIELD_ROLE:
     case FIELD_LEVEL:
     case FIELD_LOG_KIND:

@@ -2,7 +2,7 @@
  * theirs alone.
  *
  * Orders go to the scheduler, on its standard input, whose end means that the launcher died:
- *     {"order": "lost", "role": "worker", "rank": 1, "host": "b", "how": "killed by signal 9"}
+ *     {"order": "lost", "role": "worker", "rank": 1, "host": "b", "by_itself": false, "how": "killed by signal 9"}
  * Events come from it, on its standard output:
  *     {"event": "progress", "step": 4, "total": 10, "loss": 0.5, "images_per_s": 100}
  *
@@ -21,7 +21,7 @@
 /* ---- orders ---- */
 
 typedef enum psr_order_kind {
-    PSR_ORDER_LOST,  /* a member's process ended: peer, host, how */
+    PSR_ORDER_LOST,  /* a member's process ended: peer, host, by_itself, how */
     PSR_ORDER_AGENT, /* a host's agent, which its processes do without, is silent: host, how */
     PSR_ORDER_LOG,   /* a member printed a line: peer, line */
     PSR_ORDER_STOP,  /* Ctrl-C: in order, with a checkpoint */
@@ -36,6 +36,7 @@ typedef struct psr_order {
     psr_order_kind kind;
     psr_peer peer;
     char host[PSR_HOST_MAX]; /* "": not told */
+    bool by_itself;          /* it exited, so that it has said why; nobody killed it */
     char how[PSR_LAUNCHER_TEXT_MAX];
     char line[PSR_LAUNCHER_TEXT_MAX];
 } psr_order;

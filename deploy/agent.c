@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHILDREN_MAX 2048
@@ -194,10 +195,11 @@ static psr_err start(process *p)
     return psr_child_start(argv, PSR_CHILD_LOSSY_OUTPUT, &p->child);
 }
 
-static void tell_exit(agent *a, psr_peer peer, bool ok, const char *how)
+/* by_itself: it exited, and was not killed. */
+static void tell_exit(agent *a, psr_peer peer, bool ok, bool by_itself, const char *how)
 {
     psr_json_put(&a->events, "event", "exited", "role", psr_role_name(peer.role), "#rank", (double)peer.rank,
-                 "?ok", ok, "how", how, NULL);
+                 "?ok", ok, "?by_itself", by_itself, "how", how, NULL);
 }
 
 static psr_err spawn(agent *a, const cJSON *command)
@@ -210,7 +212,7 @@ static psr_err spawn(agent *a, const cJSON *command)
     if (a->ending)
         return PSR_OK; /* whom nobody waits for */
     if (start(p) != PSR_OK) {
-        tell_exit(a, p->peer, false, psr_err_detail());
+        tell_exit(a, p->peer, false, false, psr_err_detail());
         return PSR_OK;
     }
     a->count++;
@@ -294,7 +296,7 @@ static psr_err attend(agent *a, bool *ret_running, bool *ret_all_told)
         if (!p->told && psr_child_said_all(&p->child)) {
             char how[128];
             psr_child_describe(p->child.status, how, sizeof how);
-            tell_exit(a, p->peer, p->child.status == 0, how);
+            tell_exit(a, p->peer, p->child.status == 0, WIFEXITED(p->child.status), how);
             p->told = true;
         }
         *ret_running |= !ended;

@@ -99,6 +99,7 @@ static psr_err read_exited(psr_agent_event *event)
 {
     const char *how = psr_json_text(event->json, "how");
     event->ok = psr_json_true(event->json, "ok");
+    event->by_itself = psr_json_true(event->json, "by_itself");
     event->text = how ? how : "nobody knows how";
     return PSR_OK;
 }

@@ -26,7 +26,7 @@ typedef struct psr_agent_event {
     bool to_stderr;        /* LINE */
     bool is_log;           /* LINE: to_stderr, and as base/log.h prints it: as log says */
     psr_log_line log;
-    bool ok; /* EXITED */
+    bool ok, by_itself; /* EXITED: with status 0; exited, and was not killed */
     const char *text;
     cJSON *json; /* owned: the texts are borrowed from it, and from the line */
 } psr_agent_event;

@@ -160,9 +160,10 @@ psr_err psr_launch_spawn_all(psr_launch_machine *m, const char *endpoint)
 
 /* ---- who ends ---- */
 
-void psr_launch_lose_member(psr_launch_machine *m, const psr_launch_host *h, psr_peer peer, const char *how)
+void psr_launch_lose_member(psr_launch_machine *m, const psr_launch_host *h, psr_peer peer, bool by_itself,
+                            const char *how)
 {
-    psr_order lost = {.kind = PSR_ORDER_LOST, .peer = peer};
+    psr_order lost = {.kind = PSR_ORDER_LOST, .peer = peer, .by_itself = by_itself};
     snprintf(lost.host, sizeof lost.host, "%s", h->name);
     snprintf(lost.how, sizeof lost.how, "%s", how);
     psr_launch_order(m, &lost);
@@ -201,7 +202,7 @@ void psr_launch_machine_agent_closed(psr_launch_machine *m, size_t index, int wa
     const psr_placement *placement = m->options.placement;
     for (size_t i = 0; i < placement->count; i++)
         if (placement->items[i].host == index)
-            psr_launch_lose_member(m, h, placement->items[i].peer, how);
+            psr_launch_lose_member(m, h, placement->items[i].peer, false, how);
 }
 
 void psr_launch_machine_scheduler_ended(psr_launch_machine *m)

@@ -51,8 +51,8 @@ struct psr_launch_machine {
     bool at_once; /* what the last of them asked for */
 
     char last_known[256]; /* what the scheduler told last of the run's progress */
-    psr_held_lines
-        held; /* errors of processes, until it is known whether they tell more than the run's line */
+    /* Errors of processes, until it is known whether they tell more than the run's line. */
+    psr_held_lines held;
 
     bool ended; /* the scheduler said how the run ended, or we know */
     int status;
@@ -78,7 +78,7 @@ PSR_MUST_CHECK psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms);
 /* The scheduler listens. */
 PSR_MUST_CHECK psr_err psr_launch_spawn_all(psr_launch_machine *m, const char *endpoint);
 /* A process of this host is lost: the scheduler is told. */
-void psr_launch_lose_member(psr_launch_machine *m, const psr_launch_host *host, psr_peer peer,
+void psr_launch_lose_member(psr_launch_machine *m, const psr_launch_host *host, psr_peer peer, bool by_itself,
                             const char *how);
 
 #endif

@@ -69,7 +69,8 @@ static psr_err on_event(psr_launch_machine *m, psr_launch_host *h, const psr_age
         return PSR_OK;
     case PSR_AGENT_EXITED:
         if (!event->ok && !m->ended)
-            psr_launch_lose_member(m, h, m->options.placement->items[event->item].peer, event->text);
+            psr_launch_lose_member(m, h, m->options.placement->items[event->item].peer, event->by_itself,
+                                   event->text);
         return PSR_OK;
     }
     return PSR_OK;

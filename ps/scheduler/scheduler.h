@@ -71,10 +71,10 @@ void psr_scheduler_tick(psr_scheduler *scheduler, int64_t now_ms);
 int64_t psr_scheduler_next_tick(const psr_scheduler *scheduler);
 /* Ctrl-C at the launcher: stop in order, with a checkpoint. */
 void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms);
-/* The launcher or an agent says that a member's process ended, how ("killed by signal 9", "exit status 1:
- * ..."). host: where it was started, for one that had not joined yet; NULL: not known. */
-void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how,
-                        int64_t now_ms);
+/* The launcher or an agent says that a member's process ended, how ("killed by signal 9", "exit status 1"). by_itself: it exited, and
+ * has said why. host: where it was started, for one that had not joined yet; NULL: not known. */
+void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, bool by_itself,
+                        const char *how, int64_t now_ms);
 /* The disk is at work on a checkpoint: who waits for the scheduler waits for that. */
 void psr_scheduler_writing(psr_scheduler *scheduler, int64_t now_ms);
 /* A checkpoint directory was renamed into place (the driver tells): the workers may send the next one, and the run

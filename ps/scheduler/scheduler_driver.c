@@ -262,8 +262,8 @@ static void obey(driver *d, const psr_order *order, int64_t now_ms)
 {
     switch (order->kind) {
     case PSR_ORDER_LOST:
-        psr_scheduler_lost(d->scheduler, order->peer, order->host[0] ? order->host : NULL, order->how,
-                           now_ms);
+        psr_scheduler_lost(d->scheduler, order->peer, order->host[0] ? order->host : NULL, order->by_itself,
+                           order->how, now_ms);
         return;
     case PSR_ORDER_AGENT:
         psr_scheduler_agent_lost(d->scheduler, order->host, order->how, now_ms);

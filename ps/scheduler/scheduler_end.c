@@ -269,8 +269,8 @@ static void begin_losing(psr_scheduler *scheduler, psr_err status, int64_t now_m
     psr_scheduler_check_losing(scheduler, now_ms);
 }
 
-void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, const char *how,
-                        int64_t now_ms)
+void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, bool by_itself,
+                        const char *how, int64_t now_ms)
 {
     psr_scheduler_member *member = psr_scheduler_find(scheduler, peer);
     if (!member || scheduler->state == PSR_SCHEDULER_ENDED || scheduler->losing)
@@ -282,8 +282,8 @@ void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *hos
     psr_scheduler_name(&named, name, sizeof name);
     snprintf(scheduler->lost_line, sizeof scheduler->lost_line, "%s was lost: %.200s", name, how);
     scheduler->lost = &member->entry.peer;
-    /* Who exits by itself has told why, unless it could not join; who was killed has not. */
-    scheduler->awaits_words = member->joined && strncmp(how, "exit", 4) == 0;
+    /* Who exits by itself has told why, unless it could not join. */
+    scheduler->awaits_words = member->joined && by_itself;
     begin_losing(scheduler, PSR_ERR_PEER, now_ms,
                  scheduler->awaits_words ? PSR_LAST_WORDS_MS : PSR_ANSWER_MS);
 }

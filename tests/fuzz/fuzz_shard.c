@@ -282,7 +282,7 @@ static void play_scheduler(const uint8_t *data, size_t size, const psr_config *c
         case 12:
             psr_scheduler_lost(scheduler,
                                (psr_peer){data[1] & 1 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, data[2] & 3}, NULL,
-                               "exit status 1", now_ms);
+                               data[2] & 4, "exit status 1", now_ms);
             break;
         case 13:
             psr_scheduler_checkpointed(scheduler, data[1], now_ms);

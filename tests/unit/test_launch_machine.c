@@ -449,7 +449,8 @@ static void a_member_that_is_lost_is_told_to_the_scheduler(void **state)
         &p, B,
         "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":2,\"ok\":false,\"how\":\"killed by signal 9\"}",
         0);
-    expect_done(&p, "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":2,\"host\":\"b\",\"how\":\"killed by "
+    expect_done(&p, "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":2,\"host\":\"b\",\"by_itself\":false,"
+                    "\"how\":\"killed by "
                     "signal 9\"}\n");
     agent_says(&p, A,
                "{\"event\":\"exited\",\"role\":\"shard\",\"rank\":0,\"ok\":true,\"how\":\"exit status 0\"}",
@@ -471,24 +472,24 @@ static void an_agent_that_ends_takes_its_processes_with_it(void **state)
     begin_run(&p);
     psr_launch_machine_agent_ended(p.machine, A);
     psr_launch_machine_agent_closed(p.machine, A, SIGNAL_9, BEGAN_MS);
-    expect_done(
-        &p,
-        "{\"order\":\"lost\",\"role\":\"shard\",\"rank\":0,\"host\":\"a\",\"how\":\"with host a, whose agent "
-        "ended (killed by signal 9 (Killed))\"}\n"
-        "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":0,\"host\":\"a\",\"how\":\"with host a, whose "
-        "agent "
-        "ended (killed by signal 9 (Killed))\"}\n"
-        "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":1,\"host\":\"a\",\"how\":\"with host a, whose "
-        "agent "
-        "ended (killed by signal 9 (Killed))\"}\n");
+    expect_done(&p, "{\"order\":\"lost\",\"role\":\"shard\",\"rank\":0,\"host\":\"a\",\"by_itself\":false,"
+                    "\"how\":\"with host a, whose agent "
+                    "ended (killed by signal 9 (Killed))\"}\n"
+                    "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":0,\"host\":\"a\",\"by_itself\":false,"
+                    "\"how\":\"with host a, whose "
+                    "agent "
+                    "ended (killed by signal 9 (Killed))\"}\n"
+                    "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":1,\"host\":\"a\",\"by_itself\":false,"
+                    "\"how\":\"with host a, whose "
+                    "agent "
+                    "ended (killed by signal 9 (Killed))\"}\n");
     psr_launch_machine_agent_closed(p.machine, A, SIGNAL_9, BEGAN_MS);
     expect_done(&p, ""); /* once */
     psr_launch_machine_agent_ended(p.machine, B);
     psr_launch_machine_agent_closed(p.machine, B, EXIT(255), BEGAN_MS);
-    expect_done(
-        &p,
-        "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":2,\"host\":\"b\",\"how\":\"with host b, whose ssh "
-        "connection ended (exit status 255)\"}\n");
+    expect_done(&p, "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":2,\"host\":\"b\",\"by_itself\":false,"
+                    "\"how\":\"with host b, whose ssh "
+                    "connection ended (exit status 255)\"}\n");
     psr_launch_machine_free(p.machine);
 }
 

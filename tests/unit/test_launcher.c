@@ -73,7 +73,8 @@ static void orders_are_read_and_what_is_none_is_told_as_such(void **state)
     pipes p;
     psr_order order;
     open_pipes(&p);
-    put(p.to, "{\"order\": \"lost\", \"role\": \"worker\", \"rank\": 3, \"host\": \"b\", \"how\": \"killed "
+    put(p.to, "{\"order\": \"lost\", \"role\": \"worker\", \"rank\": 3, \"host\": \"b\", \"by_itself\": "
+              "false, \"how\": \"killed "
               "by signal 9\"}\n"
               "{\"order\": \"agent\", \"host\": \"b\"}\n"
               "{\"order\": \"stop\"}\n"

@@ -25,9 +25,12 @@ static void orders_come_back_as_they_were(void **state)
     const psr_peer worker = {PSR_ROLE_WORKER, 3}, shard = {PSR_ROLE_SHARD, UINT32_MAX};
     expect_order(
         &(psr_order){.kind = PSR_ORDER_LOST, .peer = worker, .host = "b", .how = "killed by signal 9"},
-        "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":3,\"host\":\"b\",\"how\":\"killed by signal 9\"}");
-    expect_order(&(psr_order){.kind = PSR_ORDER_LOST, .peer = shard, .how = "exit status 1"},
-                 "{\"order\":\"lost\",\"role\":\"shard\",\"rank\":4294967295,\"how\":\"exit status 1\"}");
+        "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":3,\"host\":\"b\",\"by_itself\":false,\"how\":"
+        "\"killed by signal 9\"}");
+    expect_order(
+        &(psr_order){.kind = PSR_ORDER_LOST, .peer = shard, .by_itself = true, .how = "exit status 1"},
+        "{\"order\":\"lost\",\"role\":\"shard\",\"rank\":4294967295,\"by_itself\":true,\"how\":\"exit status "
+        "1\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_AGENT, .host = "b", .how = "no sign of life for 2.0 s"},
                  "{\"order\":\"agent\",\"host\":\"b\",\"how\":\"no sign of life for 2.0 s\"}");
     expect_order(
@@ -159,6 +162,10 @@ static void hostile_orders_are_refused_by_their_field(void **state)
          "field \"rank\" is no count of at most 4294967295"},
         {"{\"order\":\"lost\",\"role\":\"worker\",\"rank\":1,\"host\":[],\"how\":\"x\"}",
          "field \"host\" is no text"},
+        {"{\"order\":\"lost\",\"role\":\"worker\",\"rank\":1,\"how\":\"x\"}",
+         "field \"by_itself\" is missing"},
+        {"{\"order\":\"lost\",\"role\":\"worker\",\"rank\":1,\"by_itself\":1,\"how\":\"x\"}",
+         "field \"by_itself\" is neither true nor false"},
         {"{\"order\":\"agent\",\"how\":\"x\"}", "field \"host\" is missing"},
         {"{\"order\":\"log\",\"role\":\"worker\",\"rank\":1}", "field \"line\" is missing"},
     };

@@ -969,7 +969,7 @@ static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing
     fixture *f = *state;
     progress(f, w0, PSR_PHASE_PULL, 12, 1, &s0);
     progress(f, s0, PSR_PHASE_PUSH, 12, 1, &w1);
-    psr_scheduler_lost(f->scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
+    psr_scheduler_lost(f->scheduler, w1, NULL, false, "killed by signal 9 (Killed)", 100);
     assert_int_equal(count_sent(f, PSR_MSG_ALIVE), 4); /* two ask */
     psr_message asking = {.head = last_sent(f, PSR_MSG_ALIVE)->head};
     bool report_wanted;
@@ -987,8 +987,8 @@ static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing
 static void a_lost_member_is_not_kept_secret_because_others_do_not_answer(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_lost(f->scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
-    psr_scheduler_lost(f->scheduler, w0, NULL, "killed by signal 9 (Killed)",
+    psr_scheduler_lost(f->scheduler, w1, NULL, false, "killed by signal 9 (Killed)", 100);
+    psr_scheduler_lost(f->scheduler, w0, NULL, false, "killed by signal 9 (Killed)",
                        101); /* the first is the one to name */
     assert_true(psr_scheduler_next_tick(f->scheduler) <= 250);
     tick(f, 250);
@@ -1000,7 +1000,7 @@ static void a_member_lost_when_all_others_are_done_is_told_with_that(void **stat
     fixture *f = *state;
     done(f, s0, 20, NULL);
     done(f, w0, 20, NULL);
-    psr_scheduler_lost(f->scheduler, w1, NULL, "killed by signal 9 (Killed)", 100);
+    psr_scheduler_lost(f->scheduler, w1, NULL, false, "killed by signal 9 (Killed)", 100);
     ends(f, PSR_ERR_PEER,
          "worker 1 on b was lost: killed by signal 9 (Killed); shard 0: done; worker 0: done");
 }
@@ -1008,13 +1008,13 @@ static void a_member_lost_when_all_others_are_done_is_told_with_that(void **stat
 static void the_words_of_a_member_that_exits_are_waited_for_a_moment(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_lost(f->scheduler, w1, NULL, "exit status 1", 1000);
+    psr_scheduler_lost(f->scheduler, w1, NULL, true, "exit status 1", 1000);
     assert_false(f->ended);
     failed(f, w1, PSR_ERR_NUMERIC, "the loss is not finite");
     ends(f, PSR_ERR_NUMERIC, "worker 1 on b: the loss is not finite");
 
     set_up_started(f);
-    psr_scheduler_lost(f->scheduler, w1, NULL, "exit status 1", 1000);
+    psr_scheduler_lost(f->scheduler, w1, NULL, true, "exit status 1", 1000);
     assert_true(psr_scheduler_next_tick(f->scheduler) <= 1500);
     tick(f, 1500);
     ends_with_words(f, PSR_ERR_PEER, "worker 1 on b was lost: exit status 1");
@@ -1038,7 +1038,7 @@ static void a_silent_agent_ends_the_run_and_its_line_says_what_the_members_do(vo
 static void a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_lost(f->scheduler, s0, "b", "exit status 127", 0);
+    psr_scheduler_lost(f->scheduler, s0, "b", true, "exit status 127", 0);
     ends(f, PSR_ERR_PEER, "shard 0 on b was lost: exit status 127");
 }
 
@@ -1088,7 +1088,7 @@ static void what_the_driver_cannot_do_ends_the_run(void **state)
     psr_scheduler_fail(f->scheduler, PSR_ERR_IO, "no space left");
     ends(f, PSR_ERR_IO, "no space left");
     psr_scheduler_fail(f->scheduler, PSR_ERR_IO, "and again");
-    psr_scheduler_lost(f->scheduler, w1, NULL, "killed", 0);
+    psr_scheduler_lost(f->scheduler, w1, NULL, false, "killed", 0);
     say(f, w1, PSR_MSG_METRICS, "{}");
     assert_string_equal(f->line, "no space left");
     assert_int_equal(psr_scheduler_next_tick(f->scheduler), INT64_MAX);
