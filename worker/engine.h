@@ -35,9 +35,9 @@ typedef struct psr_engine_ops {
 
     /* What it is like. */
     bool plays_all; /* one process plays every rank in turn, and there is no other worker */
-    bool
-        shards_update; /* shards hold the optimizer's state and make every update; else each worker process does */
-    bool in_ring;      /* a worker sends to the next rank */
+    /* Shards make every update and hold the optimizer's state; else each worker process does. */
+    bool shards_update;
+    bool in_ring;       /* a worker sends to the next rank */
     psr_phase waits_in; /* what a report calls it when the compute thread waits for weights */
 
     psr_err (*open)(const psr_engine_env *env, psr_engine **ret_engine); /* env is copied */

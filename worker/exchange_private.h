@@ -27,7 +27,7 @@ struct psr_exchange {
     _Atomic uint64_t bytes_sent, bytes_received, staleness;
     _Atomic int64_t exchange_ns;
 
-    /* ---- the exchange thread's own ---- */
+    /* ---- the exchange thread's own (the compute thread's, with an engine that plays all ranks) ---- */
     uint64_t operations_taken;
     /* The steps now in exchange: when the first gradient was ready, and how many buckets have landed. At most
      * two of a bucket's steps overlap, so the low bit of the step tells them apart. */

@@ -283,10 +283,9 @@ static int set_up_config(void **state)
 
 static void start(const psr_engine_ops *ops)
 {
-    bool shards = config.mode == PSR_MODE_PS;
-    const psr_plan_options planned = {.route = shards ? PSR_ROUTE_SHARD : PSR_ROUTE_RING,
+    const psr_plan_options planned = {.route = ops->shards_update ? PSR_ROUTE_SHARD : PSR_ROUTE_RING,
                                       .ranks = config.workers,
-                                      .shards = shards ? config.shards : 0,
+                                      .shards = ops->shards_update ? config.shards : 0,
                                       .slice_floats = LENGTH,
                                       .window = 2};
     psr_part *parts = NULL;
