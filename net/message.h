@@ -50,9 +50,11 @@ typedef enum psr_message_type {
     /* member -> scheduler */
     PSR_MSG_JOIN = 10, /* payload JSON: version, host, pid, endpoint */
     PSR_MSG_READY, /* connected to everybody, weights in place. payload JSON (rank 0: algorithms), may be empty */
-    PSR_MSG_PROGRESS, /* step, bucket, flags = psr_phase, aux = progress counter of the compute thread, offset = peer waited for (role << 32 | rank) or UINT64_MAX, count = 1 + samples counted in the evaluation that goes on, or 0 */
-    PSR_MSG_METRICS,  /* payload: one JSON object, a line of metrics.jsonl */
-    PSR_MSG_HELD,     /* answer to HOLD: step = the last step begun */
+    /* step, bucket, flags = psr_phase, aux = progress counter of the compute thread, offset = peer waited for
+     * (role << 32 | rank) or UINT64_MAX, count = 1 + samples counted in the evaluation that goes on, or 0 */
+    PSR_MSG_PROGRESS,
+    PSR_MSG_METRICS, /* payload: one JSON object, a line of metrics.jsonl */
+    PSR_MSG_HELD,    /* answer to HOLD: step = the last step begun */
     PSR_MSG_CHECKPOINT, /* a piece: step, bucket = section, offset/count in floats of the section, payload floats */
     PSR_MSG_FAILED, /* flags = psr_err, payload: one line of text; the sender is about to exit */
     PSR_MSG_DONE, /* step = steps taken; flags = 1: told to stop, it left out the evaluation after them; payload JSON: final figures */
@@ -64,10 +66,12 @@ typedef enum psr_message_type {
     PSR_MSG_ALIVE,        /* answer to PROGRESS and CHECKPOINT; flags = 1: a PROGRESS is wanted at once */
     PSR_MSG_HOLD,         /* begin no further step; answer HELD */
     PSR_MSG_STOP_AT,      /* step = the last step to take; ends a HOLD */
-    PSR_MSG_RESTORE, /* a piece of a checkpoint, tensor by tensor: fields as CHECKPOINT. To worker 0 weights and slots, to each rank its own buffers */
-    PSR_MSG_ABORT,   /* payload: one line of text: why the run ends */
-    PSR_MSG_BYE,     /* all is written: leave */
-    PSR_MSG_CONFIG,  /* answer to JOIN. payload JSON: your rank, config */
+    /* a piece of a checkpoint, tensor by tensor: fields as CHECKPOINT. To worker 0 weights and slots, to each rank its own
+     * buffers */
+    PSR_MSG_RESTORE,
+    PSR_MSG_ABORT,  /* payload: one line of text: why the run ends */
+    PSR_MSG_BYE,    /* all is written: leave */
+    PSR_MSG_CONFIG, /* answer to JOIN. payload JSON: your rank, config */
     PSR_MSG_SAVED, /* to workers: the checkpoint after `step` steps is in place; pieces of the next one may come */
 
     /* worker -> shard. All: step = this worker's step (0-based), bucket, offset and count in floats of the arena */

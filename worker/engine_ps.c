@@ -2,8 +2,9 @@
  * the weights that come back.
  *
  * A lane for each shard (comm/lane.h): of the slices that are ready for it, the one with the lowest arena offset
- * goes first, since the next forward pass needs it first; at most `window` pushes are on their way to it. BSP: the shard answers a push with the new weights. SSP, async: a pull follows each
- * push on the same channel, so the answer holds this worker's own update too. */
+ * goes first, since the next forward pass needs it first; at most `window` pushes are on their way to it. BSP:
+ * the shard answers a push with the new weights. SSP, async: a pull follows each push on the same channel, so the answer
+ * holds this worker's own update too. */
 #include "worker/engine.h"
 
 #include "base/fault.h"

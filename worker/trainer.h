@@ -46,8 +46,8 @@ psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t count);
 /* Steps of a whole run. */
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler);
 
-/* Opens the data, compiles the network (its choice of algorithms must be worker 0's; one by timing is made by worker 0, before the others) and
- * starts the loaders. Collective: all workers call it. ret owns: psr_trainer_done. */
+/* Opens the data, compiles the network (its choice of algorithms must be worker 0's; one by timing is made by worker 0,
+ * before the others) and starts the loaders. Collective: all workers call it. ret owns: psr_trainer_done. */
 PSR_MUST_CHECK psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_trainer);
 /* Safe on a trainer of zeroes. */
 void psr_trainer_done(psr_trainer *trainer);

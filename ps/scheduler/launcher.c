@@ -19,7 +19,7 @@
 
 struct psr_launcher {
     bool by_hand;
-    psr_input_thread *watch;
+    psr_input_thread *input;
     char *waiting; /* bytes that the pipe did not take */
     size_t waiting_bytes, waiting_room;
 };
@@ -32,7 +32,7 @@ psr_err psr_launcher_new(bool by_hand, void (*wake)(void *), void *context, psr_
     if (!launcher)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a launcher's pipes");
     launcher->by_hand = by_hand;
-    psr_err err = psr_input_thread_new(by_hand ? -1 : STDIN_FILENO, wake, context, &launcher->watch);
+    psr_err err = psr_input_thread_new(by_hand ? -1 : STDIN_FILENO, wake, context, &launcher->input);
     if (err != PSR_OK) {
         free(launcher);
         return err;
@@ -56,7 +56,7 @@ void psr_launcher_free(psr_launcher *launcher)
             break;
         psr_launcher_flush(launcher);
     }
-    psr_input_thread_free(launcher->watch);
+    psr_input_thread_free(launcher->input);
     free(launcher->waiting);
     free(launcher);
 }
@@ -222,7 +222,7 @@ void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line
 psr_launcher_heard psr_launcher_take(psr_launcher *launcher, psr_order *ret_order)
 {
     char *line = NULL;
-    switch (psr_input_thread_next(launcher->watch, &line)) {
+    switch (psr_input_thread_next(launcher->input, &line)) {
     case PSR_INPUT_NOTHING:
         return PSR_LAUNCHER_NOTHING;
     case PSR_INPUT_END:
