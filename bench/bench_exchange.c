@@ -193,7 +193,8 @@ static void init_shards(process *p)
         for (uint32_t i = bucket->first_slice; i < bucket->first_slice + bucket->slice_count; i++) {
             psr_span span = b->plan.slices[i].span;
             psr_head head = psr_msg_init_head(&(psr_msg_init){.bucket = k, .span = span});
-            psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, p->weights + span.offset, span.count);
+            psr_payload payload =
+                psr_encode(&head, PSR_ENCODING_FLOAT32, p->weights + span.offset, span.count);
             must(psr_transport_send(p->transport, (psr_peer){PSR_ROLE_SHARD, bucket->home}, &head, &payload),
                  "INIT");
         }

@@ -48,7 +48,7 @@ psr_err psr_sliced_spread(const psr_collective_env *env, const psr_sliced *slice
 {
     psr_span bytes = psr_sliced_bytes(sliced, k);
     psr_head head = psr_msg_spread_head(&(psr_msg_spread){round, bytes});
-    psr_payload payload = psr_encode(PSR_ENCODING_BYTES, sliced->bytes + bytes.offset, bytes.count);
+    psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, sliced->bytes + bytes.offset, bytes.count);
     if (lend)
         payload = psr_loan_payload(NULL, payload);
     for (uint32_t r = 1; r < env->ranks; r++)

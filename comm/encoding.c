@@ -2,6 +2,8 @@
 
 #include "net/violation.h"
 
+#include <assert.h>
+
 static size_t value_bytes(psr_encoding encoding)
 {
     switch (encoding) {
@@ -11,8 +13,10 @@ static size_t value_bytes(psr_encoding encoding)
         return sizeof(float);
     case PSR_ENCODING_FLOAT64:
         return sizeof(double);
+    default:
+        assert(false); /* the others are refused before anything is measured by them */
+        return 1;
     }
-    return 1;
 }
 
 size_t psr_encoding_bytes(psr_encoding encoding, size_t count)
@@ -25,14 +29,18 @@ size_t psr_encoding_values_max(psr_encoding encoding)
     return PSR_PAYLOAD_BYTES_MAX / value_bytes(encoding);
 }
 
-psr_payload psr_encode(psr_encoding encoding, const void *values, size_t count)
+psr_payload psr_encode(psr_head *head, psr_encoding encoding, const void *values, size_t count)
 {
+    head->encoding = encoding;
     return (psr_payload){.data = values, .bytes = psr_encoding_bytes(encoding, count)};
 }
 
 /* A count may be anybody's: it is bounded before it is multiplied. */
 static psr_err check(const psr_message *message, psr_encoding encoding, size_t count)
 {
+    if (message->head.encoding != encoding)
+        return psr_violation(message, "its payload is in %s, not in %s",
+                             psr_encoding_name(message->head.encoding), psr_encoding_name(encoding));
     if (count <= SIZE_MAX / value_bytes(encoding) &&
         message->payload_bytes == psr_encoding_bytes(encoding, count))
         return PSR_OK;

@@ -111,7 +111,7 @@ static psr_err send_to_be_folded(const fold *f, size_t k)
 {
     psr_span doubles = doubles_of(f, k);
     psr_head head = psr_msg_gather_head(&(psr_msg_gather){f->round, doubles});
-    psr_payload payload = psr_encode(PSR_ENCODING_FLOAT64, values_of(f, k), doubles.count);
+    psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT64, values_of(f, k), doubles.count);
     return f->env->outbox.send(f->env->outbox.context, (psr_peer){PSR_ROLE_WORKER, 0}, &head, &payload);
 }
 

@@ -12,20 +12,7 @@
 #define EXACT_MAX 999999999999999.0
 #define ROSTER_MAX 4096
 
-/* ---- peers ---- */
-
-uint64_t psr_peer_pack(psr_peer peer)
-{
-    return (uint64_t)peer.role << 32 | peer.rank;
-}
-
-bool psr_peer_unpack(uint64_t packed, psr_peer *ret_peer)
-{
-    if (packed >> 32 > PSR_ROLE_WORKER)
-        return false;
-    *ret_peer = (psr_peer){(psr_role)(packed >> 32), (uint32_t)packed};
-    return true;
-}
+/* ---- roles ---- */
 
 bool psr_role_parse(const char *name, psr_role *ret_role)
 {

@@ -84,12 +84,8 @@ typedef struct psr_traffic {
 PSR_MUST_CHECK psr_err psr_traffic_to_json(const psr_traffic *traffic, char **ret_json);
 PSR_MUST_CHECK psr_err psr_traffic_from_json(const void *json, size_t size, psr_traffic *ret_traffic);
 
-/* ---- peers as numbers ---- */
+/* ---- roles ---- */
 
-/* role << 32 | rank, for HELLO and PROGRESS. */
-uint64_t psr_peer_pack(psr_peer peer);
-/* false: not one. */
-bool psr_peer_unpack(uint64_t packed, psr_peer *ret_peer);
 /* "worker", "shard", "scheduler"; false: none of them. */
 bool psr_role_parse(const char *name, psr_role *ret_role);
 

@@ -90,7 +90,7 @@ static psr_err send_slice(bucket *b, const slice *s, psr_ring_phase phase, uint3
         .bucket = b->index, .step = b->step, .span = s->span, .phase = phase, .chunk = s->chunk, .hop = hop});
     psr_loan_begin(&b->loan, 1);
     psr_payload payload =
-        psr_loan_payload(&b->loan, psr_encode(PSR_ENCODING_FLOAT32, values_of(b, s), s->span.count));
+        psr_loan_payload(&b->loan, psr_encode(&head, PSR_ENCODING_FLOAT32, values_of(b, s), s->span.count));
     return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right},
                                      &head, &payload);
 }

@@ -143,7 +143,9 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
         return violation(known, decoded);
     if (head->type != PSR_MSG_HELLO || head->sequence != 0 || f->count != 2)
         return violation(known, psr_fail(PSR_ERR_PROTOCOL, "its first message is not HELLO"));
-    claimed = (psr_peer){(psr_role)(head->aux >> 32), (uint32_t)head->aux};
+    psr_err read = psr_msg_hello_read(head, &claimed);
+    if (read != PSR_OK)
+        return violation(known, read);
     if (claimed.role != known.role ||
         (claimed.rank != known.rank && claimed.rank != PSR_RANK_ANY && known.rank != PSR_RANK_ANY))
         return violation(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32,
@@ -164,7 +166,10 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
 /* A later HELLO: a peer without a rank was given one. */
 static psr_err rename_peer(psr_inbox *inbox, psr_binding *binding, const psr_head *head)
 {
-    psr_peer claimed = {(psr_role)(head->aux >> 32), (uint32_t)head->aux};
+    psr_peer claimed;
+    psr_err read = psr_msg_hello_read(head, &claimed);
+    if (read != PSR_OK)
+        return violation(binding->peer, read);
     if (psr_peer_equal(claimed, binding->peer))
         return PSR_OK;
     if (claimed.role != binding->peer.role || binding->peer.rank != PSR_RANK_ANY)

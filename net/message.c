@@ -1,11 +1,13 @@
 #include "net/message.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <msgpack.h>
+#include <stdio.h>
 #include <string.h>
 
 #define PREAMBLE_BYTES 16
-#define HEAD_FIELDS 8
+#define COMMON_FIELDS 7 /* of every head, before its type's own */
 
 static const uint8_t magic[4] = {'P', 'S', 'R', 'G'};
 
@@ -17,7 +19,8 @@ const char *psr_role_name(psr_role role)
 
 const char *psr_encoding_name(psr_encoding encoding)
 {
-    static const char *const names[] = {"bytes", "float32", "float64"};
+    static const char *const names[] = {"bytes", "float32", "float64", "fp16",
+                                        "bf16",  "int8",    "topk",    "1bit"};
     return (size_t)encoding < sizeof names / sizeof names[0] ? names[encoding] : "?";
 }
 
@@ -42,6 +45,111 @@ void psr_message_free(psr_message **message)
     gone->release(gone);
 }
 
+/* ---- types ---- */
+
+/* What a head of each type has; docs/wire.md has the same with words. */
+typedef struct kind {
+    const char *name;
+    bool tagged;
+    const char *fields[PSR_HEAD_FIELDS_MAX];
+} kind;
+
+static const kind kinds[] = {
+    [PSR_MSG_HELLO] = {"HELLO", false, {"role", "rank"}},
+    [PSR_MSG_JOIN] = {"JOIN", false, {NULL}},
+    [PSR_MSG_READY] = {"READY", false, {NULL}},
+    [PSR_MSG_PROGRESS] = {"PROGRESS",
+                          true,
+                          {"phase", "counter", "waits", "role", "rank", "evaluates", "counted"}},
+    [PSR_MSG_METRICS] = {"METRICS", false, {NULL}},
+    [PSR_MSG_HELD] = {"HELD", false, {"step"}},
+    [PSR_MSG_CHECKPOINT] = {"CHECKPOINT", false, {"offset", "count", "steps", "section"}},
+    [PSR_MSG_FAILED] = {"FAILED", false, {"status"}},
+    [PSR_MSG_DONE] = {"DONE", false, {"steps", "left_out"}},
+    [PSR_MSG_FACTS] = {"FACTS", false, {NULL}},
+    [PSR_MSG_WELCOME] = {"WELCOME", false, {NULL}},
+    [PSR_MSG_START] = {"START", false, {NULL}},
+    [PSR_MSG_ALIVE] = {"ALIVE", false, {"report_wanted"}},
+    [PSR_MSG_HOLD] = {"HOLD", false, {NULL}},
+    [PSR_MSG_STOP_AT] = {"STOP_AT", false, {"step"}},
+    [PSR_MSG_RESTORE] = {"RESTORE", false, {"offset", "count", "steps", "section"}},
+    [PSR_MSG_ABORT] = {"ABORT", false, {NULL}},
+    [PSR_MSG_BYE] = {"BYE", false, {NULL}},
+    [PSR_MSG_CONFIG] = {"CONFIG", false, {NULL}},
+    [PSR_MSG_SAVED] = {"SAVED", false, {"steps"}},
+    [PSR_MSG_INIT] = {"INIT", true, {"offset", "count", "section"}},
+    [PSR_MSG_PUSH] = {"PUSH", true, {"offset", "count", "answer"}},
+    [PSR_MSG_PULL] = {"PULL", true, {"offset", "count"}},
+    [PSR_MSG_WEIGHTS] = {"WEIGHTS", true, {"offset", "count", "staleness", "received"}},
+    [PSR_MSG_ACK] = {"ACK", false, {"received"}},
+    [PSR_MSG_RING] = {"RING", true, {"offset", "count", "phase", "chunk", "hop"}},
+    [PSR_MSG_GATHER] = {"GATHER", true, {"offset", "count"}},
+    [PSR_MSG_SPREAD] = {"SPREAD", true, {"offset", "count"}},
+};
+
+/* NULL: there is none of that number. */
+static const kind *kind_of(uint64_t type)
+{
+    return type < sizeof kinds / sizeof kinds[0] && kinds[type].name != NULL ? &kinds[type] : NULL;
+}
+
+static size_t field_count(const kind *k)
+{
+    size_t count = 0;
+    while (count < PSR_HEAD_FIELDS_MAX && k->fields[count] != NULL)
+        count++;
+    return count;
+}
+
+const char *psr_message_name(psr_message_type type)
+{
+    const kind *k = kind_of((uint64_t)type);
+    return k != NULL ? k->name : "unknown";
+}
+
+const char *psr_head_field_name(psr_message_type type, size_t index)
+{
+    const kind *k = kind_of((uint64_t)type);
+    return k != NULL && index < PSR_HEAD_FIELDS_MAX ? k->fields[index] : NULL;
+}
+
+void psr_head_describe(const psr_head *head, char *text, size_t size)
+{
+    const kind *k = kind_of((uint64_t)head->type);
+    size_t used = (size_t)snprintf(text, size, "%s", psr_message_name(head->type));
+    const char *before = " (";
+    if (k != NULL && k->tagged && used < size) {
+        if (head->tag.slot > 0)
+            used += (size_t)snprintf(text + used, size - used, "%swire step %" PRIu64 ", bucket %" PRIu32,
+                                     before, head->tag.round, head->tag.slot - 1);
+        else
+            used += (size_t)snprintf(text + used, size - used, "%sround %" PRIu64, before, head->tag.round);
+        before = ", ";
+    }
+    for (size_t i = 0; k != NULL && i < field_count(k) && used < size; i++, before = ", ")
+        used += (size_t)snprintf(text + used, size - used, "%s%s %" PRIu64, before, k->fields[i],
+                                 head->fields[i]);
+    if (before[0] == ',' && used < size)
+        snprintf(text + used, size - used, ")");
+}
+
+/* ---- HELLO ---- */
+
+psr_head psr_msg_hello_head(psr_peer self)
+{
+    return (psr_head){.type = PSR_MSG_HELLO, .fields = {(uint64_t)self.role, self.rank}};
+}
+
+psr_err psr_msg_hello_read(const psr_head *head, psr_peer *ret_peer)
+{
+    if (head->fields[0] > PSR_ROLE_WORKER)
+        return psr_fail(PSR_ERR_PROTOCOL, "says it is of role %" PRIu64 ", which nobody is", head->fields[0]);
+    if (head->fields[1] > UINT32_MAX)
+        return psr_fail(PSR_ERR_PROTOCOL, "says it is of rank %" PRIu64 ", which nobody is", head->fields[1]);
+    *ret_peer = (psr_peer){(psr_role)head->fields[0], (uint32_t)head->fields[1]};
+    return PSR_OK;
+}
+
 /* ---- encoding ---- */
 
 static void put_be(uint8_t *at, uint64_t value, unsigned bytes)
@@ -58,7 +166,7 @@ static uint64_t get_be(const uint8_t *at, unsigned bytes)
     return value;
 }
 
-/* msgpack's writer into a buffer that is large enough by PSR_HEAD_BYTES_MAX: 16 + 1 + 8 * 9 bytes at most. */
+/* msgpack's writer into a buffer that is large enough by PSR_HEAD_BYTES_MAX: 16 + 1 + 15 * 9 bytes at most. */
 typedef struct writer {
     uint8_t *buffer;
     size_t used;
@@ -72,20 +180,29 @@ static int write_bytes(void *data, const char *bytes, size_t size)
     return 0;
 }
 
-_Static_assert(PREAMBLE_BYTES + 1 + HEAD_FIELDS * 9 <= PSR_HEAD_BYTES_MAX,
+/* An array of at most 15 has its length in its first byte. */
+_Static_assert(COMMON_FIELDS + PSR_HEAD_FIELDS_MAX <= 15 &&
+                   PREAMBLE_BYTES + 1 + (COMMON_FIELDS + PSR_HEAD_FIELDS_MAX) * 9 <= PSR_HEAD_BYTES_MAX,
                "a head of the largest numbers fits");
 
 void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffer[PSR_HEAD_BYTES_MAX],
                      size_t *ret_bytes)
 {
-    const uint64_t fields[HEAD_FIELDS] = {(uint64_t)head->type, head->step,  head->bucket, head->flags,
-                                          head->offset,         head->count, head->aux,    head->sequence};
+    const psr_tag *tag = &head->tag;
+    const uint64_t common[COMMON_FIELDS] = {
+        (uint64_t)head->type, head->sequence,          tag->epoch, tag->group, tag->slot,
+        tag->round,           (uint64_t)head->encoding};
+    const kind *k = kind_of((uint64_t)head->type);
+    assert(k != NULL);
+    size_t count = field_count(k);
     writer w = {buffer, PREAMBLE_BYTES};
     msgpack_packer packer;
     msgpack_packer_init(&packer, &w, write_bytes);
-    msgpack_pack_array(&packer, HEAD_FIELDS);
-    for (size_t i = 0; i < HEAD_FIELDS; i++)
-        msgpack_pack_uint64(&packer, fields[i]);
+    msgpack_pack_array(&packer, COMMON_FIELDS + count);
+    for (size_t i = 0; i < COMMON_FIELDS; i++)
+        msgpack_pack_uint64(&packer, common[i]);
+    for (size_t i = 0; i < count; i++)
+        msgpack_pack_uint64(&packer, head->fields[i]);
 
     memcpy(buffer, magic, sizeof magic);
     put_be(buffer + 4, PSR_WIRE_VERSION, 2);
@@ -117,13 +234,6 @@ static bool scan_unsigned(const uint8_t **at, const uint8_t *end, uint64_t *ret_
     return true;
 }
 
-static bool known_type(uint64_t type)
-{
-    return type == PSR_MSG_HELLO || (type >= PSR_MSG_JOIN && type <= PSR_MSG_FACTS) ||
-           (type >= PSR_MSG_WELCOME && type <= PSR_MSG_SAVED) ||
-           (type >= PSR_MSG_INIT && type <= PSR_MSG_ACK) || (type >= PSR_MSG_RING && type <= PSR_MSG_SPREAD);
-}
-
 static psr_err check_preamble(const uint8_t *bytes, size_t size, uint64_t *ret_payload_bytes)
 {
     if (size < PREAMBLE_BYTES)
@@ -150,35 +260,49 @@ static psr_err check_preamble(const uint8_t *bytes, size_t size, uint64_t *ret_p
     return PSR_OK;
 }
 
+/* What every head has, and what its type says of it. */
+static psr_err check_common(const uint64_t common[COMMON_FIELDS], size_t fields)
+{
+    const kind *k = kind_of(common[0]);
+    if (k == NULL)
+        return psr_fail(PSR_ERR_FORMAT, "a message of unknown type %" PRIu64, common[0]);
+    if (fields != field_count(k))
+        return psr_fail(PSR_ERR_FORMAT, "a head of %s has %zu numbers, not %zu", k->name,
+                        COMMON_FIELDS + fields, COMMON_FIELDS + field_count(k));
+    if (common[2] > UINT32_MAX || common[3] > UINT32_MAX || common[4] > UINT32_MAX)
+        return psr_fail(PSR_ERR_FORMAT, "a message's epoch, group or slot exceeds 32 bits");
+    if (!k->tagged && (common[2] | common[3] | common[4] | common[5]) != 0)
+        return psr_fail(PSR_ERR_FORMAT, "a head of %s has a tag", k->name);
+    if (common[6] > PSR_ENCODING_1BIT)
+        return psr_fail(PSR_ERR_FORMAT, "a payload of unknown encoding %" PRIu64, common[6]);
+    return PSR_OK;
+}
+
 psr_err psr_head_decode(const void *bytes, size_t size, psr_head *ret_head, uint64_t *ret_payload_bytes)
 {
     uint64_t payload_bytes = 0;
     PSR_TRY(check_preamble(bytes, size, &payload_bytes));
 
     const uint8_t *at = (const uint8_t *)bytes + PREAMBLE_BYTES, *end = (const uint8_t *)bytes + size;
-    if (at == end || *at++ != (0x90 | HEAD_FIELDS))
-        return psr_fail(PSR_ERR_FORMAT, "a message's head is not an array of %d numbers", HEAD_FIELDS);
-    uint64_t fields[HEAD_FIELDS];
-    for (size_t i = 0; i < HEAD_FIELDS; i++)
-        if (!scan_unsigned(&at, end, &fields[i]))
-            return psr_fail(PSR_ERR_FORMAT, "field %zu of a message's head is not an unsigned integer", i);
+    size_t count = at < end ? *at++ ^ (size_t)0x90 : 0; /* an array of up to 15 */
+    if (count < COMMON_FIELDS || count > COMMON_FIELDS + PSR_HEAD_FIELDS_MAX)
+        return psr_fail(PSR_ERR_FORMAT, "a message's head is not an array of %d to %d numbers", COMMON_FIELDS,
+                        COMMON_FIELDS + PSR_HEAD_FIELDS_MAX);
+    uint64_t numbers[COMMON_FIELDS + PSR_HEAD_FIELDS_MAX] = {0};
+    for (size_t i = 0; i < count; i++)
+        if (!scan_unsigned(&at, end, &numbers[i]))
+            return psr_fail(PSR_ERR_FORMAT, "number %zu of a message's head is not an unsigned integer", i);
     if (at != end)
         return psr_fail(PSR_ERR_FORMAT, "a message's head has %zu bytes too many", (size_t)(end - at));
-    if (!known_type(fields[0]))
-        return psr_fail(PSR_ERR_FORMAT, "a message of unknown type %" PRIu64, fields[0]);
-    if (fields[2] > UINT32_MAX || fields[3] > UINT32_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "a message's bucket or flags exceed 32 bits");
+    PSR_TRY(check_common(numbers, count - COMMON_FIELDS));
 
     *ret_head = (psr_head){
-        .type = (psr_message_type)fields[0],
-        .step = fields[1],
-        .bucket = (uint32_t)fields[2],
-        .flags = (uint32_t)fields[3],
-        .offset = fields[4],
-        .count = fields[5],
-        .aux = fields[6],
-        .sequence = fields[7],
+        .type = (psr_message_type)numbers[0],
+        .sequence = numbers[1],
+        .tag = {(uint32_t)numbers[2], (uint32_t)numbers[3], (uint32_t)numbers[4], numbers[5]},
+        .encoding = (psr_encoding)numbers[6],
     };
+    memcpy(ret_head->fields, numbers + COMMON_FIELDS, sizeof ret_head->fields);
     *ret_payload_bytes = payload_bytes;
     return PSR_OK;
 }

@@ -2,11 +2,15 @@
  *
  * On the wire a message is one or two frames:
  *   frame 1: preamble (16 bytes: magic "PSRG", u16 version, u16 head length, u64 payload length, all
- *            big-endian), then the head: a msgpack array of eight unsigned integers in the order of psr_head;
- *   frame 2: the raw payload, present when payload length > 0: float32 little-endian for tensors, UTF-8 JSON
- *            for control messages.
+ *            big-endian), then the head: a msgpack array of unsigned integers in the order of psr_head, with as many
+ *            fields as its type has;
+ *   frame 2: the raw payload, present when payload length > 0: values in the head's encoding, or UTF-8 text.
  * The preamble is checked before msgpack sees a byte; the head is scanned, never unpacked into allocations.
- * Who a message is from is not on the wire: the transport knows it from the connection. */
+ * Who a message is from is not on the wire: the transport knows it from the connection.
+ *
+ * A head is opaque but for its type: comm/messages.h makes and reads those of each type by the names of their fields, and
+ * comm/encoding.h sets and checks the encoding. Who needs a head that says nothing but its type writes
+ * (psr_head){.type = PSR_MSG_START}. */
 #ifndef PSR_NET_MESSAGE_H
 #define PSR_NET_MESSAGE_H
 
@@ -16,18 +20,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSR_WIRE_VERSION 1
-#define PSR_HEAD_BYTES_MAX 128
+#define PSR_WIRE_VERSION 2
+#define PSR_HEAD_BYTES_MAX 160
+#define PSR_HEAD_FIELDS_MAX 8
 /* Of any message: what is larger is sent in pieces. libzmq allocates what a frame announces, also a stranger's. */
 #define PSR_PAYLOAD_BYTES_MAX (1u << 20)
 
 typedef enum psr_role { PSR_ROLE_SCHEDULER, PSR_ROLE_SHARD, PSR_ROLE_WORKER } psr_role;
 
-/* How values stand in a payload. */
+/* How values stand in a payload. What comes after float64 has a number, so that it is refused by its name. */
 typedef enum psr_encoding {
     PSR_ENCODING_BYTES, /* text, or memory as it is: a value is a byte */
     PSR_ENCODING_FLOAT32,
     PSR_ENCODING_FLOAT64,
+    PSR_ENCODING_FP16,
+    PSR_ENCODING_BF16,
+    PSR_ENCODING_INT8,
+    PSR_ENCODING_TOPK,
+    PSR_ENCODING_1BIT,
 } psr_encoding;
 
 const char *psr_encoding_name(psr_encoding encoding); /* "bytes", "float32", .. */
@@ -43,53 +53,48 @@ const char *psr_role_name(psr_role role); /* "scheduler", "shard", "worker" */
 bool psr_peer_equal(psr_peer a, psr_peer b);
 
 typedef enum psr_message_type {
-    /* transport: first message of every connection, never delivered. aux = role << 32 | rank. That the sender may say so was
-     * settled before, in ZeroMQ's handshake (net/admission.h) */
+    /* transport: first message of every connection, never delivered: who the sender is. That it may say so was settled before,
+     * in ZeroMQ's handshake (net/admission.h) */
     PSR_MSG_HELLO = 1,
 
     /* member -> scheduler */
     PSR_MSG_JOIN = 10, /* payload JSON: version, host, pid, endpoint */
     PSR_MSG_READY, /* connected to everybody, weights in place. payload JSON (rank 0: algorithms), may be empty */
-    /* step, bucket, flags = psr_phase, aux = progress counter of the compute thread, offset = peer waited for
-     * (role << 32 | rank) or UINT64_MAX, count = 1 + samples counted in the evaluation that goes on, or 0 */
-    PSR_MSG_PROGRESS,
-    PSR_MSG_METRICS, /* payload: one JSON object, a line of metrics.jsonl */
-    PSR_MSG_HELD,    /* answer to HOLD: step = the last step begun */
-    PSR_MSG_CHECKPOINT, /* a piece: step, bucket = section, offset/count in floats of the section, payload floats */
-    PSR_MSG_FAILED, /* flags = psr_err, payload: one line of text; the sender is about to exit */
-    PSR_MSG_DONE, /* step = steps taken; flags = 1: told to stop, it left out the evaluation after them; payload JSON: final figures */
+    PSR_MSG_PROGRESS,   /* what it does, and whom it waits for */
+    PSR_MSG_METRICS,    /* payload: one JSON object, a line of metrics.jsonl */
+    PSR_MSG_HELD,       /* answer to HOLD: the last step begun */
+    PSR_MSG_CHECKPOINT, /* a piece of one; payload floats */
+    PSR_MSG_FAILED,     /* a psr_err, payload: one line of text; the sender is about to exit */
+    PSR_MSG_DONE,       /* its steps are taken; payload JSON: final figures */
     PSR_MSG_FACTS, /* payload JSON: what a worker found on its host (comm/member.h psr_facts); a shard's: none */
 
     /* scheduler -> member */
     PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: roster, facts, first step */
     PSR_MSG_START,        /* all are ready: begin */
-    PSR_MSG_ALIVE,        /* answer to PROGRESS and CHECKPOINT; flags = 1: a PROGRESS is wanted at once */
+    PSR_MSG_ALIVE,        /* answer to PROGRESS and CHECKPOINT, or a wish for a PROGRESS */
     PSR_MSG_HOLD,         /* begin no further step; answer HELD */
-    PSR_MSG_STOP_AT,      /* step = the last step to take; ends a HOLD */
-    /* a piece of a checkpoint, tensor by tensor: fields as CHECKPOINT. To worker 0 weights and slots, to each rank its own
-     * buffers */
-    PSR_MSG_RESTORE,
+    PSR_MSG_STOP_AT,      /* the last step to take; ends a HOLD */
+    PSR_MSG_RESTORE, /* a piece of a checkpoint, tensor by tensor. To worker 0 weights and slots, to each rank its own buffers */
     PSR_MSG_ABORT,  /* payload: one line of text: why the run ends */
     PSR_MSG_BYE,    /* all is written: leave */
     PSR_MSG_CONFIG, /* answer to JOIN. payload JSON: your rank, config */
-    PSR_MSG_SAVED, /* to workers: the checkpoint after `step` steps is in place; pieces of the next one may come */
+    PSR_MSG_SAVED,  /* to workers: a checkpoint is in place; pieces of the next one may come */
 
-    /* worker -> shard. All: step = this worker's step (0-based), bucket, offset and count in floats of the arena */
-    PSR_MSG_INIT = 50, /* initial state from worker 0: flags = 0 weights, 1 + i optimizer slot i */
-    PSR_MSG_PUSH,      /* gradient slice. flags bit 0: answer with the new weights (BSP) */
-    PSR_MSG_PULL,      /* weights slice wanted for step (SSP, async) */
+    /* worker -> shard, of a slice of one bucket */
+    PSR_MSG_INIT = 50, /* initial state from worker 0 */
+    PSR_MSG_PUSH,      /* gradient */
+    PSR_MSG_PULL,      /* weights wanted (SSP, async) */
     /* shard -> worker */
-    PSR_MSG_WEIGHTS, /* new weights of a slice, for step; aux = cumulative pushes received from you; flags = staleness (SSP, async) */
-    PSR_MSG_ACK,     /* aux = cumulative pushes received from you: credit */
+    PSR_MSG_WEIGHTS, /* new weights of a slice, and credit */
+    PSR_MSG_ACK,     /* credit alone */
 
     /* worker -> worker */
-    PSR_MSG_RING =
-        70, /* flags bit 0: 0 reduce-scatter, 1 all-gather; bucket, offset, count, step; aux = chunk << 32 | hop */
-    PSR_MSG_GATHER, /* to worker 0: doubles to be folded. aux = collective number, offset/count in doubles */
-    PSR_MSG_SPREAD, /* from worker 0: bytes of a broadcast or a folded result. aux = collective number, offset/count in bytes */
+    PSR_MSG_RING = 70, /* a slice of a chunk of a bucket */
+    PSR_MSG_GATHER,    /* to worker 0: doubles to be folded */
+    PSR_MSG_SPREAD,    /* from worker 0: bytes of a broadcast or a folded result */
 } psr_message_type;
 
-/* Sections of a checkpoint, in CHECKPOINT and RESTORE messages (head.bucket). Each is an array like the parameter arena or
+/* Sections of a checkpoint, in CHECKPOINT and RESTORE messages. Each is an array like the parameter arena or
  * like the buffers', padding included. */
 #define PSR_SECTION_WEIGHTS 0u /* params arena, of worker 0 */
 #define PSR_SECTION_BUFFERS 1u /* averaged batch-norm statistics, of worker 0 */
@@ -114,17 +119,28 @@ typedef enum psr_phase {
 
 const char *psr_phase_name(psr_phase phase); /* "start", "data", "forward", ... as in --fault-point */
 
+/* What a message belongs to. */
+typedef struct psr_tag {
+    uint32_t epoch; /* of the view; a run has one, 0 */
+    uint32_t group; /* 0: all members */
+    uint32_t slot;  /* 0: the group's order of collectives; 1 + b: bucket b */
+    uint64_t round; /* of the slot: the number of a collective; a bucket's step */
+} psr_tag;
+
 typedef struct psr_head {
     psr_message_type type;
-    uint64_t step;
-    uint32_t bucket;
-    uint32_t flags;
-    uint64_t offset;
-    uint64_t count;
-    uint64_t aux;
+    psr_encoding encoding; /* of the payload */
+    psr_tag tag;           /* zero where a type has none */
     uint64_t
         sequence; /* the transport's: messages on this channel before this one. send fills it, recv checks it */
+    uint64_t fields[PSR_HEAD_FIELDS_MAX]; /* the type's own, in its order; the rest is zero */
 } psr_head;
+
+const char *psr_message_name(psr_message_type type); /* "PUSH", "WEIGHTS", ..; "unknown" */
+/* The name of a field of the type: "offset", ..; NULL: it has no such field. */
+const char *psr_head_field_name(psr_message_type type, size_t index);
+/* What a head says, for a line: "PUSH (wire step 7, bucket 3, offset 128, count 64, answer 1)". */
+void psr_head_describe(const psr_head *head, char *text, size_t size);
 
 /* A received message. Owned by whoever holds it; psr_message_free releases the transport's memory. The payload
  * is aligned for double and stays valid until then. */
@@ -146,5 +162,9 @@ void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffe
 /* Checks and reads frame 1. FORMAT: not ours or malformed. VERSION: ours, another version (detail names both). */
 PSR_MUST_CHECK psr_err psr_head_decode(const void *bytes, size_t size, psr_head *ret_head,
                                        uint64_t *ret_payload_bytes);
+
+/* HELLO, which is between transports alone. PROTOCOL: it names nobody that there can be. */
+psr_head psr_msg_hello_head(psr_peer self);
+PSR_MUST_CHECK psr_err psr_msg_hello_read(const psr_head *head, psr_peer *ret_peer);
 
 #endif

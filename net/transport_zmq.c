@@ -224,8 +224,7 @@ static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_he
 
 static psr_err say_hello(const zmq_transport *transport, channel *c)
 {
-    psr_head hello = {.type = PSR_MSG_HELLO,
-                      .aux = (uint64_t)transport->self.role << 32 | transport->self.rank};
+    psr_head hello = psr_msg_hello_head(transport->self);
     return send_frames(c, &hello, NULL, 0);
 }
 

@@ -98,8 +98,8 @@ static psr_err send_slice(psr_engine *engine, uint32_t index)
     psr_head head = psr_msg_push_head(
         &(psr_msg_push){.bucket = cut->bucket, .step = sl->pushed - 1, .span = cut->span, .answer = bsp});
     const float *gradient = engine->env.gradients + cut->span.offset;
-    psr_payload payload = psr_loan_payload(&engine->loans[cut->bucket],
-                                           psr_encode(PSR_ENCODING_FLOAT32, gradient, cut->span.count));
+    psr_payload payload = psr_loan_payload(
+        &engine->loans[cut->bucket], psr_encode(&head, PSR_ENCODING_FLOAT32, gradient, cut->span.count));
     PSR_TRY(outbox->send(outbox->context, shard, &head, &payload));
     psr_fault_point("push", sl->pushed - 1);
     if (bsp)

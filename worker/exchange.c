@@ -276,7 +276,7 @@ static psr_err install_on_shards(psr_exchange *exchange, uint32_t state, const f
             psr_span span = plan->slices[i].span;
             psr_head head = psr_msg_init_head(&(psr_msg_init){
                 .bucket = b, .step = o->session->options.first_step, .span = span, .section = state});
-            psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, arena + span.offset, span.count);
+            psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, arena + span.offset, span.count);
             PSR_TRY(psr_session_send(exchange->session, (psr_peer){PSR_ROLE_SHARD, bucket->home}, &head,
                                      payload.data, payload.bytes));
         }

@@ -313,7 +313,7 @@ psr_err psr_session_checkpoint(psr_session *session, uint64_t steps, uint32_t se
     for (size_t at = 0; at < count; at += most) {
         size_t piece = count - at < most ? count - at : most;
         psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){steps, section, {at, piece}});
-        psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, data + at, piece);
+        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, data + at, piece);
         PSR_TRY(psr_session_send(session, scheduler, &head, payload.data, payload.bytes));
     }
     return PSR_OK;

@@ -182,7 +182,7 @@ static psr_err send_pieces(psr_transport *transport, uint64_t step, uint32_t sec
     for (size_t at = 0; at < tensor->count; at += most) {
         size_t count = tensor->count - at < most ? tensor->count - at : most;
         psr_head head = psr_msg_restore_head(&(psr_msg_piece){step, section, {tensor->offset + at, count}});
-        psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, lent->data + at, count);
+        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, lent->data + at, count);
         payload.release = give_back;
         payload.context = lent;
         atomic_fetch_add(&lent->holders, 1);

@@ -218,7 +218,8 @@ static psr_err send_weights(psr_shard *shard, const psr_shard_slice *slice, uint
                                                             .span = {slice->offset, slice->length},
                                                             .staleness = staleness,
                                                             .received = shard->received[rank]});
-    psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, shard->weights + slice->offset, slice->length);
+    psr_payload payload =
+        psr_encode(&head, PSR_ENCODING_FLOAT32, shard->weights + slice->offset, slice->length);
     /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next
      * push, which it makes after it has these. */
     if (is_bsp(shard))

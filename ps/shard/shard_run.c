@@ -42,7 +42,7 @@ static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, cons
         size_t piece = count - at < most ? count - at : most;
         psr_head head =
             psr_msg_checkpoint_head(&(psr_msg_piece){step, PSR_SECTION_SLOT(slot), {offset + at, piece}});
-        psr_payload payload = psr_encode(PSR_ENCODING_FLOAT32, data + at, piece);
+        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, data + at, piece);
         PSR_TRY(tell(context, &head, &payload));
     }
     return PSR_OK;
@@ -53,7 +53,7 @@ static psr_err tell_done(psr_shard_run *run)
     psr_head head = psr_msg_done_head(&(psr_msg_done){.steps = psr_shard_clock(run->shard)});
     char *json = NULL;
     PSR_TRY(psr_traffic_to_json(&run->traffic, &json));
-    psr_payload payload = psr_encode(PSR_ENCODING_BYTES, json, strlen(json));
+    psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, json, strlen(json));
     psr_err err = tell(run, &head, &payload);
     free(json);
     return err;

@@ -2,6 +2,7 @@
 #include "net/message.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -23,9 +24,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (psr_head_decode(buffer, bytes, &again, &payload_again) != PSR_OK || payload_again != payload_bytes)
         abort();
-    if (head.type != again.type || head.step != again.step || head.bucket != again.bucket ||
-        head.flags != again.flags || head.offset != again.offset || head.count != again.count ||
-        head.aux != again.aux || head.sequence != again.sequence)
+    const psr_tag *a = &head.tag, *b = &again.tag;
+    if (head.type != again.type || head.encoding != again.encoding || head.sequence != again.sequence ||
+        a->epoch != b->epoch || a->group != b->group || a->slot != b->slot || a->round != b->round ||
+        memcmp(head.fields, again.fields, sizeof head.fields) != 0)
+        abort();
+    char text[64];
+    psr_peer peer;
+    psr_head_describe(&head, text, sizeof text);
+    if (strlen(text) >= sizeof text)
+        abort();
+    if (head.type == PSR_MSG_HELLO && psr_msg_hello_read(&head, &peer) == PSR_OK &&
+        peer.role > PSR_ROLE_WORKER)
         abort();
     return 0;
 }

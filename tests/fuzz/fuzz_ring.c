@@ -72,6 +72,11 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
         .payload_bytes = payload_bytes,
         .release = release,
     };
+    static const psr_encoding encodings[] = {[PSR_MSG_RING] = PSR_ENCODING_FLOAT32,
+                                             [PSR_MSG_GATHER] = PSR_ENCODING_FLOAT64,
+                                             [PSR_MSG_SPREAD] = PSR_ENCODING_BYTES};
+    if (payload_bytes > 0) /* now and then in another than the type's */
+        m->base.head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FP16 : encodings[type];
     return &m->base;
 }
 

@@ -1,6 +1,7 @@
 /* Members that may send a shard and a scheduler anything in well-formed heads. Each record of the input is
  * one message; its fields are near what would be right, so that the fuzzer gets past the first checks. A
  * shard refuses with PROTOCOL or NUMERIC; a scheduler ends the run, once. */
+#include "comm/messages.h"
 #include "ps/parts.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/shard/shard.h"
@@ -17,6 +18,58 @@ static void release(psr_message *message)
     free(message);
 }
 
+/* Fields of any value, also one that no psr_msg_NAME_head writes. */
+static psr_head make_head(const uint8_t *record, psr_message_type type)
+{
+    uint64_t step = record[1] >> 4, flags = record[2];
+    psr_span span = {(size_t)record[3] * 4, record[4]};
+    psr_head head = {.type = type};
+    switch (type) {
+    case PSR_MSG_INIT:
+    case PSR_MSG_PUSH:
+    case PSR_MSG_PULL: /* has two fields */
+        head.tag = (psr_tag){.slot = (record[1] + 1u) & 15, .round = step};
+        head.fields[0] = span.offset;
+        head.fields[1] = span.count;
+        head.fields[2] = type == PSR_MSG_PULL ? 0 : flags;
+        break;
+    case PSR_MSG_PROGRESS:
+        head.tag = (psr_tag){.slot = (record[1] + 1u) & 15, .round = step};
+        head.fields[0] = flags;
+        head.fields[1] = record[5];
+        head.fields[2] = record[3] & 1;
+        head.fields[3] = record[3] >> 1 & 3;
+        head.fields[4] = record[3] >> 3;
+        head.fields[5] = record[4] & 1;
+        head.fields[6] = record[4] >> 1;
+        break;
+    case PSR_MSG_CHECKPOINT:
+        head = psr_msg_checkpoint_head(&(psr_msg_piece){step, record[1] & 15, span});
+        break;
+    case PSR_MSG_DONE:
+        head.fields[0] = step;
+        head.fields[1] = flags;
+        break;
+    case PSR_MSG_HELD:
+        head.fields[0] = step;
+        break;
+    case PSR_MSG_FAILED:
+        head.fields[0] = flags;
+        break;
+    case PSR_MSG_ACK:
+        head.fields[0] = record[5];
+        break;
+    default:
+        break;
+    }
+    bool floats = type == PSR_MSG_INIT || type == PSR_MSG_PUSH || type == PSR_MSG_CHECKPOINT;
+    static const psr_encoding others[] = {PSR_ENCODING_BYTES, PSR_ENCODING_FP16, PSR_ENCODING_FLOAT64};
+    head.encoding = record[6] >> 6 ? others[(record[6] >> 6) - 1]
+                    : floats       ? PSR_ENCODING_FLOAT32
+                                   : PSR_ENCODING_BYTES;
+    return head;
+}
+
 /* A message whose payload is of its exact size, so that a read beyond it is seen. */
 static psr_message *make(const uint8_t *record, psr_message_type type)
 {
@@ -30,13 +83,7 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
     memset(m->payload, record[7], payload_bytes);
     m->base = (psr_message){
         .from = {record[0] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[0] >> 5 & 3},
-        .head = {.type = type,
-                 .step = record[1] >> 4,
-                 .bucket = record[1] & 15,
-                 .flags = record[2],
-                 .offset = (uint64_t)record[3] * 4,
-                 .count = record[4],
-                 .aux = record[5]},
+        .head = make_head(record, type),
         .payload = m->payload,
         .payload_bytes = payload_bytes,
         .release = release,

@@ -96,8 +96,9 @@ static psr_err send_head(bad *b, const psr_head *head, size_t payload_bytes)
 
 static psr_err say_hello(bad *b, uint32_t rank)
 {
+    psr_head hello = psr_msg_hello_head((psr_peer){PSR_ROLE_WORKER, rank});
     PSR_TRY(connect_dealer(b));
-    return send_head(b, &(psr_head){.type = PSR_MSG_HELLO, .aux = (uint64_t)PSR_ROLE_WORKER << 32 | rank}, 0);
+    return send_head(b, &hello, 0);
 }
 
 static psr_err other_wire_version(bad *b)
@@ -185,9 +186,17 @@ static psr_err metrics_before_start(bad *b)
     return tell(b, (psr_head){.type = PSR_MSG_METRICS}, "{}");
 }
 
+/* The head of one float of the weights. */
+static psr_head one_float(uint64_t steps, size_t offset)
+{
+    psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){steps, PSR_SECTION_WEIGHTS, {offset, 1}});
+    head.encoding = PSR_ENCODING_FLOAT32;
+    return head;
+}
+
 static psr_err checkpoint_before_start(bad *b)
 {
-    return tell(b, psr_msg_checkpoint_head(&(psr_msg_piece){0, PSR_SECTION_WEIGHTS, {0, 1}}), "1234");
+    return tell(b, one_float(0, 0), "1234");
 }
 
 static psr_err join_twice(bad *b)
@@ -202,6 +211,8 @@ static psr_err send_to(bad *b, psr_peer peer, psr_head head, size_t payload_byte
     if (peer.role == PSR_ROLE_WORKER || peer.role == PSR_ROLE_SHARD)
         PSR_TRY(psr_member_connect(b->member, peer));
     const psr_payload payload = {.data = zeros, .bytes = payload_bytes};
+    if (payload_bytes > 0 && head.type != PSR_MSG_SPREAD)
+        head.encoding = PSR_ENCODING_FLOAT32;
     return psr_transport_send(b->transport, peer, &head, payload_bytes > 0 ? &payload : NULL);
 }
 
@@ -268,7 +279,7 @@ static psr_err begin_checkpoints(bad *b, uint64_t first, uint64_t every, int cou
     PSR_TRY(start(b));
     for (int i = 0; i < count; i++) {
         uint64_t steps = first + (uint64_t)i * every;
-        const psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){steps, PSR_SECTION_WEIGHTS, {0, 1}});
+        const psr_head head = one_float(steps, 0);
         PSR_TRY(psr_member_tell(b->member, &head, "1234", 4));
     }
     return PSR_OK;
@@ -293,7 +304,7 @@ static psr_err checkpoint_in_crumbs(bad *b)
 {
     PSR_TRY(start(b));
     for (uint64_t i = 0; i < 20000; i++) {
-        const psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){2, PSR_SECTION_WEIGHTS, {2 * i, 1}});
+        const psr_head head = one_float(2, 2 * i);
         PSR_TRY(psr_member_tell(b->member, &head, "1234", 4));
     }
     return PSR_OK;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "comm/encoding.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -91,9 +92,9 @@ static psr_err restore_section(cluster *c, uint32_t section, const float *values
     size_t length = c->options.layout->length, half = length / 2;
     for (size_t at = 0; at < length; at += half + 1) {
         size_t count = length - at < half + 1 ? length - at : half + 1;
-        const psr_head head = psr_msg_restore_head(
+        psr_head head = psr_msg_restore_head(
             &(psr_msg_piece){.steps = c->options.first_step, .section = section, .span = {at, count}});
-        psr_payload payload = {.data = values + at, .bytes = count * sizeof *values};
+        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, values + at, count);
         PSR_TRY(on_send(c, (psr_peer){PSR_ROLE_WORKER, 0}, &head, &payload));
     }
     return PSR_OK;

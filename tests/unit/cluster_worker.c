@@ -2,6 +2,7 @@
  * and member, one piece at a time. */
 #include "tests/unit/cluster_private.h"
 
+#include "comm/encoding.h"
 #include "comm/messages.h"
 
 #include <math.h>
@@ -250,10 +251,10 @@ static psr_err init_shards(worker *w, uint32_t what, const float *values)
     for (uint32_t i = 0; i < c->plan.slice_count; i++) {
         const psr_slice *slice = &c->plan.slices[i];
         psr_peer home = {PSR_ROLE_SHARD, c->plan.buckets[slice->bucket].home};
-        const psr_head head = psr_msg_init_head(&(psr_msg_init){
+        psr_head head = psr_msg_init_head(&(psr_msg_init){
             .bucket = slice->bucket, .step = c->options.first_step, .span = slice->span, .section = what});
-        psr_payload payload = {.data = values + slice->span.offset,
-                               .bytes = slice->span.count * sizeof(float)};
+        psr_payload payload =
+            psr_encode(&head, PSR_ENCODING_FLOAT32, values + slice->span.offset, slice->span.count);
         PSR_TRY(psr_transport_send(w->process.transport, home, &head, &payload));
     }
     return PSR_OK;
@@ -417,9 +418,10 @@ static psr_err send_section(worker *w, uint32_t section, const float *values)
     size_t length = w->process.in->options.layout->length, most = 100;
     for (size_t at = 0; at < length; at += most) {
         size_t count = length - at < most ? length - at : most;
-        const psr_head head = psr_msg_checkpoint_head(
+        psr_head head = psr_msg_checkpoint_head(
             &(psr_msg_piece){.steps = w->step, .section = section, .span = {at, count}});
-        PSR_TRY(psr_member_tell(w->process.member, &head, values + at, count * sizeof *values));
+        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, values + at, count);
+        PSR_TRY(psr_member_tell(w->process.member, &head, payload.data, payload.bytes));
     }
     return PSR_OK;
 }

@@ -101,7 +101,7 @@ static inline psr_message *receive(psr_transport *transport)
 
 static inline void send_number(psr_transport *transport, psr_peer to, uint64_t number)
 {
-    psr_head head = {.type = PSR_MSG_METRICS, .step = number};
+    psr_head head = {.type = PSR_MSG_HELD, .fields = {number}};
     assert_ok(psr_transport_send(transport, to, &head, NULL));
 }
 
@@ -109,8 +109,8 @@ static inline void receive_number(psr_transport *transport, psr_peer from, uint6
 {
     psr_message *message = receive(transport);
     assert_true(psr_peer_equal(message->from, from));
-    assert_int_equal(message->head.type, PSR_MSG_METRICS);
-    assert_int_equal(message->head.step, number);
+    assert_int_equal(message->head.type, PSR_MSG_HELD);
+    assert_int_equal(message->head.fields[0], number);
     psr_message_free(&message);
 }
 

@@ -322,10 +322,9 @@ static void raw_send(const raw *r, const void *bytes, size_t size, bool more)
     assert_int_equal(zmq_send(r->dealer, bytes, size, more ? ZMQ_SNDMORE : 0), size);
 }
 
-static void raw_head(const raw *r, psr_message_type type, uint64_t sequence, uint64_t aux,
-                     uint64_t payload_bytes, bool more)
+static void raw_head(const raw *r, psr_head head, uint64_t sequence, uint64_t payload_bytes, bool more)
 {
-    psr_head head = {.type = type, .sequence = sequence, .aux = aux};
+    head.sequence = sequence;
     uint8_t buffer[PSR_HEAD_BYTES_MAX];
     size_t size;
     psr_head_encode(&head, payload_bytes, buffer, &size);
@@ -334,7 +333,7 @@ static void raw_head(const raw *r, psr_message_type type, uint64_t sequence, uin
 
 static void raw_hello(const raw *r, psr_role role, uint32_t rank)
 {
-    raw_head(r, PSR_MSG_HELLO, 0, (uint64_t)role << 32 | rank, 0, false);
+    raw_head(r, psr_msg_hello_head((psr_peer){role, rank}), 0, 0, false);
 }
 
 static void without_the_token_nobody_comes_in(void **state)
@@ -351,7 +350,7 @@ static void without_the_token_nobody_comes_in(void **state)
     for (uint64_t i = 0; i < 4; i++) {
         raw r = raw_open(s, names[i], tokens[i]);
         raw_hello(&r, PSR_ROLE_WORKER, 0);
-        raw_head(&r, PSR_MSG_ABORT, 1, 0, 0, false);
+        raw_head(&r, (psr_head){.type = PSR_MSG_ABORT}, 1, 0, false);
         await_strangers(s, i + 1);
         raw_close(&r);
     }
@@ -392,7 +391,7 @@ static void a_second_process_cannot_take_a_rank(void **state)
     /* With the right token, under its name; without a rank, and then saying that it has that one. */
     raw r = raw_open(s, "worker 1", keys.sets[0].token);
     raw_hello(&r, PSR_ROLE_WORKER, 1);
-    raw_head(&r, PSR_MSG_ABORT, 1, 0, 0, false);
+    raw_head(&r, (psr_head){.type = PSR_MSG_ABORT}, 1, 0, false);
     raw_send(&r, "garbage", 7, false);
     await_strangers(s, 3);
     assert_non_null(strstr(
@@ -400,8 +399,8 @@ static void a_second_process_cannot_take_a_rank(void **state)
     raw_close(&r);
     r = raw_open(s, "worker any", keys.sets[0].token);
     raw_hello(&r, PSR_ROLE_WORKER, PSR_RANK_ANY);
-    raw_head(&r, PSR_MSG_HELLO, 1, (uint64_t)PSR_ROLE_WORKER << 32 | 1, 0, false);
-    raw_head(&r, PSR_MSG_ABORT, 2, 0, 0, false);
+    raw_head(&r, psr_msg_hello_head((psr_peer){PSR_ROLE_WORKER, 1}), 1, 0, false);
+    raw_head(&r, (psr_head){.type = PSR_MSG_ABORT}, 2, 0, false);
     await_strangers(s, 5);
     raw_close(&r);
     send_number(w, scheduler, 2);
@@ -451,7 +450,7 @@ static void begins_with_garbage(const raw *r)
 
 static void begins_with_something_else(const raw *r)
 {
-    raw_head(r, PSR_MSG_JOIN, 0, 0, 0, false);
+    raw_head(r, (psr_head){.type = PSR_MSG_JOIN}, 0, 0, false);
 }
 
 static void says_another_name(const raw *r)
@@ -466,33 +465,33 @@ static void says_another_role(const raw *r)
 
 static void says_no_role(const raw *r)
 {
-    raw_head(r, PSR_MSG_HELLO, 0, UINT64_MAX, 0, false);
+    raw_head(r, (psr_head){.type = PSR_MSG_HELLO, .fields = {UINT64_MAX, UINT64_MAX}}, 0, 0, false);
 }
 
 static void announces_a_payload_and_sends_none(const raw *r)
 {
     hello(r);
-    raw_head(r, PSR_MSG_METRICS, 1, 0, 10, false);
+    raw_head(r, (psr_head){.type = PSR_MSG_METRICS}, 1, 10, false);
 }
 
 static void sends_another_payload_than_announced(const raw *r)
 {
     hello(r);
-    raw_head(r, PSR_MSG_METRICS, 1, 0, 10, true);
+    raw_head(r, (psr_head){.type = PSR_MSG_METRICS}, 1, 10, true);
     raw_send(r, "123456789", 9, false);
 }
 
 static void sends_a_payload_that_was_not_announced(const raw *r)
 {
     hello(r);
-    raw_head(r, PSR_MSG_METRICS, 1, 0, 0, true);
+    raw_head(r, (psr_head){.type = PSR_MSG_METRICS}, 1, 0, true);
     raw_send(r, "", 0, false);
 }
 
 static void sends_many_frames(const raw *r)
 {
     hello(r);
-    raw_head(r, PSR_MSG_METRICS, 1, 0, 4, true);
+    raw_head(r, (psr_head){.type = PSR_MSG_METRICS}, 1, 4, true);
     for (int i = 0; i < 100; i++)
         raw_send(r, "1234", 4, i < 99);
 }
@@ -500,16 +499,16 @@ static void sends_many_frames(const raw *r)
 static void leaves_a_gap(const raw *r)
 {
     hello(r);
-    raw_head(r, PSR_MSG_METRICS, 4, 0, 0, false);
+    raw_head(r, (psr_head){.type = PSR_MSG_METRICS}, 4, 0, false);
 }
 
 static void repeats_a_number(const raw *r)
 {
     hello(r);
-    raw_head(r, PSR_MSG_HELLO, 0, (uint64_t)PSR_ROLE_WORKER << 32 | 1, 0, false);
+    raw_head(r, psr_msg_hello_head((psr_peer){PSR_ROLE_WORKER, 1}), 0, 0, false);
 }
 
-static void speaks_version_2(const raw *r, bool first)
+static void speaks_version(const raw *r, uint8_t version, bool first)
 {
     psr_head head = {.type = PSR_MSG_HELLO};
     uint8_t buffer[PSR_HEAD_BYTES_MAX];
@@ -517,18 +516,23 @@ static void speaks_version_2(const raw *r, bool first)
     if (!first)
         hello(r);
     psr_head_encode(&head, 0, buffer, &size);
-    buffer[5] = 2;
+    buffer[5] = version;
     raw_send(r, buffer, size, false);
 }
 
-static void begins_with_version_2(const raw *r)
+static void begins_with_version_1(const raw *r)
 {
-    speaks_version_2(r, true);
+    speaks_version(r, 1, true);
 }
 
-static void goes_on_with_version_2(const raw *r)
+static void begins_with_version_3(const raw *r)
 {
-    speaks_version_2(r, false);
+    speaks_version(r, 3, true);
+}
+
+static void goes_on_with_version_3(const raw *r)
+{
+    speaks_version(r, 3, false);
 }
 
 static void a_member_that_breaks_the_protocol_is_named(void **state)
@@ -540,7 +544,7 @@ static void a_member_that_breaks_the_protocol_is_named(void **state)
     violation(begins_with_something_else, PSR_ERR_PROTOCOL, "its first message is not HELLO");
     violation(says_another_name, PSR_ERR_PROTOCOL, "says it is worker 0");
     violation(says_another_role, PSR_ERR_PROTOCOL, "says it is shard 1");
-    violation(says_no_role, PSR_ERR_PROTOCOL, "says it is ? 4294967295");
+    violation(says_no_role, PSR_ERR_PROTOCOL, "says it is of role 18446744073709551615, which nobody is");
     violation(announces_a_payload_and_sends_none, PSR_ERR_PROTOCOL,
               "announced a payload of 10 bytes and sent 0 in 0 frames");
     violation(sends_another_payload_than_announced, PSR_ERR_PROTOCOL,
@@ -560,9 +564,11 @@ static void lost_messages_are_noticed(void **state)
 static void a_member_of_another_version_is_named_with_both(void **state)
 {
     (void)state;
-    violation(begins_with_version_2, PSR_ERR_VERSION,
-              "worker 1: speaks version 2 of psring's protocol, this program");
-    violation(goes_on_with_version_2, PSR_ERR_VERSION, "version 1: install the same psring on every host");
+    violation(begins_with_version_1, PSR_ERR_VERSION,
+              "worker 1: speaks version 1 of psring's protocol, this program");
+    violation(begins_with_version_3, PSR_ERR_VERSION,
+              "worker 1: speaks version 3 of psring's protocol, this program");
+    violation(goes_on_with_version_3, PSR_ERR_VERSION, "version 2: install the same psring on every host");
 }
 
 static void a_frame_larger_than_any_reaches_nobody(void **state)
@@ -572,7 +578,7 @@ static void a_frame_larger_than_any_reaches_nobody(void **state)
     psr_transport *s = open_scheduler(&keys);
     raw r = raw_open(s, "worker 1", keys.sets[0].token);
     raw_hello(&r, PSR_ROLE_WORKER, 1);
-    raw_head(&r, PSR_MSG_METRICS, 1, 0, 0, false);
+    raw_head(&r, (psr_head){.type = PSR_MSG_HELD}, 1, 0, false);
     receive_number(s, worker1, 0);
     size_t size = (size_t)PSR_PAYLOAD_BYTES_MAX + 65;
     char *bytes = calloc(1, size);

@@ -268,6 +268,8 @@ static psr_message *make(psr_message_type type, uint32_t from, uint64_t number, 
                       .payload = m->values,
                       .payload_bytes = bytes,
                       .release = made_release};
+    if (type == PSR_MSG_GATHER && bytes > 0)
+        m->base.head.encoding = PSR_ENCODING_FLOAT64;
     return &m->base;
 }
 

@@ -13,7 +13,7 @@ static void count_freed(psr_message *message)
 static psr_message *numbered(uint64_t number)
 {
     psr_message *message = calloc(1, sizeof *message);
-    *message = (psr_message){.head = {.step = number}, .release = count_freed};
+    *message = (psr_message){.head = {.sequence = number}, .release = count_freed};
     return message;
 }
 
@@ -28,7 +28,7 @@ static void take(psr_early *early, uint32_t key, uint64_t number)
 {
     psr_message *message = psr_early_take(early, key);
     assert_non_null(message);
-    assert_int_equal(message->head.step, number);
+    assert_int_equal(message->head.sequence, number);
     psr_message_free(&message);
 }
 

@@ -702,12 +702,13 @@ static void ready_waits_for_start_and_done_for_bye(void **state)
 static void a_message_that_no_worker_takes_ends_the_run_as_a_violation(void **state)
 {
     (void)state;
-    deliver(PSR_ROLE_WORKER, (psr_head){.type = PSR_MSG_PUSH}, NULL, 0);
+    deliver(PSR_ROLE_WORKER, psr_msg_push_head(&(psr_msg_push){0}), NULL, 0);
     assert_string_equal(event_at(0)->what, "failed");
     assert_int_equal(event_at(0)->status, PSR_ERR_PROTOCOL);
-    expect_failure(psr_exchange_drain(exchange), PSR_ERR_PROTOCOL,
-                   "worker 0 sent PUSH (wire step 0, bucket 0, offset 0, count 0): a worker in this mode "
-                   "does not take that");
+    expect_failure(
+        psr_exchange_drain(exchange), PSR_ERR_PROTOCOL,
+        "worker 0 sent PUSH (wire step 0, bucket 0, offset 0, count 0, answer 0): a worker in this mode "
+        "does not take that");
 }
 
 static void weights_from_another_worker_are_a_violation(void **state)

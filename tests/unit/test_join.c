@@ -128,16 +128,6 @@ static void each_field_that_is_wrong_is_named(void **state)
     }
 }
 
-static void peers_go_through_one_number(void **state)
-{
-    (void)state;
-    psr_peer peer;
-    assert_true(psr_peer_unpack(psr_peer_pack((psr_peer){PSR_ROLE_WORKER, 7}), &peer));
-    assert_true(psr_peer_equal(peer, (psr_peer){PSR_ROLE_WORKER, 7}));
-    assert_false(psr_peer_unpack(UINT64_C(3) << 32, &peer));
-    assert_false(psr_peer_unpack(UINT64_MAX, &peer));
-}
-
 /* ---- provisions ---- */
 
 static void keys_of_two_workers(bool curve, psr_keys **keys, size_t *count)
@@ -250,7 +240,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(join_facts_config_and_welcome_come_back_as_they_were),
         cmocka_unit_test(each_field_that_is_wrong_is_named),
-        cmocka_unit_test(peers_go_through_one_number),
         cmocka_unit_test(a_provision_comes_back_as_it_was_and_nothing_after_its_line_is_read),
         cmocka_unit_test(a_provision_with_a_wrong_field_is_refused_by_its_name),
         cmocka_unit_test(by_hand_a_key_file_says_which_rank_one_is),

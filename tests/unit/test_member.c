@@ -220,7 +220,7 @@ static void facts_that_cannot_be_had_are_told_to_the_scheduler(void **state)
     psr_message_free(&message);
     message = hear(&s);
     assert_int_equal(message->head.type, PSR_MSG_FAILED);
-    assert_int_equal(message->head.flags, PSR_ERR_NOT_FOUND);
+    assert_int_equal(psr_msg_failed_status(message), PSR_ERR_NOT_FOUND);
     assert_memory_equal(message->payload, "no data here", 12);
     psr_message_free(&message);
     strike_stage(&s);

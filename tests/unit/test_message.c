@@ -10,13 +10,10 @@
 
 static const psr_head example = {
     .type = PSR_MSG_PUSH,
-    .step = 7,
-    .bucket = 300,
-    .flags = 1,
-    .offset = 1u << 20,
-    .count = 65536,
-    .aux = UINT64_C(0x123456789abcdef0),
+    .encoding = PSR_ENCODING_FLOAT32,
+    .tag = {.slot = 301, .round = 7},
     .sequence = 200,
+    .fields = {1u << 20, 65536, 1},
 };
 
 typedef struct encoded {
@@ -37,25 +34,25 @@ static void assert_refused(const encoded *e, psr_err expected, const char *text)
     /* In memory of its exact size, so that a sanitizer sees a read beyond it. */
     uint8_t *exact = malloc(e->size ? e->size : 1);
     memcpy(exact, e->bytes, e->size);
-    psr_head head = {.aux = 99};
+    psr_head head = {.sequence = 99};
     uint64_t payload_bytes = 99;
     assert_int_equal(psr_head_decode(exact, e->size, &head, &payload_bytes), expected);
     free(exact);
     assert_non_null(strstr(psr_err_detail(), text));
-    assert_int_equal(head.aux, 99);
+    assert_int_equal(head.sequence, 99);
     assert_int_equal(payload_bytes, 99);
 }
 
 static void assert_same(const psr_head *a, const psr_head *b)
 {
     assert_int_equal(a->type, b->type);
-    assert_int_equal(a->step, b->step);
-    assert_int_equal(a->bucket, b->bucket);
-    assert_int_equal(a->flags, b->flags);
-    assert_int_equal(a->offset, b->offset);
-    assert_int_equal(a->count, b->count);
-    assert_int_equal(a->aux, b->aux);
+    assert_int_equal(a->encoding, b->encoding);
+    assert_int_equal(a->tag.epoch, b->tag.epoch);
+    assert_int_equal(a->tag.group, b->tag.group);
+    assert_int_equal(a->tag.slot, b->tag.slot);
+    assert_int_equal(a->tag.round, b->tag.round);
     assert_int_equal(a->sequence, b->sequence);
+    assert_memory_equal(a->fields, b->fields, sizeof a->fields);
 }
 
 static void assert_round_trip(const psr_head *head, uint64_t payload_bytes)
@@ -76,7 +73,10 @@ static void a_head_comes_back_as_it_was_at_every_width_of_number(void **state)
                                      0xffff, 0x10000, UINT32_MAX, 1ull << 32, 1ull << 63, UINT64_MAX};
     for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
         uint32_t narrow = edges[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)edges[i];
-        psr_head head = {PSR_MSG_RING, edges[i], narrow, narrow, edges[i], edges[i], edges[i], edges[i]};
+        psr_head head = {.type = PSR_MSG_PROGRESS, /* which has the most fields */
+                         .tag = {narrow, narrow, narrow, edges[i]},
+                         .sequence = edges[i],
+                         .fields = {edges[i], edges[i], edges[i], edges[i], edges[i], edges[i], edges[i]}};
         assert_round_trip(&head, i);
     }
     psr_head largest = example;
@@ -94,9 +94,9 @@ static void every_type_of_message_is_known(void **state)
         PSR_MSG_INIT,    PSR_MSG_PUSH,       PSR_MSG_PULL,   PSR_MSG_WEIGHTS,  PSR_MSG_ACK,
         PSR_MSG_RING,    PSR_MSG_GATHER,     PSR_MSG_SPREAD};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        psr_head head = example;
-        head.type = types[i];
+        psr_head head = {.type = types[i]};
         assert_round_trip(&head, 0);
+        assert_string_not_equal(psr_message_name(types[i]), "unknown");
     }
 }
 
@@ -104,16 +104,15 @@ static void the_bytes_are_those_of_the_document(void **state)
 {
     (void)state;
     static const uint8_t expected[] = {
-        'P',  'S',  'R',  'G',  0,    1, 0, 20,
-        0,    0,    0,    0,    0,    4, 0, 0, /* version 1, head of 20, payload of 262144 */
-        0x98,                                  /* eight numbers */
-        51,   7,    0xcd, 0x01, 0x2c, 1,       /* PUSH, step 7, bucket 300, flags 1 */
-        0xce, 0,    0x10, 0,    0,             /* offset 1048576 */
-        0xce, 0,    1,    0,    0,             /* count 65536 */
-        5,    0xcc, 200};                      /* aux 5, sequence 200 */
-    psr_head head = example;
-    head.aux = 5;
-    encoded e = encode(&head, 262144);
+        'P',  'S',  'R',  'G', 0,    2, 0, 22,
+        0,    0,    0,    0,   0,    4, 0, 0, /* version 2, head of 22, payload of 262144 */
+        0x9a,                                 /* ten numbers */
+        51,   0xcc, 200,                      /* PUSH, sequence 200 */
+        0,    0,    0xcd, 1,   0x2d, 7,       /* epoch 0, group 0, slot 301, round 7 */
+        1,                                    /* float32 */
+        0xce, 0,    0x10, 0,   0,             /* offset 1048576 */
+        0xce, 0,    1,    0,   0,    1};      /* count 65536, answer 1 */
+    encoded e = encode(&example, 262144);
     assert_int_equal(e.size, sizeof expected);
     assert_memory_equal(e.bytes, expected, sizeof expected);
 }
@@ -161,10 +160,23 @@ static void another_version_is_refused_in_words_that_name_both(void **state)
     e.bytes[4] = 0x01;
     e.bytes[5] = 0x02;
     assert_refused(&e, PSR_ERR_VERSION, "speaks version 258 of psring's protocol");
-    assert_non_null(strstr(psr_err_detail(), "version 1:"));
+    assert_non_null(strstr(psr_err_detail(), "version 2:"));
     /* What follows the version may be anything then. */
     memset(e.bytes + 6, 0xff, sizeof e.bytes - 6);
     assert_refused(&e, PSR_ERR_VERSION, "258");
+}
+
+static void the_version_before_is_refused_in_the_same_words(void **state)
+{
+    (void)state;
+    /* A PUSH as version 1 wrote it. */
+    static const uint8_t old[] = {'P', 'S',  'R', 'G', 0,    1,  0, 20,   0,    0,    0,    0,
+                                  0,   4,    0,   0,   0x98, 51, 7, 0xcd, 0x01, 0x2c, 1,    0xce,
+                                  0,   0x10, 0,   0,   0xce, 0,  1, 0,    0,    5,    0xcc, 200};
+    encoded e = {.size = sizeof old};
+    memcpy(e.bytes, old, sizeof old);
+    assert_refused(&e, PSR_ERR_VERSION, "speaks version 1 of psring's protocol");
+    assert_non_null(strstr(psr_err_detail(), "version 2:"));
 }
 
 static void a_payload_larger_than_any_is_refused(void **state)
@@ -176,22 +188,22 @@ static void a_payload_larger_than_any_is_refused(void **state)
     assert_refused(&e, PSR_ERR_FORMAT, "18446744073709551615");
 }
 
-static void a_head_that_is_not_eight_unsigned_numbers_is_refused(void **state)
+static void a_head_that_is_not_an_array_of_unsigned_numbers_is_refused(void **state)
 {
     (void)state;
     static const psr_head small = {.type = PSR_MSG_HOLD};
     encoded e = encode(&small, 0);
-    assert_int_equal(e.size, 16 + 9);
-    static const uint8_t arrays[] = {0x97, 0x99, 0x80, 0xa8, 0xdc, 0xdd, 0xc7, 0xdf, 0};
+    assert_int_equal(e.size, 16 + 8);
+    static const uint8_t arrays[] = {0x96, 0x90, 0x87, 0xa7, 0xdc, 0xdd, 0xc7, 0xdf, 0};
     for (size_t i = 0; i < sizeof arrays; i++) {
         encoded wrong = e;
         wrong.bytes[16] = arrays[i];
-        assert_refused(&wrong, PSR_ERR_FORMAT, "not an array of 8 numbers");
+        assert_refused(&wrong, PSR_ERR_FORMAT, "not an array of 7 to 15 numbers");
     }
     /* nil, bool, float, signed, negative, string, array, map, ext, and "4 GiB follow" in several kinds */
     static const uint8_t tags[] = {0xc0, 0xc2, 0xca, 0xcb, 0xd0, 0xd3, 0xe0, 0xff, 0xa0, 0xbf,
                                    0x90, 0x80, 0xd4, 0xc4, 0xc6, 0xdb, 0xdd, 0xdf, 0xc1};
-    for (size_t field = 0; field < 8; field++)
+    for (size_t field = 0; field < 7; field++)
         for (size_t i = 0; i < sizeof tags; i++) {
             encoded wrong = e;
             wrong.bytes[17 + field] = tags[i];
@@ -217,19 +229,102 @@ static void an_unknown_type_is_refused(void **state)
     }
 }
 
-static void a_bucket_or_flags_of_more_than_32_bits_are_refused(void **state)
+/* A head of one-byte numbers with another number in place of one. */
+static encoded with_number(const psr_head *small, size_t place, uint64_t number)
+{
+    encoded e = encode(small, 0);
+    uint8_t *at = e.bytes + 17 + place;
+    memmove(at + 9, at + 1, e.size - 18 - place);
+    *at = 0xcf;
+    for (unsigned b = 0; b < 8; b++)
+        at[1 + b] = (uint8_t)(number >> (8 * (7 - b)));
+    e.size += 8;
+    e.bytes[7] = (uint8_t)(e.size - 16);
+    return e;
+}
+
+static void a_tag_of_more_than_32_bits_is_refused(void **state)
 {
     (void)state;
-    for (size_t field = 2; field <= 3; field++) {
-        static const psr_head small = {.type = PSR_MSG_HOLD};
-        encoded e = encode(&small, 0);
-        uint8_t *at = e.bytes + 17 + field;
-        memmove(at + 9, at + 1, 8 - field);
-        memcpy(at, (const uint8_t[]){0xcf, 0, 0, 0, 1, 0, 0, 0, 0}, 9);
-        e.size += 8;
-        e.bytes[7] = (uint8_t)(e.size - 16);
-        assert_refused(&e, PSR_ERR_FORMAT, "exceed 32 bits");
+    static const psr_head small = {.type = PSR_MSG_PULL};
+    for (size_t place = 2; place <= 4; place++) {
+        encoded e = with_number(&small, place, UINT64_C(1) << 32);
+        assert_refused(&e, PSR_ERR_FORMAT, "exceeds 32 bits");
     }
+}
+
+static void a_tag_of_a_type_that_has_none_is_refused(void **state)
+{
+    (void)state;
+    static const psr_head small = {.type = PSR_MSG_HOLD};
+    for (size_t place = 2; place <= 5; place++) {
+        encoded e = with_number(&small, place, 1);
+        assert_refused(&e, PSR_ERR_FORMAT, "a head of HOLD has a tag");
+    }
+}
+
+static void an_encoding_that_has_no_name_is_refused(void **state)
+{
+    (void)state;
+    static const psr_head small = {.type = PSR_MSG_PULL};
+    encoded e = with_number(&small, 6, PSR_ENCODING_1BIT + 1);
+    assert_refused(&e, PSR_ERR_FORMAT, "a payload of unknown encoding 8");
+    e = with_number(&small, 6, UINT64_C(1) << 32);
+    assert_refused(&e, PSR_ERR_FORMAT, "unknown encoding 4294967296");
+}
+
+static void a_head_with_another_number_of_fields_than_its_type_has_is_refused(void **state)
+{
+    (void)state;
+    static const psr_head small = {.type = PSR_MSG_HELD, .fields = {5}};
+    encoded whole = encode(&small, 0), more = whole, fewer = whole;
+    more.bytes[16]++;
+    more.bytes[more.size++] = 0;
+    more.bytes[7]++;
+    assert_refused(&more, PSR_ERR_FORMAT, "a head of HELD has 9 numbers, not 8");
+    fewer.bytes[16]--;
+    fewer.size--;
+    fewer.bytes[7]--;
+    assert_refused(&fewer, PSR_ERR_FORMAT, "a head of HELD has 7 numbers, not 8");
+}
+
+static void a_head_is_described_by_the_names_of_its_fields(void **state)
+{
+    (void)state;
+    char text[128];
+    psr_head_describe(&example, text, sizeof text);
+    assert_string_equal(text, "PUSH (wire step 7, bucket 300, offset 1048576, count 65536, answer 1)");
+    psr_head_describe(&(psr_head){.type = PSR_MSG_GATHER, .tag = {.round = 3}}, text, sizeof text);
+    assert_string_equal(text, "GATHER (round 3, offset 0, count 0)");
+    psr_head_describe(&(psr_head){.type = PSR_MSG_DONE, .fields = {20, 1}}, text, sizeof text);
+    assert_string_equal(text, "DONE (steps 20, left_out 1)");
+    psr_head_describe(&(psr_head){.type = PSR_MSG_START}, text, sizeof text);
+    assert_string_equal(text, "START");
+    psr_head_describe(&(psr_head){.type = (psr_message_type)77}, text, sizeof text);
+    assert_string_equal(text, "unknown");
+    char small[20] = {0};
+    psr_head_describe(&example, small, sizeof small); /* as much as there is room for */
+    assert_string_equal(small, "PUSH (wire step 7, ");
+    assert_string_equal(psr_head_field_name(PSR_MSG_RING, 4), "hop");
+    assert_null(psr_head_field_name(PSR_MSG_RING, 5));
+    assert_null(psr_head_field_name(PSR_MSG_RING, 1000));
+    assert_null(psr_head_field_name((psr_message_type)0, 0));
+}
+
+static void a_hello_names_its_sender(void **state)
+{
+    (void)state;
+    psr_peer peer = {PSR_ROLE_SHARD, 3};
+    psr_head head = psr_msg_hello_head((psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY});
+    assert_int_equal(psr_msg_hello_read(&head, &peer), PSR_OK);
+    assert_true(psr_peer_equal(peer, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}));
+    head.fields[0] = 3;
+    assert_int_equal(psr_msg_hello_read(&head, &peer), PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(psr_err_detail(), "of role 3, which nobody is"));
+    head = psr_msg_hello_head(peer);
+    head.fields[1] = UINT64_C(1) << 32;
+    assert_int_equal(psr_msg_hello_read(&head, &peer), PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(psr_err_detail(), "of rank 4294967296, which nobody is"));
 }
 
 static unsigned releases;
@@ -261,6 +356,9 @@ static void names_are_the_words_of_the_documents(void **state)
     assert_string_equal(psr_role_name(PSR_ROLE_SHARD), "shard");
     assert_string_equal(psr_role_name(PSR_ROLE_WORKER), "worker");
     assert_string_equal(psr_role_name((psr_role)77), "?");
+    assert_string_equal(psr_encoding_name(PSR_ENCODING_FLOAT32), "float32");
+    assert_string_equal(psr_encoding_name(PSR_ENCODING_1BIT), "1bit");
+    assert_string_equal(psr_encoding_name((psr_encoding)77), "?");
     assert_string_equal(psr_phase_name(PSR_PHASE_START), "start");
     assert_string_equal(psr_phase_name(PSR_PHASE_PULL), "pull");
     assert_string_equal(psr_phase_name(PSR_PHASE_SHUTDOWN), "shutdown");
@@ -285,10 +383,16 @@ int main(void)
         cmocka_unit_test(a_longer_head_than_announced_is_refused),
         cmocka_unit_test(another_magic_is_refused),
         cmocka_unit_test(another_version_is_refused_in_words_that_name_both),
+        cmocka_unit_test(the_version_before_is_refused_in_the_same_words),
         cmocka_unit_test(a_payload_larger_than_any_is_refused),
-        cmocka_unit_test(a_head_that_is_not_eight_unsigned_numbers_is_refused),
+        cmocka_unit_test(a_head_that_is_not_an_array_of_unsigned_numbers_is_refused),
         cmocka_unit_test(an_unknown_type_is_refused),
-        cmocka_unit_test(a_bucket_or_flags_of_more_than_32_bits_are_refused),
+        cmocka_unit_test(a_tag_of_more_than_32_bits_is_refused),
+        cmocka_unit_test(a_tag_of_a_type_that_has_none_is_refused),
+        cmocka_unit_test(an_encoding_that_has_no_name_is_refused),
+        cmocka_unit_test(a_head_with_another_number_of_fields_than_its_type_has_is_refused),
+        cmocka_unit_test(a_head_is_described_by_the_names_of_its_fields),
+        cmocka_unit_test(a_hello_names_its_sender),
         cmocka_unit_test(freeing_a_message_releases_it_once_and_nulls_it),
         cmocka_unit_test(names_are_the_words_of_the_documents),
         cmocka_unit_test(peers_are_equal_in_role_and_rank),

@@ -1,6 +1,7 @@
 #include "tests/unit/expect.h"
 
 #include "base/fold.h"
+#include "comm/messages.h"
 #include "comm/plan.h"
 #include "model/networks/network.h"
 #include "model/networks/network_list.h"
@@ -321,7 +322,7 @@ static void a_message_names_a_slice_or_is_refused(void **state)
 {
     (void)state;
     psr_plan plan = cut(PSR_ROUTE_RING, 3, 16); /* bucket 2: chunks of 21, 21 and 22 */
-    const psr_message message = {.from = {PSR_ROLE_WORKER, 1}, .head = {.type = PSR_MSG_RING}};
+    const psr_message message = {.from = {PSR_ROLE_WORKER, 1}, .head = psr_msg_pull_head(&(psr_msg_pull){0})};
     const psr_slice right = {.bucket = 2, .chunk = 1, .span = {21 + 16, 5}};
     uint32_t number = 0;
     expect_ok(psr_plan_find(&plan, &message, right, &number));
@@ -332,7 +333,7 @@ static void a_message_names_a_slice_or_is_refused(void **state)
         psr_slice says = right;                                                                              \
         __VA_ARGS__;                                                                                         \
         expect_failure(psr_plan_find(&plan, &message, says, &number), PSR_ERR_PROTOCOL,                      \
-                       "worker 1 sent RING (wire step 0, bucket 0, offset 0, count 0): " detail);            \
+                       "worker 1 sent PULL (wire step 0, bucket 0, offset 0, count 0): " detail);            \
     } while (0)
     REFUSED("there are 3 buckets", says.bucket = 3);
     REFUSED("the bucket has no chunk 3", says.chunk = 3);

@@ -412,6 +412,7 @@ static psr_message *make(uint64_t step, uint32_t bucket, psr_ring_phase phase, u
         .payload_bytes = 2 * sizeof(float),
         .release = made_release,
     };
+    m->base.head.encoding = PSR_ENCODING_FLOAT32;
     for (size_t i = 0; i < 64; i++)
         m->values[i] = 1.0f;
     return &m->base;
@@ -560,6 +561,7 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
         psr_msg_ring says = read_head(&m->head);                                                             \
         says_change;                                                                                         \
         m->head = psr_msg_ring_head(&says);                                                                  \
+        m->head.encoding = PSR_ENCODING_FLOAT32;                                                             \
         message_change;                                                                                      \
         assert_fails(give(b, m), PSR_ERR_PROTOCOL, text);                                                    \
         assert_int_equal(b->sent_count, sent_before);                                                        \

@@ -209,6 +209,14 @@ static void give(fixture *f, psr_peer from, psr_head head, const void *payload, 
     psr_scheduler_message(f->scheduler, &message, f->now_ms);
 }
 
+/* A piece of a checkpoint: the first float of a section. */
+static psr_head one_float(uint64_t steps, uint32_t section)
+{
+    psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){steps, section, {0, 1}});
+    head.encoding = PSR_ENCODING_FLOAT32;
+    return head;
+}
+
 static void say(fixture *f, psr_peer from, psr_message_type type, const char *text)
 {
     give(f, from, (psr_head){.type = type}, text, text ? strlen(text) : 0);
@@ -556,8 +564,7 @@ static void in_local_mode_one_process_is_the_whole_run(void **state)
     tell_facts(f, w0, some_facts);
     say(f, w0, PSR_MSG_READY, NULL);
     assert_int_equal(f->started, 1);
-    give(f, w0, psr_msg_checkpoint_head(&(psr_msg_piece){20, PSR_SECTION_RANK(4), {0, 1}}), (float[]){1},
-         sizeof(float));
+    give(f, w0, one_float(20, PSR_SECTION_RANK(4)), (float[]){1}, sizeof(float));
     assert_int_equal(f->pieces, 1);
 }
 
@@ -596,10 +603,8 @@ static void an_evaluations_progress_is_told_from_its_begin_on(void **state)
 static void every_piece_of_a_checkpoint_is_answered(void **state)
 {
     fixture *f = *state;
-    give(f, s0, psr_msg_checkpoint_head(&(psr_msg_piece){20, PSR_SECTION_SLOT(0), {0, 1}}), (float[]){1},
-         sizeof(float));
-    give(f, w1, psr_msg_checkpoint_head(&(psr_msg_piece){20, PSR_SECTION_RANK(1), {0, 1}}), (float[]){1},
-         sizeof(float));
+    give(f, s0, one_float(20, PSR_SECTION_SLOT(0)), (float[]){1}, sizeof(float));
+    give(f, w1, one_float(20, PSR_SECTION_RANK(1)), (float[]){1}, sizeof(float));
     assert_int_equal(f->pieces, 2);
     assert_int_equal(count_sent(f, PSR_MSG_ALIVE), 2);
     assert_true(psr_peer_equal(last_sent(f, PSR_MSG_ALIVE)->to, w1));
@@ -609,8 +614,7 @@ static void every_piece_of_a_checkpoint_is_answered(void **state)
 static void send_piece(fixture *f, psr_peer from, uint64_t step)
 {
     uint32_t section = from.role == PSR_ROLE_SHARD ? PSR_SECTION_SLOT(0) : PSR_SECTION_RANK(from.rank);
-    give(f, from, psr_msg_checkpoint_head(&(psr_msg_piece){step, section, {0, 1}}), (float[]){1},
-         sizeof(float));
+    give(f, from, one_float(step, section), (float[]){1}, sizeof(float));
 }
 
 static void start_with_checkpoints(fixture *f, uint64_t every, uint64_t first_step)
@@ -1105,6 +1109,14 @@ static void a_message_of_somebody_who_has_not_joined_is_dropped(void **state)
     assert_non_null(strstr(f->said, "worker 1 sent READY and has not joined: dropped"));
 }
 
+/* A piece of a checkpoint of no steps. */
+static psr_head floats_of(uint32_t section, size_t count)
+{
+    psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){.section = section, .span = {0, count}});
+    head.encoding = PSR_ENCODING_FLOAT32;
+    return head;
+}
+
 typedef struct violation {
     const psr_peer *from;
     psr_head head;
@@ -1114,54 +1126,32 @@ typedef struct violation {
 static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **state)
 {
     fixture *f = *state;
-    static const violation violations[] = {
+    const psr_msg_progress nobody = {.waits = true, .waits_for = {(psr_role)3, 0}};
+    const psr_msg_progress counted = {.evaluates = true, .counted = 31};
+    const violation violations[] = {
         {&w1, {.type = PSR_MSG_FACTS}, NULL, "it has told its facts before"},
         {&w1, {.type = PSR_MSG_READY}, NULL, "that is due once, after WELCOME"},
-        {&w1, {.type = PSR_MSG_PUSH}, NULL, "that is not due while the run is on"},
-        {&w1, {.type = PSR_MSG_HELD}, NULL, "nobody told it to hold"},
-        {&w1,
-         {.type = PSR_MSG_PROGRESS, .flags = 99, .offset = UINT64_MAX},
-         NULL,
+        {&w1, psr_msg_push_head(&(psr_msg_push){0}), NULL, "that is not due while the run is on"},
+        {&w1, psr_msg_held_head(0), NULL, "nobody told it to hold"},
+        {&w1, psr_msg_progress_head(&(psr_msg_progress){.phase = (psr_phase)99}), NULL,
          "its phase is 99: 10 is the most"},
-        {&w1,
-         {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX - 1},
-         NULL,
-         "it waits for nobody that there is"},
-        {&w1,
-         {.type = PSR_MSG_PROGRESS, .offset = UINT64_MAX, .count = 32},
-         NULL,
-         "it has counted 31 samples of 30"},
-        {&w1, {.type = PSR_MSG_DONE, .flags = 2}, NULL, "its left_out is 2: 1 is the most"},
-        {&w1,
-         {.type = PSR_MSG_CHECKPOINT, .count = 1},
-         "1234",
-         "section 0 of a checkpoint is not its to send"},
-        {&w0,
-         {.type = PSR_MSG_CHECKPOINT, .bucket = 16, .count = 1},
-         "1234",
-         "section 16 of a checkpoint is not its to send"},
-        {&w0,
-         {.type = PSR_MSG_CHECKPOINT, .bucket = 257, .count = 1},
-         "1234",
-         "section 257 of a checkpoint is not its to send"},
-        {&s0,
-         {.type = PSR_MSG_CHECKPOINT, .bucket = 256, .count = 1},
-         "1234",
-         "section 256 of a checkpoint is not its to send"},
-        {&w0,
-         {.type = PSR_MSG_CHECKPOINT, .count = 2},
-         "1234",
-         "its payload has 4 bytes, not those of 2 values of float32"},
+        {&w1, psr_msg_progress_head(&nobody), NULL, "its role is 3: 2 is the most"},
+        {&w1, psr_msg_progress_head(&counted), NULL, "it has counted 31 samples of 30"},
+        {&w1, {.type = PSR_MSG_DONE, .fields = {0, 2}}, NULL, "its left_out is 2: 1 is the most"},
+        {&w1, floats_of(0, 1), "1234", "section 0 of a checkpoint is not its to send"},
+        {&w0, floats_of(16, 1), "1234", "section 16 of a checkpoint is not its to send"},
+        {&w0, floats_of(257, 1), "1234", "section 257 of a checkpoint is not its to send"},
+        {&s0, floats_of(256, 1), "1234", "section 256 of a checkpoint is not its to send"},
+        {&w0, floats_of(0, 2), "1234", "its payload has 4 bytes, not those of 2 values of float32"},
+        {&w0, psr_msg_checkpoint_head(&(psr_msg_piece){.span = {0, 1}}), "1234",
+         "its payload is in bytes, not in float32"},
     };
     for (size_t i = 0; i < sizeof violations / sizeof violations[0]; i++) {
         const violation *v = &violations[i];
-        char line[TEXT_MAX];
-        snprintf(line, sizeof line,
-                 "on %s: %s %" PRIu32 " sent %s (wire step %" PRIu64 ", bucket %" PRIu32 ", offset %" PRIu64
-                 ", count %" PRIu64 "): %s",
-                 v->from == &w1 ? "b" : "a", psr_role_name(v->from->role), v->from->rank,
-                 psr_message_name(v->head.type), v->head.step, v->head.bucket, v->head.offset, v->head.count,
-                 v->why);
+        char said[256], line[TEXT_MAX];
+        psr_head_describe(&v->head, said, sizeof said);
+        snprintf(line, sizeof line, "on %s: %s %" PRIu32 " sent %s: %s", v->from == &w1 ? "b" : "a",
+                 psr_role_name(v->from->role), v->from->rank, said, v->why);
         set_up_started(f);
         give(f, *v->from, v->head, v->text, v->text ? strlen(v->text) : 0);
         ends(f, PSR_ERR_PROTOCOL, line);
@@ -1174,19 +1164,18 @@ static void words_before_their_time_and_bytes_that_are_no_json_are_violations(vo
     fixture *f = *state;
     say(f, w1, PSR_MSG_METRICS, "{}");
     ends(f, PSR_ERR_PROTOCOL,
-         "on b: worker 1 sent METRICS (wire step 0, bucket 0, offset 0, count 0): that is not due before "
+         "on b: worker 1 sent METRICS: that is not due before "
          "START");
 
     set_up_joined(f);
     say(f, w1, PSR_MSG_FACTS, "{\"identity\": 3}");
     ends(f, PSR_ERR_PROTOCOL,
-         "on b: worker 1 sent FACTS (wire step 0, bucket 0, offset 0, count 0): field \"identity\" is "
+         "on b: worker 1 sent FACTS: field \"identity\" is "
          "missing or no text");
 
     set_up_opened(f);
     say(f, w1, PSR_MSG_JOIN, "[[[[");
-    ends(f, PSR_ERR_PROTOCOL,
-         "worker 1 sent JOIN (wire step 0, bucket 0, offset 0, count 0): not a JSON object");
+    ends(f, PSR_ERR_PROTOCOL, "worker 1 sent JOIN: not a JSON object");
 }
 
 #define FROM(stage, test) cmocka_unit_test_prestate_setup_teardown(test, begin, end, &(beginning){stage})

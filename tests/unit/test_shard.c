@@ -146,6 +146,8 @@ static psr_message *make_said(const said *s, uint32_t rank, float value)
         .payload_bytes = s->type == PSR_MSG_PULL ? 0 : SLICE * sizeof(float),
         .release = release,
     };
+    if (message->payload_bytes > 0)
+        message->head.encoding = PSR_ENCODING_FLOAT32;
     return message;
 }
 
@@ -366,9 +368,10 @@ static void told_to_stop_it_tells_the_state_of_that_step_whether_it_is_there_alr
         assert_true(psr_shard_finished(f.shard));
         assert_int_equal(f.checkpoint_count, 2);
         assert_int_equal(f.checkpoint_steps[1], 5);
-        expect_failure(give(&f, make(PSR_MSG_PUSH, 1, 5, 1, 0)), PSR_ERR_PROTOCOL,
-                       "worker 1 sent PUSH (wire step 5, bucket 1, offset 16, count 16): 5 steps of it were "
-                       "pushed, and the run has 5");
+        expect_failure(
+            give(&f, make(PSR_MSG_PUSH, 1, 5, 1, 0)), PSR_ERR_PROTOCOL,
+            "worker 1 sent PUSH (wire step 5, bucket 1, offset 16, count 16, answer 1): 5 steps of it were "
+            "pushed, and the run has 5");
         tear_down(&f);
     }
 }
@@ -474,66 +477,74 @@ static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(voi
     size_t last = 0;
     set_up(&f);
     open_shard(&f, 0);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): the initial weights are not "
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): the initial weights "
+            "are not "
             "complete yet",
             (void)s);
-    REFUSED(
-        "worker 1 sent INIT (wire step 0, bucket 2, offset 0, count 16): initial state is worker 0's to send",
-        s.type = PSR_MSG_INIT);
-    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16): there is no section 1 to be set",
+    REFUSED("worker 1 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 0): initial state is "
+            "worker 0's to send",
+            s.type = PSR_MSG_INIT);
+    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 1): there is no section "
+            "1 to be set",
             s.type = PSR_MSG_INIT, s.section = 1, from.rank = 0);
-    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16): there is no section 4294967295 "
+    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 4294967295): there is no "
+            "section 4294967295 "
             "to be set",
             s.type = PSR_MSG_INIT, s.section = UINT32_MAX, from.rank = 0);
     initialise(&f);
 
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 3, offset 0, count 16): there are 3 buckets",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 3, offset 0, count 16, answer 1): there are 3 buckets",
             s.bucket = 3);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 0, offset 32, count 16): the bucket is another shard's",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 0, offset 32, count 16, answer 1): the bucket is "
+            "another shard's",
             s.bucket = 0, s.span.offset = 32);
-    REFUSED(
-        "worker 1 sent PUSH (wire step 0, bucket 2, offset 8, count 16): no slice of the bucket begins there",
-        s.span.offset = 8);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 16, count 16): no slice of the bucket begins "
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 8, count 16, answer 1): no slice of the "
+            "bucket begins there",
+            s.span.offset = 8);
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 16, count 16, answer 1): no slice of the "
+            "bucket begins "
             "there",
             s.span.offset = 16);
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 1, offset 0, count 16, answer 1): no slice of the "
+            "bucket begins there",
+            s.bucket = 1);
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 18446744073709551615, count 16, answer 1): no "
+            "slice of the "
+            "bucket begins there",
+            s.span.offset = UINT64_MAX);
     REFUSED(
-        "worker 1 sent PUSH (wire step 0, bucket 1, offset 0, count 16): no slice of the bucket begins there",
-        s.bucket = 1);
-    REFUSED(
-        "worker 1 sent PUSH (wire step 0, bucket 2, offset 18446744073709551615, count 16): no slice of the "
-        "bucket begins there",
-        s.span.offset = UINT64_MAX);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 15): the slice has 16 floats",
-            s.span.count = 15);
-    REFUSED(
-        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): its payload has 60 bytes, not those "
-        "of 16 values of float32",
-        bytes = 60);
-    REFUSED(
-        "worker 1 sent PUSH (wire step 1, bucket 2, offset 0, count 16): 0 steps of it were pushed, and the "
-        "run has 10",
-        s.step = 1);
-    REFUSED(
-        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): its answer is 0, which --sync does "
-        "not go with",
-        s.answer = false);
-    REFUSED(
-        "worker 2 sent PUSH (wire step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
-        "run's 2 workers",
-        from.rank = 2);
-    REFUSED(
-        "shard 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16): a shard hears the scheduler and the "
-        "run's 2 workers",
-        from.role = PSR_ROLE_SHARD);
-    REFUSED("worker 1 sent RING (wire step 0, bucket 2, offset 0, count 16): that is not for a shard",
+        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 15, answer 1): the slice has 16 floats",
+        s.span.count = 15);
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): its payload has 60 "
+            "bytes, not those "
+            "of 16 values of float32",
+            bytes = 60);
+    REFUSED("worker 1 sent PUSH (wire step 1, bucket 2, offset 0, count 16, answer 1): 0 steps of it were "
+            "pushed, and the "
+            "run has 10",
+            s.step = 1);
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 0): its answer is 0, "
+            "which --sync does "
+            "not go with",
+            s.answer = false);
+    REFUSED("worker 2 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): a shard hears the "
+            "scheduler and the "
+            "run's 2 workers",
+            from.rank = 2);
+    REFUSED("shard 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): a shard hears the "
+            "scheduler and the "
+            "run's 2 workers",
+            from.role = PSR_ROLE_SHARD);
+    REFUSED("worker 1 sent RING (wire step 0, bucket 2, offset 0, count 16, phase 0, chunk 0, hop 0): that "
+            "is not for a shard",
             s.type = PSR_MSG_RING);
     REFUSED("worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16): with --sync bsp weights come by "
             "themselves",
             s.type = PSR_MSG_PULL, bytes = 0);
 
     push(&f, 0, 0, 2, 3);
-    REFUSED("worker 0 sent PUSH (wire step 1, bucket 2, offset 0, count 16): the slice is at wire step 0",
+    REFUSED("worker 0 sent PUSH (wire step 1, bucket 2, offset 0, count 16, answer 1): the slice is at wire "
+            "step 0",
             from.rank = 0, s.step = 1);
     push(&f, 1, 0, 2, 4);
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);

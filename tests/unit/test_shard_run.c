@@ -69,7 +69,10 @@ static psr_err hear(psr_peer from, psr_head head, bool floats)
     } *parcel = calloc(1, sizeof *parcel);
     parcel->message =
         (psr_message){.from = from, .head = head, .payload = parcel->values, .release = release};
-    parcel->message.payload_bytes = floats ? sizeof parcel->values : 0;
+    if (floats) {
+        parcel->message.payload_bytes = sizeof parcel->values;
+        parcel->message.head.encoding = PSR_ENCODING_FLOAT32;
+    }
     psr_message *message = &parcel->message;
     psr_err err = psr_shard_run_message(s.run, &message);
     assert_null(message);

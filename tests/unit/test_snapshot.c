@@ -107,6 +107,7 @@ static psr_message *piece(uint32_t section, size_t offset, size_t count)
         .payload = payload,
         .payload_bytes = count * sizeof(float),
         .release = release_message};
+    message->head.encoding = PSR_ENCODING_FLOAT32;
     return message;
 }
 
@@ -195,6 +196,7 @@ static void a_piece_whose_payload_is_shorter_than_it_says_is_a_violation(void **
     open_at(5);
     psr_message *message = piece(PSR_SECTION_WEIGHTS, 0, 16);
     message->head = psr_msg_restore_head(&(psr_msg_piece){.section = PSR_SECTION_WEIGHTS, .span = {0, 17}});
+    message->head.encoding = PSR_ENCODING_FLOAT32;
     restore(message);
     assert_int_equal(psr_snapshot_load(&trainer), PSR_ERR_PROTOCOL);
 }

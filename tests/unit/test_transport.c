@@ -14,19 +14,19 @@ static void a_message_arrives_as_it_was_sent(void **state)
     run_keys keys = make_keys(false);
     psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, shard0);
     join_to(a, shard0, b);
-    psr_head head = {PSR_MSG_PUSH, 12, 3, 1, UINT64_C(1) << 40, 77, UINT64_MAX, 0};
+    psr_head head = {.type = PSR_MSG_PUSH,
+                     .encoding = PSR_ENCODING_FLOAT32,
+                     .tag = {1, 2, 3, UINT64_MAX},
+                     .fields = {UINT64_C(1) << 40, 77, 1}};
     float values[] = {1.5f, -2.0f, 3.25f};
     assert_ok(psr_transport_send(a, shard0, &head, &(psr_payload){.data = values, .bytes = sizeof values}));
     memset(values, 0, sizeof values); /* it was copied */
     psr_message *message = receive(b);
     assert_true(psr_peer_equal(message->from, worker0));
     assert_int_equal(message->head.type, PSR_MSG_PUSH);
-    assert_int_equal(message->head.step, 12);
-    assert_int_equal(message->head.bucket, 3);
-    assert_int_equal(message->head.flags, 1);
-    assert_int_equal(message->head.offset, UINT64_C(1) << 40);
-    assert_int_equal(message->head.count, 77);
-    assert_int_equal(message->head.aux, UINT64_MAX);
+    assert_int_equal(message->head.encoding, PSR_ENCODING_FLOAT32);
+    assert_memory_equal(&message->head.tag, &head.tag, sizeof head.tag);
+    assert_memory_equal(message->head.fields, head.fields, sizeof head.fields);
     assert_int_equal(message->payload_bytes, sizeof values);
     assert_memory_equal(message->payload, ((float[]){1.5f, -2.0f, 3.25f}), sizeof values);
 
@@ -83,13 +83,13 @@ static void a_channel_keeps_the_order_of_messages_of_all_sizes(void **state)
     for (uint32_t i = 0; i < COUNT; i++) {
         size_t size = i % 7 == 0 ? sizeof bytes : i % 90;
         memset(bytes, (int)i, size);
-        psr_head head = {.type = PSR_MSG_GATHER, .step = i};
+        psr_head head = {.type = PSR_MSG_GATHER, .tag = {.round = i}};
         assert_ok(psr_transport_send(a, worker1, &head, &(psr_payload){.data = bytes, .bytes = size}));
     }
     for (uint32_t i = 0; i < COUNT; i++) {
         psr_message *message = receive(b);
         size_t size = i % 7 == 0 ? sizeof bytes : i % 90;
-        assert_int_equal(message->head.step, i);
+        assert_int_equal(message->head.tag.round, i);
         assert_int_equal(message->payload_bytes, size);
         memset(bytes, (int)i, size);
         assert_memory_equal(message->payload, bytes, size);
@@ -117,7 +117,7 @@ static void a_payload_is_aligned_for_double_whatever_came_before_it(void **state
     /* All of them first, so that libzmq receives them in batches. */
     for (size_t i = 0; i < count; i++) {
         memset(bytes, (int)(i * 31), sizes[i]);
-        psr_head head = {.type = PSR_MSG_GATHER, .step = i};
+        psr_head head = {.type = PSR_MSG_GATHER, .tag = {.round = i}};
         assert_ok(psr_transport_send(a, worker1, &head, &(psr_payload){.data = bytes, .bytes = sizes[i]}));
     }
     for (size_t i = 0; i < count; i++) {

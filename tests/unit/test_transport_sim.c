@@ -21,7 +21,7 @@ static psr_sim *network(uint64_t seed, uint32_t delay_max_us, uint32_t duplicate
 
 static void say(psr_transport *from, psr_peer to, psr_message_type type, uint64_t number)
 {
-    psr_head head = {.type = type, .step = number};
+    psr_head head = {.type = type, .tag = {.round = number}};
     assert_ok(psr_transport_send(from, to, &head, &(psr_payload){.data = &number, .bytes = sizeof number}));
 }
 
@@ -34,7 +34,7 @@ static uint64_t hear(psr_transport *at, psr_peer *ret_from)
     assert_int_equal(message->payload_bytes, sizeof number);
     assert_int_equal((uintptr_t)message->payload % _Alignof(double), 0);
     memcpy(&number, message->payload, sizeof number);
-    assert_int_equal(number, message->head.step);
+    assert_int_equal(number, message->head.tag.round);
     *ret_from = message->from;
     psr_message_free(&message);
     return number;
