@@ -1,5 +1,5 @@
-/* What an exchange does on the progress thread: engine and collectives, driven by the compute thread's commands and by messages
- * of shards and workers. */
+/* What an exchange does on the exchange thread, which comm/loop.h runs: engine and collectives, driven by the compute thread's
+ * commands and by messages of shards and workers. */
 #include "worker/exchange_private.h"
 
 #include "base/clock.h"
