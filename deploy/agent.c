@@ -242,7 +242,9 @@ static psr_err begin(agent *a, const cJSON *command)
     const char *sockets = psr_json_text(command, "sockets");
     watch_launcher(
         a, (int64_t)(between(0.001, psr_json_number(command, "deadline_s", 30), DEADLINE_S_MAX) * 1000));
-    return sockets && a->sockets.hold < 0 ? psr_socket_directory_hold(sockets, &a->sockets) : PSR_OK;
+    psr_err err = sockets && a->sockets.hold < 0 ? psr_socket_directory_hold(sockets, &a->sockets) : PSR_OK;
+    /* A scheduler that could not begin has removed it by now, and the order to end is on its way. */
+    return err == PSR_ERR_NOT_FOUND ? PSR_OK : err;
 }
 
 static psr_err on_command(void *context, char *line)

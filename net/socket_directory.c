@@ -115,6 +115,9 @@ psr_err psr_socket_directory_hold(const char *path, psr_socket_directory *ret_di
                         "the sockets' directory %.100s: it should be a path from /, of at most %zu bytes",
                         path, sizeof held.path - 1);
     held.hold = open_private(AT_FDCWD, path);
+    struct stat status;
+    if (held.hold < 0 && lstat(path, &status) != 0 && errno == ENOENT)
+        return psr_fail(PSR_ERR_NOT_FOUND, "the sockets' directory %s is not there: its run is over", path);
     if (held.hold < 0)
         return psr_fail(
             PSR_ERR_USAGE,
@@ -122,7 +125,8 @@ psr_err psr_socket_directory_hold(const char *path, psr_socket_directory *ret_di
             path);
     if (flock(held.hold, LOCK_SH | LOCK_NB) != 0) {
         psr_socket_directory_release(&held);
-        return psr_fail(PSR_ERR_USAGE, "the sockets' directory %s is being removed: its run is over", path);
+        return psr_fail(PSR_ERR_NOT_FOUND, "the sockets' directory %s is being removed: its run is over",
+                        path);
     }
     memcpy(held.path, path, strlen(path) + 1);
     *ret_directory = held;

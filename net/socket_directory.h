@@ -26,8 +26,8 @@ typedef struct psr_socket_directory {
 PSR_MUST_CHECK psr_err psr_socket_directory_make(const char *runtime_directory,
                                                  psr_socket_directory *ret_directory);
 
-/* Holds the one that another process made. USAGE: it is none, or others may use it. ret owns: as above, or
- * psr_socket_directory_release. */
+/* Holds the one that another process made. NOT_FOUND: it is gone, or going; USAGE: it is none, or others may use it. ret
+ * owns: as above, or psr_socket_directory_release. */
 PSR_MUST_CHECK psr_err psr_socket_directory_hold(const char *path, psr_socket_directory *ret_directory);
 
 /* Removes the sockets in it and the directory itself; nothing else that may be there. None: does nothing. */

@@ -100,7 +100,8 @@ static void a_place_that_others_may_use_is_not_taken(void **state)
     psr_socket_directory directory;
     assert_fails(psr_socket_directory_hold(open_place, &directory), PSR_ERR_USAGE, "of mode 0700");
     assert_fails(psr_socket_directory_hold(link, &directory), PSR_ERR_USAGE, "of mode 0700");
-    assert_fails(psr_socket_directory_hold("/nonexistent/place", &directory), PSR_ERR_USAGE, "of mode 0700");
+    assert_fails(psr_socket_directory_hold("/nonexistent/place", &directory), PSR_ERR_NOT_FOUND,
+                 "its run is over");
     assert_fails(psr_socket_directory_hold("place", &directory), PSR_ERR_USAGE, "a path from /");
     const char *const not_runtime[] = {open_place, link, "relative", NULL};
     for (size_t i = 0; i < 4; i++) {
