@@ -4,10 +4,9 @@
 #define PSR_COMM_JOIN_H
 
 #include "base/config.h"
+#include "comm/view.h"
 #include "net/message.h"
 
-#define PSR_HOST_MAX 64
-#define PSR_ENDPOINT_MAX 128
 #define PSR_IDENTITY_MAX 256
 #define PSR_VERSION_MAX 32
 
@@ -51,25 +50,14 @@ PSR_MUST_CHECK psr_err psr_facts_agree(const psr_facts *a, const char *who_a, co
 
 /* ---- WELCOME ---- */
 
-typedef struct psr_roster_entry {
-    psr_peer peer;
-    char host[PSR_HOST_MAX];
-    char endpoint[PSR_ENDPOINT_MAX];
-} psr_roster_entry;
-
 typedef struct psr_welcome {
     psr_facts facts;
     uint64_t first_step;
-    uint64_t bucket_bytes; /* --bucket-size, resolved: auto depends on the network, which the facts decide */
-    psr_roster_entry *roster; /* owned: free() */
-    size_t roster_count;
+    psr_view view; /* owned: psr_view_done */
 } psr_welcome;
 
 PSR_MUST_CHECK psr_err psr_welcome_to_json(const psr_welcome *welcome, char **ret_json);
 PSR_MUST_CHECK psr_err psr_welcome_from_json(const void *json, size_t size, psr_welcome *ret_welcome);
-
-/* The roster alone, for run.json. */
-PSR_MUST_CHECK psr_err psr_roster_to_json(const psr_roster_entry *roster, size_t count, char **ret_json);
 
 /* ---- DONE of a shard ---- */
 
@@ -83,10 +71,5 @@ typedef struct psr_traffic {
 
 PSR_MUST_CHECK psr_err psr_traffic_to_json(const psr_traffic *traffic, char **ret_json);
 PSR_MUST_CHECK psr_err psr_traffic_from_json(const void *json, size_t size, psr_traffic *ret_traffic);
-
-/* ---- roles ---- */
-
-/* "worker", "shard", "scheduler"; false: none of them. */
-bool psr_role_parse(const char *name, psr_role *ret_role);
 
 #endif

@@ -69,8 +69,7 @@ static psr_err take_welcome(void *context, const void *payload, size_t bytes, si
     psr_err err = psr_welcome_from_json(payload, bytes, &member->welcome);
     if (err != PSR_OK)
         return psr_fail_context(err, "the scheduler's WELCOME");
-    member->config.bucket_bytes = member->welcome.bucket_bytes;
-    *ret_members = member->welcome.roster_count;
+    *ret_members = member->welcome.view.member_count;
     return PSR_OK;
 }
 
@@ -140,7 +139,7 @@ void psr_member_free(psr_member *member)
     if (!member)
         return;
     psr_membership_free(member->membership);
-    free(member->welcome.roster);
+    psr_view_done(&member->welcome.view);
     free(member);
 }
 
@@ -262,10 +261,9 @@ const psr_facts *psr_member_facts(const psr_member *member)
     return &member->welcome.facts;
 }
 
-const psr_roster_entry *psr_member_roster(const psr_member *member, size_t *ret_count)
+const psr_view *psr_member_view(const psr_member *member)
 {
-    *ret_count = member->welcome.roster_count;
-    return member->welcome.roster;
+    return &member->welcome.view;
 }
 
 uint64_t psr_member_first_step(const psr_member *member)
@@ -273,17 +271,9 @@ uint64_t psr_member_first_step(const psr_member *member)
     return member->welcome.first_step;
 }
 
-static const psr_roster_entry *find_entry(const psr_member *member, psr_peer peer)
-{
-    for (size_t i = 0; i < member->welcome.roster_count; i++)
-        if (psr_peer_equal(member->welcome.roster[i].peer, peer))
-            return &member->welcome.roster[i];
-    return NULL;
-}
-
 const char *psr_member_name(psr_member *member, psr_peer peer)
 {
-    const psr_roster_entry *entry = find_entry(member, peer);
+    const psr_view_member *entry = psr_view_find(&member->welcome.view, peer);
     int used = snprintf(member->name, sizeof member->name, "%s", psr_role_name(peer.role));
     if (peer.role != PSR_ROLE_SCHEDULER)
         used += snprintf(member->name + used, sizeof member->name - (size_t)used, " %" PRIu32, peer.rank);
@@ -294,9 +284,9 @@ const char *psr_member_name(psr_member *member, psr_peer peer)
 
 psr_err psr_member_connect(psr_member *member, psr_peer peer)
 {
-    const psr_roster_entry *entry = find_entry(member, peer);
+    const psr_view_member *entry = psr_view_find(&member->welcome.view, peer);
     if (!entry)
-        return psr_fail(PSR_ERR_NOT_FOUND, "%s %" PRIu32 " is not on the roster", psr_role_name(peer.role),
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s %" PRIu32 " is not in the view", psr_role_name(peer.role),
                         peer.rank);
     return psr_transport_connect(member->options.transport, peer, entry->endpoint,
                                  psr_keys_of(&member->options.provision->keys, peer));

@@ -1,4 +1,4 @@
-/* A member of a run (shard or worker) as its scheduler sees it: joins, gets rank, configuration and roster,
+/* A member of a run (shard or worker) as its scheduler sees it: joins, gets rank, configuration and view,
  * reports progress, hears that it is alive, and leaves. psring-ps and psring-worker are both built on it: the
  * membership machine (comm/membership.h, which has the order of the messages) on a transport, with comm/join.h's
  * payloads.
@@ -44,14 +44,14 @@ void psr_member_free(psr_member *member);
 psr_peer psr_member_self(const psr_member *member);
 const psr_config *psr_member_config(const psr_member *member);
 const psr_facts *psr_member_facts(const psr_member *member); /* those agreed on */
-const psr_roster_entry *psr_member_roster(const psr_member *member, size_t *ret_count);
+const psr_view *psr_member_view(const psr_member *member);
 /* Steps completed before this run began: 0, or the resumed checkpoint's. When above 0, RESTORE messages
  * follow. */
 uint64_t psr_member_first_step(const psr_member *member);
-/* "worker 2 on host7", or "worker 2" when it is not on the roster. Borrowed until the next call. */
+/* "worker 2 on host7", or "worker 2" when it is not in the view. Borrowed until the next call. */
 const char *psr_member_name(psr_member *member, psr_peer peer);
 
-/* Opens the channel to a member of the roster. NOT_FOUND. */
+/* Opens the channel to a member of the view. NOT_FOUND. */
 PSR_MUST_CHECK psr_err psr_member_connect(psr_member *member, psr_peer peer);
 
 /* READY; json may be NULL. */

@@ -9,7 +9,10 @@
 
 /* ---- cutting: the one place ---- */
 
-enum { SLICE_ALIGN = 16 }; /* floats of a cache line */
+enum {
+    SLICE_ALIGN = 16,     /* floats of a cache line */
+    SLICES_MAX = 1 << 24, /* 640 MiB of them: what a message asks for has an end */
+};
 
 size_t psr_plan_slice_floats(uint64_t slice_bytes)
 {
@@ -65,8 +68,9 @@ static psr_err cut(psr_plan *plan)
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         if (plan->buckets[b].route != PSR_ROUTE_NONE)
             total += slices_before(plan, &plan->buckets[b], chunks_of(plan, &plan->buckets[b]));
-    if (total > UINT32_MAX / 2)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "%zu slices are too many; raise --slice-size", total);
+    if (total > SLICES_MAX)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "%zu slices are too many: larger slices or buckets are needed",
+                        total);
     plan->slices = calloc(total + 1, sizeof *plan->slices);
     if (!plan->slices)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu slices", total);
@@ -165,28 +169,49 @@ static psr_err share_out(psr_plan *plan, const psr_part *parts)
     return err;
 }
 
+static psr_err begin_plan(const psr_plan_options *options, uint32_t count, psr_plan *plan)
+{
+    *plan = (psr_plan){.bucket_count = count,
+                       .ranks = options->ranks,
+                       .shards = options->shards,
+                       .slice_floats = options->slice_floats,
+                       .window = options->window};
+    plan->buckets = calloc((size_t)count + 1, sizeof *plan->buckets);
+    return plan->buckets ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory to plan %" PRIu32 " buckets", count);
+}
+
+static psr_err end_plan(psr_plan *plan, psr_err err, psr_plan *ret_plan)
+{
+    if (err == PSR_OK)
+        err = cut(plan);
+    if (err != PSR_OK) {
+        psr_plan_done(plan);
+        return err;
+    }
+    *ret_plan = *plan;
+    return PSR_OK;
+}
+
 psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
                       psr_plan *ret_plan)
 {
-    psr_plan plan = {.bucket_count = count,
-                     .ranks = options->ranks,
-                     .shards = options->shards,
-                     .slice_floats = options->slice_floats,
-                     .window = options->window};
-    plan.buckets = calloc((size_t)count + 1, sizeof *plan.buckets);
-    if (!plan.buckets)
-        return psr_fail(PSR_ERR_NOMEM, "no memory to plan %" PRIu32 " buckets", count);
+    psr_plan plan;
+    PSR_TRY(begin_plan(options, count, &plan));
     for (uint32_t b = 0; b < count; b++)
         plan.buckets[b] = (psr_plan_bucket){.span = parts[b].span, .route = options->route};
     psr_err err = options->route == PSR_ROUTE_SHARD ? share_out(&plan, parts) : PSR_OK;
-    if (err == PSR_OK)
-        err = cut(&plan);
-    if (err != PSR_OK) {
-        psr_plan_done(&plan);
-        return err;
-    }
-    *ret_plan = plan;
-    return PSR_OK;
+    return end_plan(&plan, err, ret_plan);
+}
+
+psr_err psr_plan_of(const psr_plan_options *options, const psr_plan_bucket *buckets, uint32_t count,
+                    psr_plan *ret_plan)
+{
+    psr_plan plan;
+    PSR_TRY(begin_plan(options, count, &plan));
+    for (uint32_t b = 0; b < count; b++)
+        plan.buckets[b] =
+            (psr_plan_bucket){.span = buckets[b].span, .route = buckets[b].route, .home = buckets[b].home};
+    return end_plan(&plan, PSR_OK, ret_plan);
 }
 
 void psr_plan_done(psr_plan *plan)

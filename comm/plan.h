@@ -55,6 +55,10 @@ size_t psr_plan_slice_floats(uint64_t slice_bytes);
  * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: more slices than can be counted. ret owns: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
                                      psr_plan *ret_plan);
+/* The plan that was made elsewhere: spans, routes and homes are buckets', which lie in their ranges; options' route is not read.
+ * Errors and ret as psr_plan_make. */
+PSR_MUST_CHECK psr_err psr_plan_of(const psr_plan_options *options, const psr_plan_bucket *buckets,
+                                   uint32_t count, psr_plan *ret_plan);
 void psr_plan_done(psr_plan *plan);
 
 /* ret_bytes[s], s < plan->shards: what shard s holds, padding included. */

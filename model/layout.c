@@ -154,6 +154,51 @@ psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes, psr_bu
     return PSR_OK;
 }
 
+/* The tensors in span, which ends before tensor *next or within the one below it. Moves *next down to the first of them, or leaves it
+ * above a tensor of which the rest is still to come. false: a bucket may not be cut so. */
+static bool bucket_of(const psr_layout *layout, psr_span span, size_t *next, psr_bucket *bucket)
+{
+    if (span.count == 0 || *next == 0)
+        return false;
+    size_t t = *next - 1;
+    const psr_tensor *last = &layout->tensors[t];
+    bool whole_end = psr_span_end(span) == last->offset + tensor_length(last);
+    if (span.offset > last->offset || !whole_end) { /* a piece */
+        if (span.offset < last->offset)
+            return false;
+        *bucket = (psr_bucket){span.offset, span.count, (uint32_t)t, 1, true};
+        *next = span.offset == last->offset ? t : t + 1;
+        return true;
+    }
+    while (layout->tensors[t].offset > span.offset && t > 0)
+        t--;
+    *bucket = (psr_bucket){span.offset, span.count, (uint32_t)t, (uint32_t)(*next - t), false};
+    *next = t;
+    return layout->tensors[t].offset == span.offset;
+}
+
+psr_err psr_buckets_of(const psr_layout *layout, const psr_span *spans, uint32_t count,
+                       psr_buckets *ret_buckets)
+{
+    psr_bucket *items = malloc(((size_t)count + 1) * sizeof *items);
+    if (!items)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %u buckets", count);
+    size_t end = layout->length, next = layout->tensor_count;
+    bool fits = true;
+    for (uint32_t b = 0; b < count && fits; b++) {
+        fits = spans[b].count <= end && spans[b].offset == end - spans[b].count &&
+               bucket_of(layout, spans[b], &next, &items[b]);
+        end = spans[b].offset;
+    }
+    if (!fits || end != 0) {
+        free(items);
+        return psr_fail(PSR_ERR_FORMAT, "the plan's buckets are not those of an arena of %zu floats",
+                        layout->length);
+    }
+    *ret_buckets = (psr_buckets){items, count};
+    return PSR_OK;
+}
+
 void psr_buckets_done(psr_buckets *buckets)
 {
     if (!buckets)

@@ -68,6 +68,10 @@ uint64_t psr_bucket_bytes(const psr_layout *layout, uint64_t asked_bytes);
 /* bucket_bytes >= 64. USAGE when not. ret owns: psr_buckets_done. */
 PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes,
                                         psr_buckets *ret_buckets);
+/* The same buckets, by their runs of the arena as somebody else planned them: from the arena's end on, each whole tensors or a
+ * piece of one. FORMAT: they are no buckets of this layout. ret owns: psr_buckets_done. */
+PSR_MUST_CHECK psr_err psr_buckets_of(const psr_layout *layout, const psr_span *spans, uint32_t count,
+                                      psr_buckets *ret_buckets);
 void psr_buckets_done(psr_buckets *buckets);
 
 /* The buckets for who shares them out: with whole_tensors (LARS) the pieces of one tensor are together. ret owns: free().

@@ -69,7 +69,7 @@ typedef enum psr_message_type {
     PSR_MSG_FACTS, /* payload JSON: what a worker found on its host (comm/member.h psr_facts); a shard's: none */
 
     /* scheduler -> member */
-    PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: roster, facts, first step */
+    PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: view, facts, first step */
     PSR_MSG_START,        /* all are ready: begin */
     PSR_MSG_ALIVE,        /* answer to PROGRESS and CHECKPOINT, or a wish for a PROGRESS */
     PSR_MSG_HOLD,         /* begin no further step; answer HELD */

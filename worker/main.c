@@ -117,7 +117,6 @@ typedef struct worker {
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
     psr_network *net;
     psr_buckets buckets;
-    psr_plan plan;
     psr_session *session;
     psr_exchange *exchange;
     psr_trainer trainer;
@@ -213,11 +212,11 @@ static psr_err join(worker *w)
  * worker 0 and all others both ways. */
 static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
 {
-    const psr_config *config = psr_member_config(w->member);
-    uint32_t rank = psr_member_self(w->member).rank, workers = config->workers;
+    const psr_view *view = psr_member_view(w->member);
+    uint32_t rank = psr_member_self(w->member).rank, workers = psr_view_workers(view);
     if (engine->plays_all)
         return PSR_OK;
-    for (uint32_t shard = 0; engine->shards_update && shard < config->shards; shard++)
+    for (uint32_t shard = 0; engine->shards_update && shard < psr_view_shards(view); shard++)
         PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_SHARD, shard}));
     uint32_t right = (rank + 1) % workers;
     for (uint32_t other = 0; other < workers; other++) {
@@ -229,29 +228,24 @@ static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
     return PSR_OK;
 }
 
-static psr_err make_plan(worker *w, const psr_engine_ops *engine)
+/* The view's plan has their runs. */
+static psr_err make_buckets(worker *w)
 {
-    const psr_config *config = psr_member_config(w->member);
-    const psr_route without_shards = engine->in_ring ? PSR_ROUTE_RING : PSR_ROUTE_NONE;
-    const psr_plan_options plan = {
-        .route = engine->shards_update ? PSR_ROUTE_SHARD : without_shards,
-        .ranks = config->workers,
-        .shards = engine->shards_update ? config->shards : 0,
-        .slice_floats = psr_plan_slice_floats(config->slice_bytes),
-        .window = config->window,
-    };
-    psr_part *parts = NULL;
-    PSR_TRY(psr_buckets_plan(&w->net->params, config->bucket_bytes, &w->buckets));
-    PSR_TRY(psr_buckets_parts(&w->buckets, config->optimizer == PSR_OPTIMIZER_LARS, &parts));
-    psr_err err = psr_plan_make(&plan, parts, w->buckets.count, &w->plan);
-    free(parts);
+    const psr_plan *plan = &psr_member_view(w->member)->plan;
+    psr_span *spans = calloc((size_t)plan->bucket_count + 1, sizeof *spans);
+    if (spans == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %u buckets", plan->bucket_count);
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        spans[b] = plan->buckets[b].span;
+    psr_err err = psr_buckets_of(&w->net->params, spans, plan->bucket_count, &w->buckets);
+    free(spans);
     return err;
 }
 
 static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
 {
     const psr_config *config = psr_member_config(w->member);
-    PSR_TRY(make_plan(w, engine));
+    PSR_TRY(make_buckets(w));
     const psr_session_options options_of_session = {
         .first_step = psr_member_first_step(w->member),
         .total_steps = psr_member_facts(w->member)->total_steps,
@@ -265,7 +259,7 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .config = config,
         .layout = &w->net->params,
         .buckets = &w->buckets,
-        .plan = &w->plan,
+        .plan = &psr_member_view(w->member)->plan,
         .rank = psr_member_self(w->member).rank,
         .engine = engine,
     };
@@ -367,7 +361,6 @@ static void clean_up(worker *w)
     psr_transport_free(&w->transport, LINGER_MS);
     psr_exchange_free(w->exchange);
     psr_session_free(w->session);
-    psr_plan_done(&w->plan);
     psr_buckets_done(&w->buckets);
     psr_network_free(w->net);
     psr_provision_done(&w->provision);

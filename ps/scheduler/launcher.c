@@ -126,8 +126,7 @@ void psr_launcher_listening(psr_launcher *launcher, const char *endpoint)
     put(launcher, &event);
 }
 
-void psr_launcher_joined(psr_launcher *launcher, const psr_roster_entry *entry, uint32_t count,
-                         uint32_t total)
+void psr_launcher_joined(psr_launcher *launcher, const psr_view_member *entry, uint32_t count, uint32_t total)
 {
     if (launcher->by_hand) {
         psr_log(PSR_LOG_INFO, "%s %" PRIu32 " on %s has joined: %" PRIu32 " of %" PRIu32,

@@ -28,7 +28,7 @@ psr_launcher_heard psr_launcher_take(psr_launcher *launcher, psr_order *ret_orde
 void psr_launcher_flush(psr_launcher *launcher);
 
 void psr_launcher_listening(psr_launcher *launcher, const char *endpoint);
-void psr_launcher_joined(psr_launcher *launcher, const psr_roster_entry *entry, uint32_t count,
+void psr_launcher_joined(psr_launcher *launcher, const psr_view_member *entry, uint32_t count,
                          uint32_t total);
 void psr_launcher_running(psr_launcher *launcher);
 void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss,

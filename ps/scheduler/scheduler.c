@@ -51,6 +51,7 @@ void psr_scheduler_free(psr_scheduler *scheduler)
         return;
     psr_liveness_free(scheduler->liveness);
     free(scheduler->members);
+    psr_view_done(&scheduler->view);
     free(scheduler->metrics_told);
     free(scheduler);
 }

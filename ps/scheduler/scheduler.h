@@ -18,8 +18,8 @@ typedef struct psr_scheduler psr_scheduler;
 
 /* What is known of a run once all have joined, beyond their facts. */
 typedef struct psr_beginning {
-    uint64_t first_step;   /* steps completed before: 0, or the resumed checkpoint's */
-    uint64_t bucket_bytes; /* --bucket-size, resolved */
+    uint64_t first_step; /* steps completed before: 0, or the resumed checkpoint's */
+    psr_plan plan;       /* by which they exchange: the scheduler owns it then */
 } psr_beginning;
 
 /* What the driver does for it. A failure of one ends the run. */
@@ -29,10 +29,10 @@ typedef struct psr_scheduler_events {
     /* A process joined: open a channel to it. */
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
     /* It has its rank now. count of total are here. */
-    void (*joined)(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total);
+    void (*joined)(void *context, const psr_view_member *entry, uint32_t count, uint32_t total);
     /* All have joined and agree: make the run directory. */
-    psr_err (*begin)(void *context, const psr_config *config, const psr_facts *facts, const char *roster_json,
-                     psr_beginning *ret_beginning);
+    psr_err (*begin)(void *context, const psr_config *config, const psr_facts *facts,
+                     const char *members_json, psr_beginning *ret_beginning);
     /* After WELCOME of a resumed run: send the checkpoint's pieces to worker 0 (RESTORE). */
     psr_err (*restore)(void *context);
     /* Everybody has been told START; algorithms: rank 0's choices, in full. */

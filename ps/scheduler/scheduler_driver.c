@@ -74,7 +74,7 @@ static void on_say(void *context, const char *line)
     psr_launcher_say(d->launcher, PSR_LOG_OF_RUN, PSR_LOG_INFO, line);
 }
 
-static void on_joined(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total)
+static void on_joined(void *context, const psr_view_member *entry, uint32_t count, uint32_t total)
 {
     driver *d = context;
     char line[PSR_HOST_MAX + PSR_ENDPOINT_MAX + 64];
@@ -90,8 +90,8 @@ static void wake(void *context)
     psr_transport_wake(d->transport);
 }
 
-/* Resolves --bucket-size, and says which part of the parameters each shard holds. */
-static psr_err share_out(driver *d, const psr_config *config, uint64_t *ret_bucket_bytes)
+/* Resolves --bucket-size, makes the plan, and says which part of the parameters each shard holds. */
+static psr_err share_out(driver *d, const psr_config *config, uint64_t *ret_bucket_bytes, psr_plan *ret_plan)
 {
     const psr_layout *layout = &d->sections.net->params;
     psr_config resolved = *config;
@@ -101,6 +101,10 @@ static psr_err share_out(driver *d, const psr_config *config, uint64_t *ret_buck
     psr_err err = psr_parts_check(&parts, &resolved, layout);
     char text[512], line[560];
     psr_parts_describe(&parts, resolved.bucket_bytes, text, sizeof text);
+    if (err == PSR_OK) {
+        *ret_plan = parts.plan;
+        parts.plan = (psr_plan){0};
+    }
     psr_parts_done(&parts);
     if (err != PSR_OK)
         return err;
@@ -110,33 +114,51 @@ static psr_err share_out(driver *d, const psr_config *config, uint64_t *ret_buck
     return PSR_OK;
 }
 
-static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *roster_json, psr_beginning *ret_beginning)
+static psr_err begin_figures(driver *d, const psr_config *config, const psr_facts *facts,
+                             const psr_plan *plan, uint64_t first_step)
 {
-    driver *d = context;
-    PSR_TRY(psr_sections_init(config, facts, &d->sections));
-    if (d->resume)
-        PSR_TRY(psr_resume_check(d->resume, &d->sections));
-    PSR_TRY(share_out(d, config, &ret_beginning->bucket_bytes));
-    const psr_progress_options progress = {.ranks = config->workers,
+    const psr_progress_options progress = {.ranks = plan->ranks,
                                            .total = facts->total_steps,
                                            .round_every = config->log_every,
                                            .samples = facts->test_count};
     PSR_TRY(psr_progress_new(&progress, &d->progress));
-    uint64_t first_step = d->resume ? psr_resume_step(d->resume) : 0;
-    const psr_figures_options figures = {.workers = config->workers,
-                                         .shards = config->mode == PSR_MODE_PS ? config->shards : 0,
+    const psr_figures_options figures = {.workers = plan->ranks,
+                                         .shards = plan->shards,
                                          .in_turn = config->mode == PSR_MODE_LOCAL,
                                          .first_step = first_step,
                                          .total_steps = facts->total_steps};
-    PSR_TRY(psr_figures_new(&figures, &d->figures));
-    PSR_TRY(psr_rundir_begin(d->rundir, ret_beginning->bucket_bytes, facts, roster_json,
+    return psr_figures_new(&figures, &d->figures);
+}
+
+static psr_err begin_files(driver *d, const psr_config *config, const psr_facts *facts,
+                           const char *members_json, uint64_t bucket_bytes)
+{
+    PSR_TRY(psr_rundir_begin(d->rundir, bucket_bytes, facts, members_json,
                              d->resume ? psr_resume_path(d->resume) : NULL));
     char directory[PSR_PATH_MAX + 16];
     snprintf(directory, sizeof directory, "%s/checkpoints", config->out);
     psr_checkpoints_options options = {directory, config, &d->sections, wake, d};
-    PSR_TRY(psr_checkpoints_new(&options, &d->checkpoints));
-    ret_beginning->first_step = d->resume ? psr_resume_step(d->resume) : 0;
+    return psr_checkpoints_new(&options, &d->checkpoints);
+}
+
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
+                        const char *members_json, psr_beginning *ret_beginning)
+{
+    driver *d = context;
+    psr_beginning beginning = {.first_step = d->resume ? psr_resume_step(d->resume) : 0};
+    uint64_t bucket_bytes = 0;
+    PSR_TRY(psr_sections_init(config, facts, &d->sections));
+    if (d->resume)
+        PSR_TRY(psr_resume_check(d->resume, &d->sections));
+    PSR_TRY(share_out(d, config, &bucket_bytes, &beginning.plan));
+    psr_err err = begin_figures(d, config, facts, &beginning.plan, beginning.first_step);
+    if (err == PSR_OK)
+        err = begin_files(d, config, facts, members_json, bucket_bytes);
+    if (err != PSR_OK) {
+        psr_plan_done(&beginning.plan);
+        return err;
+    }
+    *ret_beginning = beginning;
     return PSR_OK;
 }
 

@@ -95,37 +95,51 @@ static psr_err check_agreement(psr_scheduler *scheduler)
     return PSR_OK;
 }
 
-static psr_err welcome_all(psr_scheduler *scheduler)
+static psr_err list_members(psr_scheduler *scheduler)
 {
-    psr_welcome welcome = {.facts = scheduler->members[scheduler->shard_count].facts,
-                           .roster_count = scheduler->member_count};
-    psr_beginning beginning = {.bucket_bytes = scheduler->config.bucket_bytes};
-    char *roster_json = NULL, *json = NULL;
-    psr_err err = PSR_OK;
-    welcome.roster = calloc(scheduler->member_count, sizeof *welcome.roster);
-    if (!welcome.roster)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a roster");
+    psr_view *view = &scheduler->view;
+    view->members = calloc(scheduler->member_count, sizeof *view->members);
+    if (!view->members)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members", scheduler->member_count);
+    view->member_count = scheduler->member_count;
     for (uint32_t i = 0; i < scheduler->member_count; i++)
-        welcome.roster[i] = scheduler->members[i].entry;
-    err = psr_roster_to_json(welcome.roster, welcome.roster_count, &roster_json);
-    if (err == PSR_OK)
-        err = scheduler->events.begin(scheduler->events.context, &scheduler->config, &welcome.facts,
-                                      roster_json, &beginning);
-    scheduler->first_step = welcome.first_step = beginning.first_step;
+        view->members[i] = scheduler->members[i].entry;
+    return PSR_OK;
+}
+
+/* Learns where the run begins and by which plan. */
+static psr_err begin_run(psr_scheduler *scheduler, const psr_facts *facts)
+{
+    psr_beginning beginning = {0};
+    char *members_json = NULL;
+    PSR_TRY(psr_view_members_to_json(&scheduler->view, &members_json));
+    psr_err err = scheduler->events.begin(scheduler->events.context, &scheduler->config, facts, members_json,
+                                          &beginning);
+    free(members_json);
+    if (err != PSR_OK)
+        return err;
+    scheduler->view.plan = beginning.plan;
+    scheduler->first_step = beginning.first_step;
     for (uint32_t i = 0; i < scheduler->member_count; i++)
         scheduler->members[i].saving = scheduler->members[i].saving_before = scheduler->first_step;
     for (uint32_t r = 0; r < scheduler->config.workers; r++)
         scheduler->metrics_told[r] = scheduler->first_step;
-    scheduler->config.bucket_bytes = welcome.bucket_bytes = beginning.bucket_bytes;
-    if (err == PSR_OK)
-        err = psr_welcome_to_json(&welcome, &json);
-    if (err == PSR_OK)
-        err = psr_scheduler_send_all(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, json);
+    return PSR_OK;
+}
+
+static psr_err welcome_all(psr_scheduler *scheduler)
+{
+    const psr_facts *facts = &scheduler->members[scheduler->shard_count].facts;
+    char *json = NULL;
+    PSR_TRY(list_members(scheduler));
+    PSR_TRY(begin_run(scheduler, facts));
+    const psr_welcome welcome = {
+        .facts = *facts, .first_step = scheduler->first_step, .view = scheduler->view};
+    PSR_TRY(psr_welcome_to_json(&welcome, &json));
+    psr_err err = psr_scheduler_send_all(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, json);
+    free(json);
     if (err == PSR_OK && scheduler->first_step > 0)
         err = scheduler->events.restore(scheduler->events.context);
-    free(welcome.roster);
-    free(roster_json);
-    free(json);
     return err;
 }
 

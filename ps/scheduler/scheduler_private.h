@@ -28,7 +28,7 @@ typedef enum psr_scheduler_state {
 } psr_scheduler_state;
 
 typedef struct psr_scheduler_member {
-    psr_roster_entry entry;
+    psr_view_member entry;
     bool joined, told_facts, ready, held, done;
     bool left_out; /* an evaluation, since it was told to stop */
     bool asked;    /* what it is doing, and has not said */
@@ -47,6 +47,7 @@ struct psr_scheduler {
     psr_scheduler_member *members; /* shards, then workers */
     uint32_t shard_count, worker_count, member_count;
     uint32_t joined_count;
+    psr_view view; /* from WELCOME on */
     uint64_t first_step;
     char algorithms[sizeof((psr_config *)0)->algorithms];
     psr_liveness *liveness;

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/options_argp.h"
 #include "comm/loop.h"
-#include "ps/parts.h"
 #include "ps/scheduler/sections.h"
 #include "ps/shard/shard_run.h"
 #include "ps/input_thread.h"
@@ -97,7 +96,6 @@ typedef struct program {
     psr_input_thread *input;
     psr_member *member;
     psr_sections sections;
-    psr_parts parts;
     psr_loop *loop;
     psr_shard_run *shard;
     bool by_hand;  /* standard input is nobody's */
@@ -192,9 +190,19 @@ static psr_err take_message(void *context, psr_message **message)
     return PSR_OK;
 }
 
+/* A view's buckets cover its arena from the end on. */
+static psr_err check_plan(const psr_plan *plan, const psr_layout *layout)
+{
+    if (plan->bucket_count > 0 && psr_span_end(plan->buckets[0].span) == layout->length)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_FORMAT, "the plan's buckets are not those of an arena of %zu floats",
+                    layout->length);
+}
+
 static psr_err make_shard(program *p)
 {
     const psr_config *config = psr_member_config(p->member);
+    const psr_view *view = psr_member_view(p->member);
     uint32_t rank = psr_member_self(p->member).rank;
     const psr_loop_options loop = {.transport = p->transport,
                                    .member = p->member,
@@ -204,18 +212,18 @@ static psr_err make_shard(program *p)
     PSR_TRY(psr_loop_new(&loop, &p->loop));
     PSR_TRY(psr_sections_init(config, psr_member_facts(p->member), &p->sections));
     const psr_layout *layout = &p->sections.net->params;
-    PSR_TRY(psr_parts_init(config, layout, &p->parts));
+    PSR_TRY(check_plan(&view->plan, layout));
     psr_shard_options shard = {
         .config = config,
         .layout = layout,
-        .plan = &p->parts.plan,
+        .plan = &view->plan,
         .shard = rank,
         .total_steps = psr_member_facts(p->member)->total_steps,
         .first_step = psr_member_first_step(p->member),
         .outbox = psr_loop_outbox(p->loop),
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
-    for (uint32_t r = 0; r < p->parts.plan.ranks; r++)
+    for (uint32_t r = 0; r < psr_view_workers(view); r++)
         PSR_TRY(psr_member_connect(p->member, (psr_peer){PSR_ROLE_WORKER, r}));
     return PSR_OK;
 }
@@ -250,7 +258,6 @@ static void clean_up(program *p)
     psr_transport_free(&p->transport, LINGER_MS);
     psr_loop_free(p->loop);
     psr_shard_run_free(p->shard);
-    psr_parts_done(&p->parts);
     psr_sections_done(&p->sections);
     psr_provision_done(&p->provision);
 }

@@ -25,9 +25,9 @@ static void nothing(void *value)
     (void)value;
 }
 
-static void free_roster(psr_welcome *welcome)
+static void free_view(psr_welcome *welcome)
 {
-    free(welcome->roster);
+    psr_view_done(&welcome->view);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -53,8 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 'w':
         if (psr_welcome_from_json(text, size, &welcome) == PSR_OK) {
-            THERE_AND_BACK(psr_welcome, welcome, psr_welcome_to_json, psr_welcome_from_json, free_roster);
-            free_roster(&welcome);
+            THERE_AND_BACK(psr_welcome, welcome, psr_welcome_to_json, psr_welcome_from_json, free_view);
+            free_view(&welcome);
         }
         break;
     case 'c':

@@ -181,7 +181,7 @@ static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
     return PSR_OK;
 }
 
-static void on_joined(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total)
+static void on_joined(void *context, const psr_view_member *entry, uint32_t count, uint32_t total)
 {
     (void)context, (void)entry;
     if (count > total)
@@ -189,11 +189,14 @@ static void on_joined(void *context, const psr_roster_entry *entry, uint32_t cou
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *roster_json, psr_beginning *ret_beginning)
+                        const char *members_json, psr_beginning *ret_beginning)
 {
-    (void)context, (void)config, (void)facts, (void)roster_json;
-    *ret_beginning = (psr_beginning){.first_step = 0, .bucket_bytes = 128};
-    return PSR_OK;
+    (void)context, (void)config, (void)facts, (void)members_json;
+    static const psr_part part = {{0, 32}, 0};
+    const psr_plan_options plan = {
+        .route = PSR_ROUTE_SHARD, .ranks = WORKERS, .shards = 1, .slice_floats = 16, .window = 2};
+    ret_beginning->first_step = 0;
+    return psr_plan_make(&plan, &part, 1, &ret_beginning->plan);
 }
 
 static psr_err on_restore(void *context)

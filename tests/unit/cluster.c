@@ -69,7 +69,7 @@ static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
     return psr_transport_connect(c->scheduler_process.transport, peer, endpoint, NULL);
 }
 
-static void on_joined(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total)
+static void on_joined(void *context, const psr_view_member *entry, uint32_t count, uint32_t total)
 {
     cluster *c = context;
     (void)entry;
@@ -78,13 +78,12 @@ static void on_joined(void *context, const psr_roster_entry *entry, uint32_t cou
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *roster_json, psr_beginning *ret_beginning)
+                        const char *members_json, psr_beginning *ret_beginning)
 {
     const cluster *c = context;
-    (void)facts, (void)roster_json;
-    *ret_beginning =
-        (psr_beginning){.first_step = c->options.first_step, .bucket_bytes = config->bucket_bytes};
-    return PSR_OK;
+    (void)config, (void)facts, (void)members_json;
+    ret_beginning->first_step = c->options.first_step;
+    return psr_parts_plan(c->options.config, c->options.buckets, &ret_beginning->plan);
 }
 
 static psr_err restore_section(cluster *c, uint32_t section, const float *values)

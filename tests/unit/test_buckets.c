@@ -205,6 +205,59 @@ static void the_size_of_buckets_follows_that_of_the_network(void **state)
     psr_layout_done(&tiny);
 }
 
+/* The buckets that a plan's runs of the arena make are those that the runs were taken from. */
+static void buckets_are_found_again_by_their_runs(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(100, 16, 33, 7, 900, 1, 1, 64);
+    for (uint64_t bucket_bytes = 64; bucket_bytes <= 8192; bucket_bytes += 64) {
+        psr_buckets buckets, again;
+        psr_span spans[128];
+        expect_ok(psr_buckets_plan(&layout, bucket_bytes, &buckets));
+        assert_true(buckets.count <= 128);
+        for (uint32_t b = 0; b < buckets.count; b++)
+            spans[b] = (psr_span){buckets.items[b].offset, buckets.items[b].length};
+        expect_ok(psr_buckets_of(&layout, spans, buckets.count, &again));
+        assert_int_equal(again.count, buckets.count);
+        for (uint32_t b = 0; b < buckets.count; b++) {
+            assert_int_equal(again.items[b].offset, buckets.items[b].offset);
+            assert_int_equal(again.items[b].length, buckets.items[b].length);
+            assert_int_equal(again.items[b].first_tensor, buckets.items[b].first_tensor);
+            assert_int_equal(again.items[b].tensor_count, buckets.items[b].tensor_count);
+            assert_int_equal(again.items[b].piece, buckets.items[b].piece);
+        }
+        psr_buckets_done(&again);
+        psr_buckets_done(&buckets);
+    }
+    psr_layout_done(&layout);
+}
+
+static void runs_that_are_no_buckets_of_the_layout_are_refused(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(32, 32); /* [0, 32) and [32, 64) */
+    static const struct {
+        psr_span spans[4];
+        uint32_t count;
+    } wrong[] = {
+        {{{0, 64}}, 0},                      /* nothing */
+        {{{32, 32}}, 1},                     /* not all */
+        {{{0, 32}, {32, 32}}, 2},            /* not from the end on */
+        {{{32, 32}, {0, 16}}, 2},            /* a gap */
+        {{{16, 48}, {0, 16}}, 2},            /* a tensor and a piece of another */
+        {{{48, 16}, {0, 48}}, 2},            /* likewise, the piece above */
+        {{{32, 32}, {32, 0}, {0, 32}}, 3},   /* an empty one */
+        {{{32, 32}, {0, 32}, {0, 1}}, 3},    /* more than there is */
+        {{{SIZE_MAX - 31, 96}, {0, 32}}, 2}, /* beyond all */
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        psr_buckets buckets;
+        expect_failure(psr_buckets_of(&layout, wrong[i].spans, wrong[i].count, &buckets), PSR_ERR_FORMAT,
+                       "the plan's buckets are not those of an arena of 64 floats");
+    }
+    psr_layout_done(&layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +268,8 @@ int main(void)
         cmocka_unit_test(the_networks_are_covered_by_buckets_of_any_size),
         cmocka_unit_test(a_bucket_below_64_bytes_is_refused),
         cmocka_unit_test(the_size_of_buckets_follows_that_of_the_network),
+        cmocka_unit_test(buckets_are_found_again_by_their_runs),
+        cmocka_unit_test(runs_that_are_no_buckets_of_the_layout_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,13 +64,13 @@ static void *play_scheduler(void *context)
         send_text(s->peer, worker1, psr_msg_spread_head(&(psr_msg_spread){.number = 5}), NULL);
         send_text(s->peer, worker1, psr_msg_spread_head(&(psr_msg_spread){.number = 6}), NULL);
     }
-    psr_roster_entry roster[] = {{scheduler, "head", ""}, {worker0, "there", ""}, {worker1, "here", ""}};
-    strcpy(roster[1].endpoint, psr_transport_endpoint(s->peer));
-    psr_welcome welcome = {.facts = {.total_steps = 9},
-                           .first_step = 3,
-                           .bucket_bytes = 8192,
-                           .roster = roster,
-                           .roster_count = 3};
+    psr_view_member members[] = {{scheduler, "head", ""}, {worker0, "there", ""}, {worker1, "here", ""}};
+    strcpy(members[1].endpoint, psr_transport_endpoint(s->peer));
+    const psr_welcome welcome = {.facts = {.total_steps = 9},
+                                 .first_step = 3,
+                                 .view = {.members = members,
+                                          .member_count = 3,
+                                          .plan = {.ranks = 2, .slice_floats = 2048, .window = 2}}};
     assert_ok(psr_welcome_to_json(&welcome, &json));
     send_text(s->scheduler, worker1, (psr_head){.type = PSR_MSG_WELCOME}, json);
     free(json);
@@ -123,7 +123,7 @@ static psr_err join(stage *s, psr_member_options options, psr_member **member)
     return err;
 }
 
-static void a_member_learns_its_configuration_roster_and_where_to_go_on(void **state)
+static void a_member_learns_its_configuration_view_and_where_to_go_on(void **state)
 {
     (void)state;
     stage s;
@@ -131,20 +131,19 @@ static void a_member_learns_its_configuration_roster_and_where_to_go_on(void **s
     raise_stage(&s);
     s.config.lr = 0.75;
     assert_ok(join(&s, (psr_member_options){.facts = say_facts}, &m));
-    size_t count;
     assert_true(psr_peer_equal(psr_member_self(m), worker1));
     assert_true(psr_member_config(m)->lr == 0.75);
     assert_int_equal(psr_member_first_step(m), 3);
-    assert_int_equal(psr_member_config(m)->bucket_bytes,
-                     8192); /* CONFIG had auto, WELCOME what that comes to */
     assert_int_equal(psr_member_facts(m)->total_steps, 9);
-    assert_string_equal(psr_member_roster(m, &count)[1].host, "there");
-    assert_int_equal(count, 3);
+    assert_int_equal(psr_view_workers(psr_member_view(m)), 2);
+    assert_int_equal(psr_member_view(m)->plan.slice_floats, 2048);
+    assert_string_equal(psr_member_view(m)->members[1].host, "there");
+    assert_int_equal(psr_member_view(m)->member_count, 3);
     assert_string_equal(psr_member_name(m, worker0), "worker 0 on there");
     assert_string_equal(psr_member_name(m, (psr_peer){PSR_ROLE_SHARD, 4}), "shard 4");
     assert_ok(psr_member_connect(m, worker0));
     assert_fails(psr_member_connect(m, (psr_peer){PSR_ROLE_SHARD, 4}), PSR_ERR_NOT_FOUND,
-                 "shard 4 is not on the roster");
+                 "shard 4 is not in the view");
     psr_member_free(m);
     strike_stage(&s);
 }
@@ -291,7 +290,7 @@ static void joining_ends_when_it_is_interrupted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_member_learns_its_configuration_roster_and_where_to_go_on),
+        cmocka_unit_test(a_member_learns_its_configuration_view_and_where_to_go_on),
         cmocka_unit_test(what_others_say_before_the_welcome_is_kept_in_order),
         cmocka_unit_test(an_abort_is_the_failure_of_whoever_waits),
         cmocka_unit_test(a_configuration_that_cannot_be_read_is_refused),

@@ -315,7 +315,7 @@ static void more_slices_than_can_be_counted_are_refused(void **state)
     const psr_plan_options options = {.route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 16, .window = 2};
     psr_plan plan;
     expect_failure(psr_plan_make(&options, &huge, 1, &plan), PSR_ERR_UNSUPPORTED,
-                   "68719476738 slices are too many; raise --slice-size");
+                   "68719476738 slices are too many: larger slices or buckets are needed");
 }
 
 static void a_message_names_a_slice_or_is_refused(void **state)

@@ -59,7 +59,7 @@ static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
     return PSR_OK;
 }
 
-static void on_joined(void *context, const psr_roster_entry *entry, uint32_t count, uint32_t total)
+static void on_joined(void *context, const psr_view_member *entry, uint32_t count, uint32_t total)
 {
     fixture *f = context;
     (void)entry;
@@ -68,15 +68,18 @@ static void on_joined(void *context, const psr_roster_entry *entry, uint32_t cou
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *roster_json, psr_beginning *ret_beginning)
+                        const char *members_json, psr_beginning *ret_beginning)
 {
     fixture *f = context;
     (void)config;
-    assert_non_null(strstr(roster_json, "\"endpoint\":\"tcp://127.0.0.1:1\""));
+    assert_non_null(strstr(members_json, "\"endpoint\":\"tcp://127.0.0.1:1\""));
     f->begun++;
     f->facts = *facts;
-    *ret_beginning = (psr_beginning){.first_step = f->first_step, .bucket_bytes = 8192};
-    return PSR_OK;
+    static const psr_part parts[] = {{{2048, 1024}, 0}, {{0, 2048}, 1}};
+    const psr_plan_options plan = {
+        .route = PSR_ROUTE_SHARD, .ranks = 2, .shards = 1, .slice_floats = 1024, .window = 2};
+    ret_beginning->first_step = f->first_step;
+    return psr_plan_make(&plan, parts, 2, &ret_beginning->plan);
 }
 
 static psr_err on_restore(void *context)
@@ -545,10 +548,11 @@ static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
     const char *text = last_sent(f, PSR_MSG_WELCOME)->text;
     expect_ok(psr_welcome_from_json(text, strlen(text), &welcome));
     assert_int_equal(welcome.first_step, 12);
-    assert_int_equal(welcome.bucket_bytes, 8192);
-    assert_int_equal(welcome.roster_count, 3);
-    assert_string_equal(welcome.roster[2].host, "b");
-    free(welcome.roster);
+    assert_int_equal(welcome.view.epoch, 0);
+    assert_int_equal(welcome.view.plan.slice_count, 3);
+    assert_int_equal(welcome.view.member_count, 3);
+    assert_string_equal(welcome.view.members[2].host, "b");
+    psr_view_done(&welcome.view);
 }
 
 static void in_local_mode_one_process_is_the_whole_run(void **state)

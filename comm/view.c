@@ -1,0 +1,285 @@
+#include "comm/view.h"
+
+#include "comm/json_fields.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMBERS_MAX 4096
+#define BUCKETS_MAX (1u << 24)
+#define ARENA_MAX (UINT64_C(1) << 40) /* floats */
+#define WINDOW_MAX (1u << 20)
+
+static const char routes[] = {[PSR_ROUTE_NONE] = '-', [PSR_ROUTE_RING] = 'r', [PSR_ROUTE_SHARD] = 's', '\0'};
+
+void psr_view_done(psr_view *view)
+{
+    free(view->members);
+    psr_plan_done(&view->plan);
+    *view = (psr_view){0};
+}
+
+uint32_t psr_view_workers(const psr_view *view)
+{
+    return view->plan.ranks;
+}
+
+uint32_t psr_view_shards(const psr_view *view)
+{
+    return view->plan.shards;
+}
+
+const psr_view_member *psr_view_find(const psr_view *view, psr_peer peer)
+{
+    for (uint32_t i = 0; i < view->member_count; i++)
+        if (psr_peer_equal(view->members[i].peer, peer))
+            return &view->members[i];
+    return NULL;
+}
+
+/* ---- members ---- */
+
+bool psr_role_parse(const char *name, psr_role *ret_role)
+{
+    static const psr_role roles[] = {PSR_ROLE_SCHEDULER, PSR_ROLE_SHARD, PSR_ROLE_WORKER};
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+        if (strcmp(name, psr_role_name(roles[i])) == 0) {
+            *ret_role = roles[i];
+            return true;
+        }
+    return false;
+}
+
+static cJSON *members_array(const psr_view *view)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (uint32_t i = 0; array && i < view->member_count; i++) {
+        psr_fields_writer w = psr_fields_begin();
+        psr_fields_put_text(&w, "role", psr_role_name(view->members[i].peer.role));
+        psr_fields_put_number(&w, "rank", view->members[i].peer.rank);
+        psr_fields_put_text(&w, "host", view->members[i].host);
+        psr_fields_put_text(&w, "endpoint", view->members[i].endpoint);
+        if (w.failed || !cJSON_AddItemToArray(array, w.object)) {
+            cJSON_Delete(w.object);
+            cJSON_Delete(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+psr_err psr_view_members_to_json(const psr_view *view, char **ret_json)
+{
+    psr_fields_writer w = {members_array(view), false};
+    w.failed = !w.object;
+    return psr_fields_finish(&w, ret_json);
+}
+
+static psr_err read_member(const cJSON *object, psr_view_member *member)
+{
+    char role[16];
+    PSR_TRY(psr_fields_text(object, "role", role, sizeof role));
+    if (!psr_role_parse(role, &member->peer.role))
+        return psr_fail(PSR_ERR_FORMAT, "field \"role\" is \"%s\"", role);
+    PSR_TRY(psr_fields_u32(object, "rank", &member->peer.rank));
+    PSR_TRY(psr_fields_text(object, "host", member->host, sizeof member->host));
+    return psr_fields_text(object, "endpoint", member->endpoint, sizeof member->endpoint);
+}
+
+static psr_err read_members(const cJSON *object, psr_view *view)
+{
+    const cJSON *members = cJSON_GetObjectItemCaseSensitive(object, "members"), *item;
+    if (!cJSON_IsArray(members))
+        return psr_fail(PSR_ERR_FORMAT, "field \"members\" is missing");
+    int count = cJSON_GetArraySize(members);
+    if (count > MEMBERS_MAX)
+        return psr_fail(PSR_ERR_FORMAT, "field \"members\" has %d entries, more than %d", count, MEMBERS_MAX);
+    view->members = calloc((size_t)count + 1, sizeof *view->members);
+    if (!view->members)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %d members", count);
+    cJSON_ArrayForEach(item, members)
+    {
+        psr_view_member member = {0};
+        PSR_TRY(read_member(item, &member));
+        if (psr_view_find(view, member.peer))
+            return psr_fail(PSR_ERR_FORMAT, "field \"members\" has %s %" PRIu32 " twice",
+                            psr_role_name(member.peer.role), member.peer.rank);
+        view->members[view->member_count++] = member;
+    }
+    return PSR_OK;
+}
+
+/* ---- the plan: buckets by their lengths, from the arena's end ---- */
+
+static cJSON *numbers_array(const psr_plan *plan, size_t (*number)(const psr_plan_bucket *bucket))
+{
+    cJSON *array = cJSON_CreateArray();
+    for (uint32_t b = 0; array && b < plan->bucket_count; b++) {
+        cJSON *item = cJSON_CreateNumber((double)number(&plan->buckets[b]));
+        if (!item || !cJSON_AddItemToArray(array, item)) {
+            cJSON_Delete(item);
+            cJSON_Delete(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static size_t length_of(const psr_plan_bucket *bucket)
+{
+    return bucket->span.count;
+}
+
+static size_t home_of(const psr_plan_bucket *bucket)
+{
+    return bucket->home;
+}
+
+static cJSON *routes_text(const psr_plan *plan)
+{
+    char *text = calloc((size_t)plan->bucket_count + 1, 1);
+    if (!text)
+        return NULL;
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        text[b] = routes[plan->buckets[b].route];
+    cJSON *item = cJSON_CreateString(text);
+    free(text);
+    return item;
+}
+
+static cJSON *plan_object(const psr_plan *plan)
+{
+    psr_fields_writer w = psr_fields_begin();
+    psr_fields_put_number(&w, "ranks", plan->ranks);
+    psr_fields_put_number(&w, "shards", plan->shards);
+    psr_fields_put_number(&w, "slice_floats", plan->slice_floats);
+    psr_fields_put_number(&w, "window", plan->window);
+    psr_fields_put_item(&w, "routes", routes_text(plan));
+    psr_fields_put_item(&w, "lengths", numbers_array(plan, length_of));
+    psr_fields_put_item(&w, "homes", numbers_array(plan, home_of));
+    if (w.failed) {
+        cJSON_Delete(w.object);
+        return NULL;
+    }
+    return w.object;
+}
+
+static psr_err read_limits(const cJSON *object, psr_plan_options *limits)
+{
+    uint64_t ranks = 0, shards = 0, slice_floats = 0, window = 0;
+    PSR_TRY(psr_fields_number(object, "ranks", MEMBERS_MAX, &ranks));
+    PSR_TRY(psr_fields_number(object, "shards", MEMBERS_MAX, &shards));
+    PSR_TRY(psr_fields_number(object, "slice_floats", ARENA_MAX, &slice_floats));
+    PSR_TRY(psr_fields_number(object, "window", WINDOW_MAX, &window));
+    if (ranks == 0 || slice_floats == 0 || window == 0)
+        return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is 0",
+                        ranks == 0    ? "ranks"
+                        : window == 0 ? "window"
+                                      : "slice_floats");
+    *limits = (psr_plan_options){.ranks = (uint32_t)ranks,
+                                 .shards = (uint32_t)shards,
+                                 .slice_floats = (size_t)slice_floats,
+                                 .window = (uint32_t)window};
+    return PSR_OK;
+}
+
+static bool read_whole(const cJSON *item, uint64_t least, uint64_t most, uint64_t *ret_value)
+{
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= (double)least) ||
+        !(item->valuedouble <= (double)most) || item->valuedouble != (double)(uint64_t)item->valuedouble)
+        return false;
+    *ret_value = (uint64_t)item->valuedouble;
+    return true;
+}
+
+static psr_err read_bucket(char route, const cJSON *length, const cJSON *home, uint32_t shards,
+                           psr_plan_bucket *bucket)
+{
+    uint64_t count = 0, shard = 0;
+    const char *known = strchr(routes, route);
+    if (!known || route == '\0' || (route == routes[PSR_ROUTE_SHARD] && shards == 0))
+        return psr_fail(PSR_ERR_FORMAT, "field \"routes\" has a way that there is not");
+    if (!read_whole(length, 1, ARENA_MAX, &count))
+        return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" has what is no length");
+    if (!read_whole(home, 0, shards > 0 ? shards - 1 : 0, &shard))
+        return psr_fail(PSR_ERR_FORMAT, "field \"homes\" has a shard that there is not");
+    *bucket = (psr_plan_bucket){
+        .span = {.count = (size_t)count}, .route = (psr_route)(known - routes), .home = (uint32_t)shard};
+    return PSR_OK;
+}
+
+/* buckets: as many as the text of routes is long. */
+static psr_err read_buckets(const char *ways, const cJSON *lengths, const cJSON *homes, uint32_t shards,
+                            psr_plan_bucket *buckets)
+{
+    const cJSON *length = lengths->child, *home = homes->child;
+    size_t end = 0;
+    uint32_t count = 0;
+    for (; ways[count] != '\0'; count++, length = length->next, home = home->next) {
+        PSR_TRY(read_bucket(ways[count], length, home, shards, &buckets[count]));
+        end += buckets[count].span.count;
+        if (end > ARENA_MAX)
+            return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" comes to more than an arena");
+    }
+    for (uint32_t b = 0; b < count; b++)
+        buckets[b].span.offset = end -= buckets[b].span.count;
+    return PSR_OK;
+}
+
+static psr_err read_plan(const cJSON *object, psr_plan *ret_plan)
+{
+    psr_plan_options limits;
+    if (!cJSON_IsObject(object))
+        return psr_fail(PSR_ERR_FORMAT, "field \"plan\" is missing");
+    PSR_TRY(read_limits(object, &limits));
+    const char *ways = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "routes"));
+    const cJSON *lengths = cJSON_GetObjectItemCaseSensitive(object, "lengths");
+    const cJSON *homes = cJSON_GetObjectItemCaseSensitive(object, "homes");
+    size_t count = ways ? strlen(ways) : 0;
+    if (!ways || count > BUCKETS_MAX || !cJSON_IsArray(lengths) || !cJSON_IsArray(homes) ||
+        (size_t)cJSON_GetArraySize(lengths) != count || (size_t)cJSON_GetArraySize(homes) != count)
+        return psr_fail(PSR_ERR_FORMAT,
+                        "fields \"routes\", \"lengths\" and \"homes\" are not of the same buckets");
+    psr_plan_bucket *buckets = calloc(count + 1, sizeof *buckets);
+    if (!buckets)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu buckets", count);
+    psr_err err = read_buckets(ways, lengths, homes, limits.shards, buckets);
+    if (err == PSR_OK)
+        err = psr_plan_of(&limits, buckets, (uint32_t)count, ret_plan);
+    free(buckets);
+    return err;
+}
+
+/* ---- the view ---- */
+
+cJSON *psr_view_to_object(const psr_view *view)
+{
+    psr_fields_writer w = psr_fields_begin();
+    psr_fields_put_number(&w, "epoch", view->epoch);
+    psr_fields_put_item(&w, "members", members_array(view));
+    psr_fields_put_item(&w, "plan", plan_object(&view->plan));
+    if (w.failed) {
+        cJSON_Delete(w.object);
+        return NULL;
+    }
+    return w.object;
+}
+
+psr_err psr_view_from_object(const cJSON *object, psr_view *ret_view)
+{
+    psr_view view = {0};
+    if (!cJSON_IsObject(object))
+        return psr_fail(PSR_ERR_FORMAT, "field \"view\" is missing");
+    psr_err err = psr_fields_u32(object, "epoch", &view.epoch);
+    if (err == PSR_OK)
+        err = read_members(object, &view);
+    if (err == PSR_OK)
+        err = read_plan(cJSON_GetObjectItemCaseSensitive(object, "plan"), &view.plan);
+    if (err != PSR_OK) {
+        psr_view_done(&view);
+        return err;
+    }
+    *ret_view = view;
+    return PSR_OK;
+}

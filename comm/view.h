@@ -1,0 +1,46 @@
+/* A view: who takes part in a run, where, and by which plan they exchange. A value that the scheduler alone issues, numbered by
+ * its epoch; a step belongs to one view. So far a run has one, of epoch 0. Immutable after building; any thread. */
+#ifndef PSR_COMM_VIEW_H
+#define PSR_COMM_VIEW_H
+
+#include "comm/plan.h"
+
+struct cJSON;
+
+#define PSR_HOST_MAX 64
+#define PSR_ENDPOINT_MAX 128
+
+typedef struct psr_view_member {
+    psr_peer peer;
+    char host[PSR_HOST_MAX];
+    char endpoint[PSR_ENDPOINT_MAX];
+} psr_view_member;
+
+typedef struct psr_view {
+    uint32_t epoch;
+    psr_view_member *members; /* owned: free(). Each peer once */
+    uint32_t member_count;
+    psr_plan plan; /* its buckets cover the arena, the first one its end. owned */
+} psr_view;
+
+void psr_view_done(psr_view *view);
+
+/* Ranks of training, each with a gradient of its own: as many as workers, but where one process plays them all. */
+uint32_t psr_view_workers(const psr_view *view);
+/* 0: none. */
+uint32_t psr_view_shards(const psr_view *view);
+/* NULL: not in the view. */
+const psr_view_member *psr_view_find(const psr_view *view, psr_peer peer);
+
+/* As JSON, part of other messages. The bytes that are read may be hostile: FORMAT names the field; what the plan says is in its
+ * ranges. UNSUPPORTED: psr_plan_make's. NOMEM. */
+struct cJSON *psr_view_to_object(const psr_view *view); /* ret owns: cJSON_Delete; NULL: no memory */
+PSR_MUST_CHECK psr_err psr_view_from_object(const struct cJSON *object, psr_view *ret_view);
+
+/* The members alone, for run.json. ret owns: free(). */
+PSR_MUST_CHECK psr_err psr_view_members_to_json(const psr_view *view, char **ret_json);
+
+/* "worker", "shard", "scheduler"; false: none of them. */
+bool psr_role_parse(const char *name, psr_role *ret_role);
+
+#endif

@@ -1,0 +1,150 @@
+#include "tests/unit/expect.h"
+
+#include "comm/view.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char members_text[] =
+    "[{\"role\":\"shard\",\"rank\":0,\"host\":\"a\",\"endpoint\":\"tcp://a:1\"},"
+    "{\"role\":\"worker\",\"rank\":5,\"host\":\"b\",\"endpoint\":\"tcp://b:2\"}]";
+static const char plan_text[] =
+    "{\"ranks\":3,\"shards\":2,\"slice_floats\":64,\"window\":4,\"routes\":\"srs-\","
+    "\"lengths\":[100,64,7,900],\"homes\":[1,0,0,0]}";
+
+/* A view with these members and this plan, in JSON. */
+static psr_err read_view(const char *members, const char *plan, psr_view *ret_view)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "{\"epoch\": 7, \"members\": %s, \"plan\": %s}", members, plan);
+    cJSON *object = cJSON_Parse(text);
+    assert_non_null(object);
+    psr_err err = psr_view_from_object(object, ret_view);
+    cJSON_Delete(object);
+    return err;
+}
+
+static void a_view_goes_there_and_back(void **state)
+{
+    (void)state;
+    psr_view view, again;
+    expect_ok(read_view(members_text, plan_text, &view));
+    cJSON *object = psr_view_to_object(&view);
+    expect_ok(psr_view_from_object(object, &again));
+    cJSON_Delete(object);
+    assert_int_equal(again.epoch, 7);
+    assert_int_equal(psr_view_workers(&again), 3);
+    assert_int_equal(psr_view_shards(&again), 2);
+    assert_int_equal(again.member_count, 2);
+    assert_int_equal(again.plan.bucket_count, 4);
+    assert_int_equal(again.plan.slice_floats, 64);
+    assert_int_equal(again.plan.window, 4);
+    for (uint32_t b = 0; b < 4; b++)
+        assert_memory_equal(&again.plan.buckets[b], &view.plan.buckets[b], sizeof view.plan.buckets[b]);
+    psr_view_done(&view);
+    psr_view_done(&again);
+}
+
+static void members_are_found_by_role_and_rank(void **state)
+{
+    (void)state;
+    psr_view view;
+    expect_ok(read_view(members_text, plan_text, &view));
+    assert_string_equal(psr_view_find(&view, (psr_peer){PSR_ROLE_WORKER, 5})->endpoint, "tcp://b:2");
+    assert_string_equal(psr_view_find(&view, (psr_peer){PSR_ROLE_SHARD, 0})->host, "a");
+    assert_null(psr_view_find(&view, (psr_peer){PSR_ROLE_WORKER, 0}));
+    char *json = NULL;
+    expect_ok(psr_view_members_to_json(&view, &json));
+    assert_string_equal(json, members_text);
+    free(json);
+    psr_view_done(&view);
+}
+
+static void buckets_lie_one_before_the_other_from_the_arenas_end(void **state)
+{
+    (void)state;
+    psr_view view;
+    expect_ok(read_view(members_text, plan_text, &view));
+    const psr_plan_bucket *b = view.plan.buckets;
+    assert_int_equal(b[0].span.offset, 7 + 64 + 900);
+    assert_int_equal(b[0].span.count, 100);
+    assert_int_equal(b[1].span.offset, 7 + 900);
+    assert_int_equal(b[2].span.offset, 900);
+    assert_int_equal(b[3].span.offset, 0);
+    assert_int_equal(b[0].route, PSR_ROUTE_SHARD);
+    assert_int_equal(b[0].home, 1);
+    assert_int_equal(b[1].route, PSR_ROUTE_RING);
+    assert_int_equal(b[3].route, PSR_ROUTE_NONE);
+    assert_int_equal(b[0].slice_count, 2);
+    assert_int_equal(b[1].slice_count, 3);
+    assert_int_equal(b[3].slice_count, 0);
+    psr_view_done(&view);
+}
+
+static void each_field_that_is_wrong_is_named(void **state)
+{
+    (void)state;
+    const struct {
+        const char *members, *plan, *detail;
+    } wrong[] = {
+        {"{}", plan_text, "field \"members\" is missing"},
+        {"[{\"role\": \"king\"}]", plan_text, "field \"role\" is \"king\""},
+        {"[{\"role\": \"worker\", \"rank\": 4294967296}]", plan_text,
+         "field \"rank\" is no count of at most 4294967295"},
+        {"[{\"role\": \"worker\", \"rank\": 0, \"host\": \"a\\nb\"}]", plan_text,
+         "field \"host\" holds control characters: \"a b\""},
+        {"[{\"role\": \"worker\", \"rank\": 1, \"host\": \"a\", \"endpoint\": \"\"}, "
+         "{\"role\": \"worker\", \"rank\": 1, \"host\": \"b\", \"endpoint\": \"\"}]",
+         plan_text, "field \"members\" has worker 1 twice"},
+        {"[]", "7", "field \"plan\" is missing"},
+        {"[]", "{\"ranks\": 5000}", "field \"ranks\" is no count of at most 4096"},
+        {"[]", "{\"ranks\": 0, \"shards\": 0, \"slice_floats\": 1, \"window\": 1}", "field \"ranks\" is 0"},
+        {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 0, \"window\": 1}",
+         "field \"slice_floats\" is 0"},
+        {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 0}", "field \"window\" is 0"},
+#define PLAN(rest) "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 16, \"window\": 1, " rest "}"
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [], \"homes\": [0]"),
+         "fields \"routes\", \"lengths\" and \"homes\" are not of the same buckets"},
+        {"[]", PLAN("\"routes\": \"x\", \"lengths\": [1], \"homes\": [0]"),
+         "field \"routes\" has a way that there is not"},
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [0], \"homes\": [0]"),
+         "field \"lengths\" has what is no length"},
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1.5], \"homes\": [0]"),
+         "field \"lengths\" has what is no length"},
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [\"1\"], \"homes\": [0]"),
+         "field \"lengths\" has what is no length"},
+        {"[]", PLAN("\"routes\": \"ss\", \"lengths\": [1099511627776, 1], \"homes\": [0, 0]"),
+         "field \"lengths\" comes to more than an arena"},
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [1]"),
+         "field \"homes\" has a shard that there is not"},
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [-1]"),
+         "field \"homes\" has a shard that there is not"},
+        {"[]",
+         "{\"ranks\": 2, \"shards\": 0, \"slice_floats\": 16, \"window\": 1, \"routes\": \"s\", "
+         "\"lengths\": [1], \"homes\": [0]}",
+         "field \"routes\" has a way that there is not"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        psr_view view;
+        expect_failure(read_view(wrong[i].members, wrong[i].plan, &view), PSR_ERR_FORMAT, wrong[i].detail);
+    }
+    psr_view view;
+    expect_failure(
+        read_view("[]", PLAN("\"routes\": \"s\", \"lengths\": [1099511627776], \"homes\": [0]"), &view),
+        PSR_ERR_UNSUPPORTED, "68719476736 slices are too many: larger slices or buckets are needed");
+#undef PLAN
+    expect_failure(psr_view_from_object(NULL, &view), PSR_ERR_FORMAT, "field \"view\" is missing");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_view_goes_there_and_back),
+        cmocka_unit_test(members_are_found_by_role_and_rank),
+        cmocka_unit_test(buckets_lie_one_before_the_other_from_the_arenas_end),
+        cmocka_unit_test(each_field_that_is_wrong_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
