@@ -43,6 +43,10 @@ void psr_loop_changed(psr_loop *loop)
     atomic_thread_fence(memory_order_seq_cst);
     if (!atomic_load_explicit(&loop->waiting, memory_order_relaxed))
         return;
+    if (loop->options.waiter != NULL) {
+        loop->options.waiter->changed(loop->options.waiter->context);
+        return;
+    }
     pthread_mutex_lock(&loop->mutex);
     pthread_cond_broadcast(&loop->condition);
     pthread_mutex_unlock(&loop->mutex);
@@ -67,8 +71,21 @@ psr_err psr_loop_failure(const psr_loop *loop)
     return status == PSR_OK ? PSR_OK : psr_fail(status, "%s", loop->failure);
 }
 
+/* As psr_loop_wait. */
+static psr_err wait_without_thread(psr_loop *loop, bool (*reached)(void *context), void *context)
+{
+    const psr_loop_waiter *waiter = loop->options.waiter;
+    atomic_store(&loop->waiting, true);
+    while (atomic_load(&loop->status) == PSR_OK && !reached(context))
+        waiter->pause(waiter->context);
+    atomic_store(&loop->waiting, false);
+    return psr_loop_failure(loop);
+}
+
 psr_err psr_loop_wait(psr_loop *loop, bool (*reached)(void *context), void *context)
 {
+    if (loop->options.waiter != NULL)
+        return wait_without_thread(loop, reached, context);
     pthread_mutex_lock(&loop->mutex);
     atomic_store_explicit(&loop->waiting, true, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
@@ -81,6 +98,10 @@ psr_err psr_loop_wait(psr_loop *loop, bool (*reached)(void *context), void *cont
 
 psr_err psr_loop_pause(psr_loop *loop, double seconds)
 {
+    if (loop->options.waiter != NULL) {
+        loop->options.waiter->pass(loop->options.waiter->context, seconds);
+        return psr_loop_failure(loop);
+    }
     struct timespec until = psr_clock_after_ns((int64_t)(seconds * 1e9));
     pthread_mutex_lock(&loop->mutex);
     while (atomic_load(&loop->status) == PSR_OK &&
@@ -183,6 +204,39 @@ static psr_err turn(psr_loop *loop)
     if (err == PSR_ERR_CANCELLED)
         return o->woken != NULL ? o->woken(o->context) : PSR_OK;
     return err == PSR_OK ? take_message(loop, message) : err;
+}
+
+/* One message, if there is one. *ret_any: whether there was. */
+static psr_err step_message(psr_loop *loop, int64_t now_ms, bool *ret_any)
+{
+    const psr_loop_options *o = &loop->options;
+    psr_message *message = psr_member_early(o->member);
+    psr_err err = PSR_OK;
+    *ret_any = true;
+    if (message == NULL) {
+        err = psr_transport_recv(o->transport, 0, &message);
+        if (err == PSR_ERR_TIMEOUT) {
+            *ret_any = false;
+            return PSR_OK;
+        }
+        if (err == PSR_ERR_CANCELLED)
+            return o->woken != NULL ? o->woken(o->context) : PSR_OK;
+        if (err == PSR_OK)
+            err = psr_member_message(o->member, &message, now_ms);
+    }
+    return err == PSR_OK && message != NULL ? take_message(loop, message) : err;
+}
+
+psr_err psr_loop_step(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms)
+{
+    for (bool any = true; any;) {
+        PSR_TRY(psr_loop_failure(loop));
+        PSR_TRY(take_commands(loop));
+        if (loop->options.turned != NULL)
+            loop->options.turned(loop->options.context);
+        PSR_TRY(step_message(loop, now_ms, &any));
+    }
+    return psr_member_tick(loop->options.member, now_ms, ret_next_ms);
 }
 
 psr_err psr_loop_run(psr_loop *loop)

@@ -2,8 +2,9 @@
  * who registered for its type, and lets the member's time pass. It sleeps in psr_member_recv alone, from which a message, a
  * wake or the member's own timer brings it back; nobody polls.
  *
- * It runs on a thread of its own (psr_loop_start: a worker, whose own thread computes) or on its owner's
- * (psr_loop_run: a shard). The callbacks are called on the loop's thread.
+ * It runs on a thread of its own (psr_loop_start: a worker, whose own thread computes), on its owner's
+ * (psr_loop_run: a shard), or a step at a time and without a clock (psr_loop_step: a simulated process). The callbacks are
+ * called on the loop's thread.
  *
  * Down, from one other thread: the command queue and a wake. Up: whatever the callbacks write atomically, a call of
  * psr_loop_changed after it, which costs one load while nobody waits, and psr_loop_wait. */
@@ -15,6 +16,14 @@
 #include "comm/outbox.h"
 
 typedef struct psr_loop psr_loop;
+
+/* How the other side waits where no thread runs the loop: both are on one thread. */
+typedef struct psr_loop_waiter {
+    void *context;
+    void (*pause)(void *context);                /* returns when something has changed, or in vain */
+    void (*pass)(void *context, double seconds); /* returns after that time */
+    void (*changed)(void *context);              /* it pauses, and something has changed */
+} psr_loop_waiter;
 
 typedef struct psr_loop_options {
     /* Borrowed for life. The loop's thread alone touches them while it runs. */
@@ -30,6 +39,7 @@ typedef struct psr_loop_options {
     psr_err (*woken)(void *context);
     /* Before each wait, after the commands. NULL: nothing to do. */
     void (*turned)(void *context);
+    const psr_loop_waiter *waiter; /* borrowed for life; NULL: a thread runs the loop */
 } psr_loop_options;
 
 /* NOMEM. ret owns: psr_loop_free. */
@@ -55,6 +65,10 @@ void psr_loop_stop(psr_loop *loop);
 
 /* Runs it on this thread until psr_loop_quit. A failure ends it and is the caller's to tell. */
 PSR_MUST_CHECK psr_err psr_loop_run(psr_loop *loop);
+/* What there is to do now, without waiting: commands, all messages that the transport has, and at last the time
+ * (psr_member_tick). To be called when a message came, by *ret_next_ms, and after the other side had its turn. A failure is the
+ * caller's to tell; one of psr_loop_fail is returned. */
+PSR_MUST_CHECK psr_err psr_loop_step(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms);
 /* The loop ends after what it is at. Any thread. */
 void psr_loop_quit(psr_loop *loop);
 

@@ -102,5 +102,7 @@ bool psr_sim_step(psr_sim *sim, psr_peer *ret_to);
 int64_t psr_sim_now_us(const psr_sim *sim);
 int64_t psr_sim_next_us(const psr_sim *sim);
 void psr_sim_pass(psr_sim *sim, int64_t until_us);
+/* Messages of a type that are under way from one member to another. */
+size_t psr_sim_under_way(const psr_sim *sim, psr_peer from, psr_peer to, psr_message_type type);
 
 #endif

@@ -314,6 +314,16 @@ void psr_sim_pass(psr_sim *sim, int64_t until_us)
     sim->now_us = until_us;
 }
 
+size_t psr_sim_under_way(const psr_sim *sim, psr_peer from, psr_peer to, psr_message_type type)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < sim->heap_count; i++) {
+        const parcel *p = sim->heap[i];
+        count += p->base.head.type == type && psr_peer_equal(p->base.from, from) && psr_peer_equal(p->to, to);
+    }
+    return count;
+}
+
 void psr_sim_cut(psr_sim *sim, psr_peer peer)
 {
     size_t kept = 0;

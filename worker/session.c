@@ -249,6 +249,7 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
         .command = take_command,
         .message = refuse,
         .turned = publish,
+        .waiter = options->waiter,
     };
     psr_err err = psr_loop_new(&options_of_loop, &session->loop);
     if (err == PSR_OK)
@@ -266,6 +267,11 @@ psr_err psr_session_start(psr_session *session)
 {
     assert(session->exchange != NULL);
     return psr_loop_start(session->loop);
+}
+
+psr_err psr_session_step(psr_session *session, int64_t now_ms, int64_t *ret_next_ms)
+{
+    return psr_loop_step(session->loop, now_ms, ret_next_ms);
 }
 
 void psr_session_stop(psr_session *session)

@@ -19,6 +19,7 @@ typedef struct psr_session_options {
     /* Belong to the thread from psr_session_start to psr_session_stop; connected to all that this worker sends to. */
     psr_transport *transport;
     psr_member *member;
+    const struct psr_loop_waiter *waiter; /* comm/loop.h: for a simulated process; NULL: psr_session_start */
 } psr_session_options;
 
 /* No thread yet. ret owns: psr_session_free. NOMEM. */
@@ -27,6 +28,9 @@ PSR_MUST_CHECK psr_err psr_session_new(const psr_session_options *options, psr_s
 /* Starts the thread, once an exchange has been made on the session. The member's report callback may call psr_session_report
  * from now on. */
 PSR_MUST_CHECK psr_err psr_session_start(psr_session *session);
+
+/* In its place, for a simulated process: psr_loop_step. */
+PSR_MUST_CHECK psr_err psr_session_step(psr_session *session, int64_t now_ms, int64_t *ret_next_ms);
 
 /* Ends the thread. Then, in this order: psr_member_free, psr_transport_free (which gives back what is still lent to it),
  * psr_exchange_free and psr_session_free. NULL allowed, and a second call. */

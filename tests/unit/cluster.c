@@ -1,6 +1,7 @@
 #include "tests/unit/cluster_private.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "comm/encoding.h"
 
@@ -243,16 +244,20 @@ static void disk_turn(cluster *c, uint64_t steps)
 
 /* ---- shards ---- */
 
-static psr_err shard_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err shard_message(void *context, psr_message **message)
 {
     shard *s = context;
-    s->process.done = s->process.done || head->type == PSR_MSG_DONE;
-    return psr_transport_send(s->process.transport, to, head, payload);
+    return psr_shard_run_message(s->run, message);
 }
 
 static psr_err shard_welcomed(shard *s)
 {
-    cluster *c = s->process.in;
+    const cluster *c = s->process.in;
+    const psr_loop_options loop = {.transport = s->process.transport,
+                                   .member = s->process.member,
+                                   .context = s,
+                                   .message = shard_message};
+    PSR_TRY(psr_loop_new(&loop, &s->loop));
     const psr_shard_options options = {
         .config = c->options.config,
         .layout = c->options.layout,
@@ -260,24 +265,12 @@ static psr_err shard_welcomed(shard *s)
         .shard = s->process.self.rank,
         .total_steps = psr_member_facts(s->process.member)->total_steps,
         .first_step = psr_member_first_step(s->process.member),
-        .outbox = {.context = s, .send = shard_send},
+        .outbox = psr_loop_outbox(s->loop),
     };
     PSR_TRY(psr_shard_run_new(&options, &s->run));
     for (uint32_t r = 0; r < c->n; r++)
         PSR_TRY(psr_member_connect(s->process.member, (psr_peer){PSR_ROLE_WORKER, r}));
     return psr_shard_run_begin(s->run);
-}
-
-static psr_err shard_message(shard *s, psr_message **message)
-{
-    cluster *c = s->process.in;
-    if ((*message)->head.type == PSR_MSG_PUSH)
-        c->in_flight[(*message)->from.rank * c->s + s->process.self.rank]--;
-    PSR_TRY(psr_shard_run_message(s->run, message));
-    assert_null(*message);
-    if (psr_shard_run_left(s->run))
-        s->process.state = PROCESS_LEFT;
-    return PSR_OK;
 }
 
 static void shard_report(void *context, psr_msg_progress *progress)
@@ -308,49 +301,48 @@ void process_fail(process *p, psr_err status)
         psr_member_failed(p->member, status, p->line);
 }
 
-static psr_err take(process *p, psr_message **message)
+static psr_err welcomed(process *p)
 {
-    return p->self.role == PSR_ROLE_WORKER ? worker_message((worker *)p, message)
-                                           : shard_message((shard *)p, message);
+    return p->self.role == PSR_ROLE_WORKER ? worker_welcomed((worker *)p) : shard_welcomed((shard *)p);
 }
 
-static psr_err take_early(process *p)
+static psr_err join(process *p, int64_t *ret_next_ms)
 {
-    PSR_TRY(p->self.role == PSR_ROLE_WORKER ? worker_welcomed((worker *)p) : shard_welcomed((shard *)p));
-    for (psr_message *early; (early = psr_member_early(p->member)) != NULL;)
-        PSR_TRY(take(p, &early));
-    return PSR_OK;
+    int64_t now_ms = cluster_now_ms(p->in);
+    psr_message *message = NULL;
+    while (!psr_member_joined(p->member) && psr_transport_recv(p->transport, 0, &message) == PSR_OK)
+        PSR_TRY(psr_member_message(p->member, &message, now_ms));
+    return psr_member_joined(p->member) ? welcomed(p) : psr_member_tick(p->member, now_ms, ret_next_ms);
 }
 
-static psr_err process_message(process *p, psr_message **message)
+static psr_err step(process *p, int64_t *ret_next_ms)
 {
-    bool had_joined = psr_member_joined(p->member);
-    PSR_TRY(psr_member_message(p->member, message, cluster_now_ms(p->in)));
-    if (!had_joined && psr_member_joined(p->member))
-        PSR_TRY(take_early(p));
-    return *message ? take(p, message) : PSR_OK;
+    int64_t now_ms = cluster_now_ms(p->in);
+    if (!psr_member_joined(p->member))
+        PSR_TRY(join(p, ret_next_ms));
+    if (!psr_member_joined(p->member))
+        return PSR_OK;
+    return p->self.role == PSR_ROLE_WORKER ? psr_session_step(((worker *)p)->session, now_ms, ret_next_ms)
+                                           : psr_loop_step(((shard *)p)->loop, now_ms, ret_next_ms);
 }
 
-/* What lies in its inbox, and what the time asks for. */
+static bool has_left(const process *p)
+{
+    if (p->self.role == PSR_ROLE_WORKER)
+        return ((const worker *)p)->ended;
+    return ((const shard *)p)->run && psr_shard_run_left(((const shard *)p)->run);
+}
+
+/* What lies in its inbox, what its compute thread has for it, and what the time asks for. */
 static void process_turn(process *p)
 {
-    psr_message *message = NULL;
-    psr_err err = PSR_OK;
-    while (p->state == PROCESS_RUNS && psr_transport_recv(p->transport, 0, &message) == PSR_OK) {
-        err = process_message(p, &message);
-        psr_message_free(&message);
-        if (err != PSR_OK)
-            process_fail(p, err);
-    }
     int64_t next_ms = 0;
-    p->tick_us = NEVER;
-    if (p->state != PROCESS_RUNS)
-        return;
-    err = psr_member_tick(p->member, cluster_now_ms(p->in), &next_ms);
+    psr_err err = step(p, &next_ms);
+    p->tick_us = next_ms * 1000;
     if (err != PSR_OK)
         process_fail(p, err);
-    else
-        p->tick_us = next_ms * 1000;
+    else if (has_left(p))
+        p->state = PROCESS_LEFT;
 }
 
 static void process_start(process *p)
@@ -370,9 +362,7 @@ static void process_start(process *p)
 
 static void worker_turn(worker *w)
 {
-    psr_err err = worker_compute(w);
-    if (err != PSR_OK)
-        process_fail(&w->process, err);
+    worker_resume(w);
     process_turn(&w->process);
 }
 
@@ -402,7 +392,8 @@ static bool is_over(const process *p)
 
 static bool hangs(const cluster *c, const process *p)
 {
-    return p->self.role == PSR_ROLE_WORKER && c->workers[p->self.rank].hung;
+    return p->self.role == PSR_ROLE_WORKER && c->workers[p->self.rank].hung &&
+           c->workers[p->self.rank].computes;
 }
 
 /* Who hangs is ended by its agent when the scheduler says how the run ended. */
@@ -426,17 +417,27 @@ static void turn(cluster *c, process *p)
 
 /* ---- faults ---- */
 
+static bool is_done(cluster *c, const process *p)
+{
+    if (p->self.role == PSR_ROLE_SCHEDULER)
+        return is_over(p);
+    if (p->self.role == PSR_ROLE_WORKER)
+        return c->workers[p->self.rank].done;
+    const psr_shard_run *run = c->shards[p->self.rank].run;
+    return run && psr_shard_run_traffic(run) != NULL;
+}
+
 static void begin_fault(cluster *c)
 {
     const cluster_fault *fault = &c->options.fault;
     process *p = process_of(c, fault->who);
     c->fault_us = NEVER;
-    c->was_done = p->done;
     if (is_over(p))
         return;
+    if (fault->kind != CLUSTER_HUNG && !is_done(c, p))
+        c->struck_us = psr_sim_now_us(c->sim);
     if (fault->kind == CLUSTER_HUNG) {
         c->workers[fault->who.rank].hung = true;
-        c->workers[fault->who.rank].compute_us = NEVER;
     } else if (fault->kind == CLUSTER_STOPPED) {
         p->state = PROCESS_STOPPED;
         c->resume_us = psr_sim_now_us(c->sim) + fault->for_us;
@@ -488,8 +489,8 @@ static moment next_moment(cluster *c)
     for (uint32_t i = 0; i < member_count(c); i++)
         consider(&next, (moment){time_of(member_at(c, i)), A_TURN, member_at(c, i), 0});
     for (uint32_t r = 0; r < c->n; r++)
-        if (c->workers[r].process.state == PROCESS_RUNS)
-            consider(&next, (moment){c->workers[r].compute_us, A_COMPUTATION, &c->workers[r].process, 0});
+        if (c->workers[r].process.state == PROCESS_RUNS && !hangs(c, &c->workers[r].process))
+            consider(&next, (moment){c->workers[r].wakes_us, A_COMPUTATION, &c->workers[r].process, 0});
     for (uint64_t k = 0; k <= c->options.steps && c->scheduler_process.state == PROCESS_RUNS; k++)
         consider(&next, (moment){c->disk_us[k], A_CHECKPOINT, NULL, c->options.first_step + k});
     consider(&next, (moment){c->fault_us, A_FAULT, NULL, 0});
@@ -531,6 +532,25 @@ static void happen(cluster *c, const moment *m)
     }
 }
 
+/* One that hangs does so when it computes next. */
+static void see_fault(cluster *c)
+{
+    if (c->struck_us != NEVER || c->options.fault.kind != CLUSTER_HUNG)
+        return;
+    const process *p = process_of(c, c->options.fault.who);
+    if (p->state == PROCESS_RUNS && hangs(c, p))
+        c->struck_us = psr_sim_now_us(c->sim);
+}
+
+static void see_pushes(cluster *c)
+{
+    for (uint32_t i = 0; i < c->n * c->s && c->options.counts_pushes; i++) {
+        size_t count = psr_sim_under_way(c->sim, c->workers[i / c->s].process.self,
+                                         c->shards[i % c->s].process.self, PSR_MSG_PUSH);
+        c->pushes_in_flight = count > c->pushes_in_flight ? count : c->pushes_in_flight;
+    }
+}
+
 static void run(cluster *c)
 {
     while (!all_over(c)) {
@@ -539,8 +559,8 @@ static void run(cluster *c)
             fail_msg("seed %llu: nothing happens any more and not all have ended: it hangs",
                      (unsigned long long)c->options.seed);
         happen(c, &next);
-        for (uint32_t r = 0; r < c->n; r++)
-            worker_look(&c->workers[r]);
+        see_fault(c);
+        see_pushes(c);
     }
     c->ended_us = psr_sim_now_us(c->sim);
 }
@@ -579,12 +599,11 @@ static void make_members(cluster *c)
     const cluster_options *o = &c->options;
     c->workers = calloc(c->n, sizeof *c->workers);
     c->shards = calloc(c->s + 1, sizeof *c->shards);
-    c->in_flight = calloc((size_t)c->n * c->s + 1, sizeof *c->in_flight);
     assert_int_equal(psr_parts_plan(o->config, o->buckets, &c->plan), PSR_OK);
     make_process(c, &c->scheduler_process, (psr_peer){PSR_ROLE_SCHEDULER, 0});
     for (uint32_t r = 0; r < c->n; r++) {
         make_process(c, &c->workers[r].process, (psr_peer){PSR_ROLE_WORKER, r});
-        c->workers[r].compute_us = NEVER;
+        c->workers[r].wakes_us = NEVER;
     }
     for (uint32_t s = 0; s < c->s; s++)
         make_process(c, &c->shards[s].process, (psr_peer){PSR_ROLE_SHARD, s});
@@ -600,7 +619,7 @@ static cluster *make(const cluster_options *options)
         c->config.slice_bytes = SLICE_BYTES_MIN;
     c->n = c->config.workers;
     c->s = c->config.mode == PSR_MODE_PS ? c->config.shards : 0;
-    c->joined_us = c->decided_us = c->fault_us = c->resume_us = NEVER;
+    c->joined_us = c->decided_us = c->fault_us = c->resume_us = c->struck_us = NEVER;
     if (options->fault.kind != CLUSTER_FAULTLESS)
         c->fault_us = options->fault.at_us;
     c->compute_max_us = computes_us[options->seed % 3];
@@ -635,6 +654,7 @@ cluster *cluster_run(const cluster_options *options)
 {
     if (runs++ == 0)
         begin_s = psr_clock_s();
+    psr_log_init("cluster", PSR_LOG_WARN);
     cluster *c = make(options);
     run(c);
     const cluster_fault *fault = &options->fault;
@@ -666,12 +686,13 @@ void cluster_free(cluster *c)
     psr_scheduler_free(c->scheduler);
     for (uint32_t r = 0; r < c->n; r++)
         worker_done(&c->workers[r]);
-    for (uint32_t s = 0; s < c->s; s++)
+    for (uint32_t s = 0; s < c->s; s++) {
+        psr_loop_free(c->shards[s].loop);
         psr_shard_run_free(c->shards[s].run);
+    }
     free(c->workers);
     free(c->shards);
     psr_plan_done(&c->plan);
-    free(c->in_flight);
     free(c->sections);
     free(c->filled);
     free(c->disk_us);
@@ -709,9 +730,9 @@ int64_t cluster_joined_us(const cluster *c)
     return c->joined_us;
 }
 
-bool cluster_was_done(const cluster *c)
+int64_t cluster_struck_us(const cluster *c)
 {
-    return c->was_done;
+    return c->struck_us;
 }
 
 const float *cluster_weights(const cluster *c, uint32_t rank, uint64_t step)

@@ -1,11 +1,11 @@
 /* A whole run in one process, in virtual time and from one seed: the scheduler, shards and workers as they are (ps/'s
- * machines, comm's members and collectives, worker/'s engines) on the in-process network of net/transport.h, from JOIN to
+ * machines, comm's members and loops, worker/'s session and exchange) on the in-process network of net/transport.h, from JOIN to
  * BYE. Only what computes is played: a worker takes random times for the pieces of its steps, and its gradients are
  * numbers of its rank and step.
  *
  * It checks as it goes: a lent payload is read only when it is delivered, as a zero-copy network would; the gradient of a
- * bucket is poisoned as soon as a worker may write it again; buckets land in order; sums over workers are right; the last
- * checkpoint is whole; nobody is left waiting. */
+ * bucket is poisoned as soon as a worker may write it again; averages over workers are right; the last checkpoint is whole;
+ * nobody is left waiting. */
 #ifndef PSR_TESTS_CLUSTER_H
 #define PSR_TESTS_CLUSTER_H
 
@@ -37,6 +37,7 @@ typedef struct cluster_options {
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
     uint32_t slow_worker;        /* computes ten times as long as the others; CLUSTER_NOBODY */
     uint64_t stop_at;            /* the run is told to end when this step begins; UINT64_MAX: it is not */
+    bool counts_pushes;          /* for cluster_pushes_in_flight: slow */
     cluster_fault fault;
 } cluster_options;
 
@@ -55,8 +56,8 @@ psr_err cluster_status_of(const cluster *cluster, psr_peer peer, const char **re
 int64_t cluster_joined_us(const cluster *cluster);
 int64_t cluster_decided_us(const cluster *cluster);
 int64_t cluster_ended_us(const cluster *cluster);
-/* Whether the peer had said DONE when the fault came. */
-bool cluster_was_done(const cluster *cluster);
+/* When the fault struck: one that hangs does so when it computes next; INT64_MAX: not before the process had said DONE. */
+int64_t cluster_struck_us(const cluster *cluster);
 
 /* Worker's weights after step, the whole arena. */
 const float *cluster_weights(const cluster *cluster, uint32_t rank, uint64_t step);

@@ -4,16 +4,17 @@
 
 #include "tests/unit/cluster.h"
 
-#include "comm/collective.h"
-#include "comm/member.h"
+#include "comm/loop.h"
 #include "ps/parts.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/shard/shard_run.h"
+#include "worker/exchange.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <ucontext.h>
 #include <cmocka.h>
 
 #define NEVER INT64_MAX
@@ -38,53 +39,33 @@ typedef struct process {
     psr_member *member;
     int64_t starts_us;
     int64_t tick_us; /* when it wants to be told the time */
-    bool done;       /* it has said DONE */
     psr_err status;
     char line[LINE_MAX];
 } process;
 
 typedef struct shard {
     process process;
-    psr_shard_run *run; /* once it has joined */
+    psr_loop *loop; /* these, once it has joined */
+    psr_shard_run *run;
 } shard;
-
-/* What a worker's compute thread is at: what it waits for, or does next. */
-typedef enum activity {
-    ACTIVITY_JOIN,
-    ACTIVITY_RESTORE, /* worker 0: of a resumed run's weights and slots */
-    ACTIVITY_SPREAD,  /* a broadcast of these */
-    ACTIVITY_START,   /* START */
-    ACTIVITY_BEGIN,   /* a step may begin */
-    ACTIVITY_FORWARD, /* the weights of the next bucket */
-    ACTIVITY_BACKWARD,
-    ACTIVITY_DRAIN, /* all weights */
-    ACTIVITY_FOLD,  /* a sum over all workers, at the end */
-    ACTIVITY_SAVE,  /* the checkpoint before is in place */
-    ACTIVITY_BYE,
-} activity;
 
 typedef struct worker {
     process process;
-    const psr_engine_ops *ops;
-    psr_engine *engine; /* this and what follows, once it has joined */
-    psr_collective *collective;
-    psr_optimizer *optimizer;
-    float *weights, *gradients;
-    uint32_t *order;  /* of a backward pass */
-    uint64_t *landed; /* [bucket] steps */
-    float *history;   /* [step][arena] */
-    double sum[3];
+    psr_session *session; /* this and what follows, once it has joined */
+    psr_exchange *exchange;
+    float *history;              /* [step][arena] */
+    float *slots[CLUSTER_SLOTS]; /* worker 0 of a resumed run with shards: what it restores */
+    uint32_t *order;             /* of a backward pass */
+    uint64_t step;               /* that is under way, or the next */
+    uint64_t last_saved;         /* steps; 0: none */
 
-    activity activity;
-    int64_t compute_us; /* when it does that; NEVER: it waits, or hangs */
-    bool hung;
-    uint64_t counter;  /* of progress */
-    uint64_t restored; /* floats */
-    uint32_t spread;   /* broadcasts begun */
-    uint64_t step;     /* the next to begin, or that is under way */
-    uint32_t next;     /* bucket of a pass that comes next: forward from the last one, backward order[next] */
-    bool any_begun, started, held, bye, last;
-    uint64_t stop_at, saved, last_saved; /* steps: in place, sent */
+    /* Its compute thread. */
+    ucontext_t context;
+    void *stack;
+    psr_loop_waiter waiter;
+    int64_t wakes_us; /* when it goes on; NEVER: it waits for a change */
+    bool hung, computes, done, ended;
+    psr_err result; /* of its end */
 } worker;
 
 struct cluster {
@@ -103,7 +84,9 @@ struct cluster {
     char line[LINE_MAX];
     int64_t joined_us, decided_us, ended_us;
     int64_t fault_us, resume_us; /* NEVER: not, or not any more */
-    bool was_done, stop_told;
+    int64_t struck_us;
+    bool stop_told;
+    ucontext_t events; /* what resumes the compute threads */
 
     /* Checkpoints, one for each number of steps: [steps - first_step]. */
     float *sections;  /* [1 + CLUSTER_SLOTS][arena]: weights, slots */
@@ -111,8 +94,7 @@ struct cluster {
     int64_t *disk_us; /* when it is in place; NEVER: not whole yet, or told */
     uint32_t slot_count;
 
-    uint64_t staleness, gap;
-    uint64_t pushes_in_flight, *in_flight; /* [worker * s + shard] */
+    uint64_t staleness, gap, pushes_in_flight;
 };
 
 uint32_t cluster_draw(cluster *c, uint32_t below);
@@ -123,11 +105,9 @@ void process_fail(process *p, psr_err status);
 
 /* cluster_worker.c */
 psr_err worker_welcomed(worker *w);
-psr_err worker_message(worker *w, psr_message **message);
 void worker_report(void *context, psr_msg_progress *progress);
-/* Looks whether it waits for something that is there by now. */
-void worker_look(worker *w);
-psr_err worker_compute(worker *w); /* it is compute_us */
+/* Its compute thread goes on, until it waits, computes or has ended. */
+void worker_resume(worker *w);
 void worker_done(worker *w);
 
 #endif

@@ -132,7 +132,7 @@ static void check_named(const play *p, const cluster *c, const char *how, int64_
     char name[32];
     psr_err status = cluster_status(c, &line);
     if (status == PSR_OK) {
-        if (!cluster_was_done(c))
+        if (cluster_struck_us(c) != INT64_MAX)
             refuse(p, "it ends well", line);
         return;
     }
@@ -141,6 +141,8 @@ static void check_named(const play *p, const cluster *c, const char *how, int64_
     if (!begins_with(line, name) || (strstr(line, how) == NULL && !never_came))
         refuse(p, "another line", line);
     int64_t since_us = f->at_us;
+    if (f->kind == CLUSTER_HUNG)
+        since_us = cluster_struck_us(c);
     if (never_came && since_us < SECOND_US) /* it counts from the last one that came */
         since_us = SECOND_US;
     if (cluster_decided_us(c) > since_us + within_us + SLACK_US)

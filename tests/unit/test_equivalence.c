@@ -355,7 +355,8 @@ static void at_most_a_window_of_pushes_to_a_shard_is_under_way(void **state)
                                    .steps = 5,
                                    .seed = 99,
                                    .slow_worker = 0,
-                                   .stop_at = UINT64_MAX};
+                                   .stop_at = UINT64_MAX,
+                                   .counts_pushes = true};
         cluster *c = cluster_run(&options);
         assert_int_equal(cluster_pushes_in_flight(c), window);
         cluster_free(c);

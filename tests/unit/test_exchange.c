@@ -159,6 +159,35 @@ psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *pa
     return PSR_OK;
 }
 
+/* What a loop without a thread calls: none here is one. */
+psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message **ret_message)
+{
+    (void)transport, (void)timeout_ms, (void)ret_message;
+    fail();
+    return PSR_OK;
+}
+
+psr_err psr_member_message(psr_member *member, psr_message **message, int64_t now_ms)
+{
+    (void)member, (void)message, (void)now_ms;
+    fail();
+    return PSR_OK;
+}
+
+psr_message *psr_member_early(psr_member *member)
+{
+    (void)member;
+    fail();
+    return NULL;
+}
+
+psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms)
+{
+    (void)member, (void)now_ms, (void)ret_next_ms;
+    fail();
+    return PSR_OK;
+}
+
 psr_err psr_member_ready(psr_member *member, const char *json)
 {
     return psr_member_tell(member, &(psr_head){.type = PSR_MSG_READY}, json, json != NULL ? strlen(json) : 0);

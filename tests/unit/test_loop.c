@@ -19,6 +19,8 @@ static struct {
     bool woken;
     psr_message *inbox[16];
     uint32_t inbox_count;
+    psr_message *early;
+    int64_t heard_ms;
     psr_err error; /* recv's from now on */
     psr_message_type sent[16];
     uint32_t sent_count;
@@ -71,6 +73,41 @@ psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_me
     }
     pthread_mutex_unlock(&net.mutex);
     return err;
+}
+
+/* Without waiting, for psr_loop_step. */
+psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message **ret_message)
+{
+    (void)transport;
+    assert_int_equal(timeout_ms, 0);
+    if (net.inbox_count == 0 && !net.woken)
+        return PSR_ERR_TIMEOUT;
+    return psr_member_recv(NULL, -1, ret_message);
+}
+
+psr_message *psr_member_early(psr_member *member)
+{
+    (void)member;
+    psr_message *early = net.early;
+    net.early = NULL;
+    return early;
+}
+
+/* ALIVE is the member's own. */
+psr_err psr_member_message(psr_member *member, psr_message **message, int64_t now_ms)
+{
+    (void)member;
+    net.heard_ms = now_ms;
+    if ((*message)->head.type == PSR_MSG_ALIVE)
+        psr_message_free(message);
+    return PSR_OK;
+}
+
+psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms)
+{
+    (void)member;
+    *ret_next_ms = now_ms + 100;
+    return PSR_OK;
 }
 
 void psr_member_failed(psr_member *member, psr_err status, const char *line)
@@ -367,6 +404,85 @@ static void commands_that_were_never_taken_are_freed_with_the_loop(void **state)
     psr_loop_free(NULL);
 }
 
+static void without_a_thread_a_step_does_what_there_is_to_do_and_waits_for_nothing(void **state)
+{
+    (void)state;
+    int64_t next_ms = 0;
+    expect_ok(psr_loop_step(owner.loop, 1000, &next_ms));
+    assert_int_equal(next_ms, 1100);
+    assert_int_equal(owner.others, 0);
+
+    for (uint64_t step = 1; step <= 3; step++)
+        assert_true(submit(step));
+    deliver(PSR_ROLE_SHARD, PSR_MSG_PULL);
+    net.early = net.inbox[0]; /* came before the others */
+    net.inbox_count = 0;
+    deliver(PSR_ROLE_SCHEDULER, PSR_MSG_ALIVE);
+    deliver(PSR_ROLE_SHARD, PSR_MSG_PULL);
+    expect_ok(psr_loop_step(owner.loop, 2000, &next_ms));
+    assert_int_equal(next_ms, 2100);
+    assert_int_equal(net.heard_ms, 2000);
+    assert_true(three_were_taken(&owner));
+    assert_int_equal(owner.others, 2);
+    assert_int_equal(atomic_load(&freed), 3);
+    assert_int_equal(owner.woken, 1); /* by the commands */
+
+    deliver(PSR_ROLE_SCHEDULER, PSR_MSG_FAILED);
+    expect_failure(psr_loop_step(owner.loop, 3000, &next_ms), PSR_ERR_PROTOCOL, "that is not for us");
+    psr_loop_fail(owner.loop, PSR_ERR_NUMERIC, "the loss is not finite");
+    expect_failure(psr_loop_step(owner.loop, 4000, &next_ms), PSR_ERR_NUMERIC, "the loss is not finite");
+}
+
+static struct {
+    uint32_t pauses, changes;
+    double passed_s;
+} played;
+
+/* Each pause is a step of the loop. */
+static void pause_for_a_step(void *context)
+{
+    int64_t next_ms = 0;
+    assert_ptr_equal(context, &played);
+    played.pauses++;
+    submit(played.pauses);
+    expect_ok(psr_loop_step(owner.loop, 0, &next_ms));
+}
+
+static void pass_through(void *context, double seconds)
+{
+    assert_ptr_equal(context, &played);
+    played.passed_s += seconds;
+}
+
+static void count_change(void *context)
+{
+    assert_ptr_equal(context, &played);
+    played.changes++;
+}
+
+static void without_a_thread_who_waits_lets_the_loop_get_on(void **state)
+{
+    (void)state;
+    static const psr_loop_waiter waiter = {&played, pause_for_a_step, pass_through, count_change};
+    const psr_loop_options options = {.commands_max = 16,
+                                      .context = &owner,
+                                      .command = take_command,
+                                      .message = take_other,
+                                      .waiter = &waiter};
+    psr_loop_free(owner.loop);
+    expect_ok(psr_loop_new(&options, &owner.loop));
+    psr_loop_changed(owner.loop);
+    assert_int_equal(played.changes, 0); /* nobody waits */
+    expect_ok(psr_loop_wait(owner.loop, three_were_taken, &owner));
+    assert_int_equal(played.pauses, 3);
+    assert_true(played.changes >= 3);
+    expect_ok(psr_loop_pause(owner.loop, 0.5));
+    assert_true(played.passed_s == 0.5);
+    psr_loop_fail(owner.loop, PSR_ERR_NUMERIC, "the loss is not finite");
+    expect_failure(psr_loop_wait(owner.loop, never, NULL), PSR_ERR_NUMERIC, "the loss is not finite");
+    expect_failure(psr_loop_pause(owner.loop, 0.5), PSR_ERR_NUMERIC, "the loss is not finite");
+}
+
 #define with_loop(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -381,6 +497,8 @@ int main(void)
         with_loop(who_waits_goes_on_when_what_was_lent_came_back),
         with_loop(a_failure_of_the_thread_ends_every_wait_and_is_told_once),
         with_loop(a_failure_of_the_other_thread_ends_the_loop_and_is_told),
+        with_loop(without_a_thread_a_step_does_what_there_is_to_do_and_waits_for_nothing),
+        with_loop(without_a_thread_who_waits_lets_the_loop_get_on),
         with_loop(commands_that_were_never_taken_are_freed_with_the_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
