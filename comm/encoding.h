@@ -1,7 +1,8 @@
 /* The one stage where values meet payloads: how many bytes they take there, how they come into one and out of one.
  *
- * The encodings are bytes, float32 and float64; any other is refused by its name. They stand in a payload as they lie in memory (little-endian), so that nothing is copied: an encoded
- * payload is the values themselves, and decoded values are the payload itself. Any thread. */
+ * The encodings are bytes, float32 and float64; any other is refused by its name. They stand in a payload as they lie in
+ * memory (little-endian), so that nothing is copied: an encoded payload is the values themselves, and decoded values are
+ * the payload itself. Any thread. */
 #ifndef PSR_COMM_ENCODING_H
 #define PSR_COMM_ENCODING_H
 

@@ -2,7 +2,7 @@
  *
  * psr_msg_NAME_head makes a head and checks nothing. psr_msg_NAME_read takes apart the head of a message whose type the
  * caller has looked at; its ret is untouched on failure. PROTOCOL: a field is beyond what it may be (the detail names it). What
- * a field may be in this run, at this time, is the receiver's to check, and the payload's size is psr_decode's.
+ * a field may be in this run, at this time, is the receiver's to check; the payload's size is checked by comm/encoding.h.
  * Types that are not here (JOIN, FACTS, READY, METRICS, ..) have no fields. Plain data; any thread. */
 #ifndef PSR_COMM_MESSAGES_H
 #define PSR_COMM_MESSAGES_H
