@@ -51,54 +51,55 @@ void psr_message_free(psr_message **message)
 typedef struct kind {
     const char *name;
     bool tagged;
+    uint8_t field_count;
     const char *fields[PSR_HEAD_FIELDS_MAX];
 } kind;
 
+/* The names end with NULL. */
+#define KIND(name, tagged, ...)                                                                              \
+    {                                                                                                        \
+        name, tagged, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *) - 1,                            \
+        {                                                                                                    \
+            __VA_ARGS__                                                                                      \
+        }                                                                                                    \
+    }
+
 static const kind kinds[] = {
-    [PSR_MSG_HELLO] = {"HELLO", false, {"role", "rank"}},
-    [PSR_MSG_JOIN] = {"JOIN", false, {NULL}},
-    [PSR_MSG_READY] = {"READY", false, {NULL}},
-    [PSR_MSG_PROGRESS] = {"PROGRESS",
-                          true,
-                          {"phase", "counter", "waits", "role", "rank", "evaluates", "counted"}},
-    [PSR_MSG_METRICS] = {"METRICS", false, {NULL}},
-    [PSR_MSG_HELD] = {"HELD", false, {"step"}},
-    [PSR_MSG_CHECKPOINT] = {"CHECKPOINT", false, {"offset", "count", "steps", "section"}},
-    [PSR_MSG_FAILED] = {"FAILED", false, {"status"}},
-    [PSR_MSG_DONE] = {"DONE", false, {"steps", "left_out"}},
-    [PSR_MSG_FACTS] = {"FACTS", false, {NULL}},
-    [PSR_MSG_WELCOME] = {"WELCOME", false, {NULL}},
-    [PSR_MSG_START] = {"START", false, {NULL}},
-    [PSR_MSG_ALIVE] = {"ALIVE", false, {"report_wanted"}},
-    [PSR_MSG_HOLD] = {"HOLD", false, {NULL}},
-    [PSR_MSG_STOP_AT] = {"STOP_AT", false, {"step"}},
-    [PSR_MSG_RESTORE] = {"RESTORE", false, {"offset", "count", "steps", "section"}},
-    [PSR_MSG_ABORT] = {"ABORT", false, {NULL}},
-    [PSR_MSG_BYE] = {"BYE", false, {NULL}},
-    [PSR_MSG_CONFIG] = {"CONFIG", false, {NULL}},
-    [PSR_MSG_SAVED] = {"SAVED", false, {"steps"}},
-    [PSR_MSG_INIT] = {"INIT", true, {"offset", "count", "section"}},
-    [PSR_MSG_PUSH] = {"PUSH", true, {"offset", "count", "answer"}},
-    [PSR_MSG_PULL] = {"PULL", true, {"offset", "count"}},
-    [PSR_MSG_WEIGHTS] = {"WEIGHTS", true, {"offset", "count", "staleness", "received"}},
-    [PSR_MSG_ACK] = {"ACK", false, {"received"}},
-    [PSR_MSG_RING] = {"RING", true, {"offset", "count", "phase", "chunk", "hop"}},
-    [PSR_MSG_GATHER] = {"GATHER", true, {"offset", "count"}},
-    [PSR_MSG_SPREAD] = {"SPREAD", true, {"offset", "count"}},
+    [PSR_MSG_HELLO] = KIND("HELLO", false, "role", "rank", NULL),
+    [PSR_MSG_JOIN] = KIND("JOIN", false, NULL),
+    [PSR_MSG_READY] = KIND("READY", false, NULL),
+    [PSR_MSG_PROGRESS] =
+        KIND("PROGRESS", true, "phase", "counter", "waits", "role", "rank", "evaluates", "counted", NULL),
+    [PSR_MSG_METRICS] = KIND("METRICS", false, NULL),
+    [PSR_MSG_HELD] = KIND("HELD", false, "step", NULL),
+    [PSR_MSG_CHECKPOINT] = KIND("CHECKPOINT", false, "offset", "count", "steps", "section", NULL),
+    [PSR_MSG_FAILED] = KIND("FAILED", false, "status", NULL),
+    [PSR_MSG_DONE] = KIND("DONE", false, "steps", "left_out", NULL),
+    [PSR_MSG_FACTS] = KIND("FACTS", false, NULL),
+    [PSR_MSG_WELCOME] = KIND("WELCOME", false, NULL),
+    [PSR_MSG_START] = KIND("START", false, NULL),
+    [PSR_MSG_ALIVE] = KIND("ALIVE", false, "report_wanted", NULL),
+    [PSR_MSG_HOLD] = KIND("HOLD", false, NULL),
+    [PSR_MSG_STOP_AT] = KIND("STOP_AT", false, "step", NULL),
+    [PSR_MSG_RESTORE] = KIND("RESTORE", false, "offset", "count", "steps", "section", NULL),
+    [PSR_MSG_ABORT] = KIND("ABORT", false, NULL),
+    [PSR_MSG_BYE] = KIND("BYE", false, NULL),
+    [PSR_MSG_CONFIG] = KIND("CONFIG", false, NULL),
+    [PSR_MSG_SAVED] = KIND("SAVED", false, "steps", NULL),
+    [PSR_MSG_INIT] = KIND("INIT", true, "offset", "count", "section", NULL),
+    [PSR_MSG_PUSH] = KIND("PUSH", true, "offset", "count", "answer", NULL),
+    [PSR_MSG_PULL] = KIND("PULL", true, "offset", "count", NULL),
+    [PSR_MSG_WEIGHTS] = KIND("WEIGHTS", true, "offset", "count", "staleness", "received", NULL),
+    [PSR_MSG_ACK] = KIND("ACK", false, "received", NULL),
+    [PSR_MSG_RING] = KIND("RING", true, "offset", "count", "phase", "chunk", "hop", NULL),
+    [PSR_MSG_GATHER] = KIND("GATHER", true, "offset", "count", NULL),
+    [PSR_MSG_SPREAD] = KIND("SPREAD", true, "offset", "count", NULL),
 };
 
 /* NULL: there is none of that number. */
 static const kind *kind_of(uint64_t type)
 {
     return type < sizeof kinds / sizeof kinds[0] && kinds[type].name != NULL ? &kinds[type] : NULL;
-}
-
-static size_t field_count(const kind *k)
-{
-    size_t count = 0;
-    while (count < PSR_HEAD_FIELDS_MAX && k->fields[count] != NULL)
-        count++;
-    return count;
 }
 
 const char *psr_message_name(psr_message_type type)
@@ -126,7 +127,7 @@ void psr_head_describe(const psr_head *head, char *text, size_t size)
             used += (size_t)snprintf(text + used, size - used, "%sround %" PRIu64, before, head->tag.round);
         before = ", ";
     }
-    for (size_t i = 0; k != NULL && i < field_count(k) && used < size; i++, before = ", ")
+    for (size_t i = 0; k != NULL && i < k->field_count && used < size; i++, before = ", ")
         used += (size_t)snprintf(text + used, size - used, "%s%s %" PRIu64, before, k->fields[i],
                                  head->fields[i]);
     if (before[0] == ',' && used < size)
@@ -180,6 +181,16 @@ static int write_bytes(void *data, const char *bytes, size_t size)
     return 0;
 }
 
+/* Most numbers are below 128: a byte, which is the number itself. */
+static void write_unsigned(msgpack_packer *packer, uint64_t number)
+{
+    writer *w = packer->data;
+    if (number < 128)
+        w->buffer[w->used++] = (uint8_t)number;
+    else
+        msgpack_pack_uint64(packer, number);
+}
+
 /* An array of at most 15 has its length in its first byte. */
 _Static_assert(COMMON_FIELDS + PSR_HEAD_FIELDS_MAX <= 15 &&
                    PREAMBLE_BYTES + 1 + (COMMON_FIELDS + PSR_HEAD_FIELDS_MAX) * 9 <= PSR_HEAD_BYTES_MAX,
@@ -194,15 +205,15 @@ void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffe
         tag->round,           (uint64_t)head->encoding};
     const kind *k = kind_of((uint64_t)head->type);
     assert(k != NULL);
-    size_t count = field_count(k);
+    size_t count = k->field_count;
     writer w = {buffer, PREAMBLE_BYTES};
     msgpack_packer packer;
     msgpack_packer_init(&packer, &w, write_bytes);
     msgpack_pack_array(&packer, COMMON_FIELDS + count);
     for (size_t i = 0; i < COMMON_FIELDS; i++)
-        msgpack_pack_uint64(&packer, common[i]);
+        write_unsigned(&packer, common[i]);
     for (size_t i = 0; i < count; i++)
-        msgpack_pack_uint64(&packer, head->fields[i]);
+        write_unsigned(&packer, head->fields[i]);
 
     memcpy(buffer, magic, sizeof magic);
     put_be(buffer + 4, PSR_WIRE_VERSION, 2);
@@ -266,9 +277,9 @@ static psr_err check_common(const uint64_t common[COMMON_FIELDS], size_t fields)
     const kind *k = kind_of(common[0]);
     if (k == NULL)
         return psr_fail(PSR_ERR_FORMAT, "a message of unknown type %" PRIu64, common[0]);
-    if (fields != field_count(k))
+    if (fields != k->field_count)
         return psr_fail(PSR_ERR_FORMAT, "a head of %s has %zu numbers, not %zu", k->name,
-                        COMMON_FIELDS + fields, COMMON_FIELDS + field_count(k));
+                        COMMON_FIELDS + fields, COMMON_FIELDS + (size_t)k->field_count);
     if (common[2] > UINT32_MAX || common[3] > UINT32_MAX || common[4] > UINT32_MAX)
         return psr_fail(PSR_ERR_FORMAT, "a message's epoch, group or slot exceeds 32 bits");
     if (!k->tagged && (common[2] | common[3] | common[4] | common[5]) != 0)
