@@ -261,7 +261,7 @@ static psr_err shard_welcomed(shard *s)
     const psr_shard_options options = {
         .config = c->options.config,
         .layout = c->options.layout,
-        .plan = &c->plan,
+        .plan = &psr_member_view(s->process.member)->plan,
         .shard = s->process.self.rank,
         .total_steps = psr_member_facts(s->process.member)->total_steps,
         .first_step = psr_member_first_step(s->process.member),
@@ -596,10 +596,8 @@ static void make_checkpoints(cluster *c)
 
 static void make_members(cluster *c)
 {
-    const cluster_options *o = &c->options;
     c->workers = calloc(c->n, sizeof *c->workers);
     c->shards = calloc(c->s + 1, sizeof *c->shards);
-    assert_int_equal(psr_parts_plan(o->config, o->buckets, &c->plan), PSR_OK);
     make_process(c, &c->scheduler_process, (psr_peer){PSR_ROLE_SCHEDULER, 0});
     for (uint32_t r = 0; r < c->n; r++) {
         make_process(c, &c->workers[r].process, (psr_peer){PSR_ROLE_WORKER, r});
@@ -692,7 +690,6 @@ void cluster_free(cluster *c)
     }
     free(c->workers);
     free(c->shards);
-    psr_plan_done(&c->plan);
     free(c->sections);
     free(c->filled);
     free(c->disk_us);

@@ -77,7 +77,6 @@ struct cluster {
     psr_scheduler *scheduler;
     worker *workers;
     shard *shards;
-    psr_plan plan;
     uint64_t drawn;
     uint32_t compute_max_us;
     psr_err status;

@@ -309,7 +309,7 @@ psr_err worker_welcomed(worker *w)
                                      .config = o->config,
                                      .layout = o->layout,
                                      .buckets = o->buckets,
-                                     .plan = &c->plan,
+                                     .plan = &psr_member_view(w->process.member)->plan,
                                      .rank = w->process.self.rank};
     PSR_TRY(psr_engine_choose(o->config, &exchange.engine));
     PSR_TRY(psr_exchange_new(&exchange, &w->exchange));
