@@ -26,8 +26,8 @@ static psr_err local_open(const psr_engine_env *env, psr_engine **ret_engine)
     if (engine == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an engine");
     engine->env = *env;
-    psr_err err =
-        psr_local_new(env->config, env->layout, env->buckets, env->weights, env->optimizer, &engine->local);
+    psr_err err = psr_local_new(env->config, env->plan->ranks, env->layout, env->buckets, env->weights,
+                                env->optimizer, &engine->local);
     if (err != PSR_OK) {
         local_close(engine);
         return err;
@@ -51,7 +51,7 @@ static psr_err local_begin_step(psr_engine *engine, uint64_t step)
 static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
 {
     const psr_engine_env *env = &engine->env;
-    if (rank + 1 < env->config->workers)
+    if (rank + 1 < env->plan->ranks)
         return PSR_OK;
     PSR_TRY(psr_local_update(engine->local, step, env->total_steps));
     for (uint32_t b = 0; b < env->buckets->count; b++)

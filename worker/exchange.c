@@ -100,11 +100,11 @@ static psr_err open_parts(psr_exchange *exchange)
         PSR_TRY(psr_optimizer_new(o->config, o->layout, &exchange->optimizer));
     if (exchange->ops->gradients == NULL)
         PSR_TRY(psr_arena_new(length, &exchange->gradients));
-    if (psr_exchange_plays(exchange) < o->config->workers) {
+    if (psr_exchange_plays(exchange) < o->plan->ranks) {
         /* The largest is a broadcast of the arena. A network has fewer statistics than parameters: as doubles
          * they take less than twice the arena; figures, names and the like fit in what is added. */
         const size_t bytes_max = 2 * length * sizeof(float) + ((size_t)1 << 20);
-        PSR_TRY(psr_collective_new(o->rank, o->config->workers, o->config->slice_bytes, bytes_max,
+        PSR_TRY(psr_collective_new(o->rank, o->plan->ranks, o->config->slice_bytes, bytes_max,
                                    psr_loop_outbox(o->session->loop), &exchange->collective));
     }
     return open_engine(exchange);
@@ -308,7 +308,7 @@ float *psr_exchange_gradients(psr_exchange *exchange)
 
 uint32_t psr_exchange_plays(const psr_exchange *exchange)
 {
-    return exchange->ops->plays_all ? exchange->options.config->workers : 1;
+    return exchange->ops->plays_all ? exchange->options.plan->ranks : 1;
 }
 
 bool psr_exchange_updates_here(const psr_exchange *exchange)

@@ -20,10 +20,11 @@ struct psr_local {
     float *gradients[]; /* n arenas */
 };
 
-psr_err psr_local_new(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets,
-                      float *weights, psr_optimizer *optimizer, psr_local **ret_local)
+psr_err psr_local_new(const psr_config *config, uint32_t ranks, const psr_layout *layout,
+                      const psr_buckets *buckets, float *weights, psr_optimizer *optimizer,
+                      psr_local **ret_local)
 {
-    uint32_t n = config->workers;
+    uint32_t n = ranks;
     psr_local *local = calloc(1, sizeof *local + n * sizeof local->gradients[0]);
     if (local == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the gradients of %u ranks", n);

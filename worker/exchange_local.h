@@ -11,12 +11,12 @@
 typedef struct psr_local psr_local;
 
 /* config, layout, buckets, weights (an arena) and optimizer are borrowed for life. ret owns. NOMEM. */
-PSR_MUST_CHECK psr_err psr_local_new(const psr_config *config, const psr_layout *layout,
+PSR_MUST_CHECK psr_err psr_local_new(const psr_config *config, uint32_t ranks, const psr_layout *layout,
                                      const psr_buckets *buckets, float *weights, psr_optimizer *optimizer,
                                      psr_local **ret_local);
 void psr_local_free(psr_local *local);
 
-/* Where rank (below config->workers) writes its gradient. Borrowed for life. */
+/* Where rank (below ranks) writes its gradient. Borrowed for life. */
 float *psr_local_gradients(psr_local *local, uint32_t rank);
 
 /* All ranks have written: sums, bucket by bucket, and updates the weights. step is 0-based of total_steps.

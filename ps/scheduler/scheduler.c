@@ -29,8 +29,7 @@ psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *
         now_ms + (scheduler->deadline_ms > PSR_COME_UP_MS ? scheduler->deadline_ms : PSR_COME_UP_MS);
     scheduler->slow_check_ms = now_ms + scheduler->deadline_ms / 4;
     scheduler->members = calloc(scheduler->member_count, sizeof *scheduler->members);
-    scheduler->metrics_told = calloc(config->workers, sizeof *scheduler->metrics_told);
-    psr_err err = scheduler->members && scheduler->metrics_told
+    psr_err err = scheduler->members
                       ? psr_liveness_new(scheduler->deadline_ms, &scheduler->liveness)
                       : psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members", scheduler->member_count);
     if (err != PSR_OK) {

@@ -119,10 +119,13 @@ static psr_err begin_run(psr_scheduler *scheduler, const psr_facts *facts)
     if (err != PSR_OK)
         return err;
     scheduler->view.plan = beginning.plan;
+    scheduler->metrics_told = calloc(psr_view_workers(&scheduler->view), sizeof *scheduler->metrics_told);
+    if (!scheduler->metrics_told)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", psr_view_workers(&scheduler->view));
     scheduler->first_step = beginning.first_step;
     for (uint32_t i = 0; i < scheduler->member_count; i++)
         scheduler->members[i].saving = scheduler->members[i].saving_before = scheduler->first_step;
-    for (uint32_t r = 0; r < scheduler->config.workers; r++)
+    for (uint32_t r = 0; r < psr_view_workers(&scheduler->view); r++)
         scheduler->metrics_told[r] = scheduler->first_step;
     return PSR_OK;
 }

@@ -15,13 +15,18 @@
 
 /* ---- checkpoints ---- */
 
+/* An only worker plays every rank, the others their own. */
+static bool plays(const psr_scheduler *scheduler, psr_peer worker, uint64_t rank)
+{
+    return scheduler->worker_count == 1 ? rank < psr_view_workers(&scheduler->view) : rank == worker.rank;
+}
+
 /* Whose a section is: net/message.h. */
 static bool may_send_section(const psr_scheduler *scheduler, psr_peer peer, uint32_t section)
 {
     bool first_worker = peer.role == PSR_ROLE_WORKER && peer.rank == 0;
     if (section >= PSR_SECTION_RANK(0))
-        return peer.role == PSR_ROLE_WORKER && section < PSR_SECTION_RANK(scheduler->config.workers) &&
-               (scheduler->config.mode == PSR_MODE_LOCAL || section == PSR_SECTION_RANK(peer.rank));
+        return peer.role == PSR_ROLE_WORKER && plays(scheduler, peer, section - PSR_SECTION_RANK(0));
     if (section >= PSR_SECTION_SLOT(0))
         return scheduler->shard_count > 0 ? peer.role == PSR_ROLE_SHARD : first_worker;
     return first_worker && section <= PSR_SECTION_BUFFERS;
@@ -110,9 +115,7 @@ static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, c
     uint64_t step = 0, rank = 0;
     if (!cJSON_IsObject(object) || !read_count(object, "step", &step) || !read_count(object, "rank", &rank))
         return psr_violation(message, "its payload is no JSON object with step and rank");
-    bool own = scheduler->config.mode == PSR_MODE_LOCAL ? rank < scheduler->config.workers
-                                                        : rank == message->from.rank;
-    if (message->from.role != PSR_ROLE_WORKER || !own)
+    if (message->from.role != PSR_ROLE_WORKER || !plays(scheduler, message->from, rank))
         return psr_violation(message, "the metrics of rank %" PRIu64 " are not its to tell", rank);
     uint64_t *told = &scheduler->metrics_told[rank];
     if (step != *told + 1 || step > scheduler->members[scheduler->shard_count].facts.total_steps)

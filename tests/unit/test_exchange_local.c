@@ -63,7 +63,8 @@ static void run_open(run *r)
 {
     expect_ok(psr_optimizer_new(&r->config, &layout, &r->optimizer));
     expect_ok(psr_arena_new(layout.length, &r->weights));
-    expect_ok(psr_local_new(&r->config, &layout, &buckets, r->weights, r->optimizer, &r->local));
+    expect_ok(
+        psr_local_new(&r->config, r->config.workers, &layout, &buckets, r->weights, r->optimizer, &r->local));
     for (uint32_t rank = 0; rank < r->config.workers; rank++) {
         float *g = psr_local_gradients(r->local, rank);
         /* Divided by three, so that all bits of the mantissa are in use and sums do round. */

@@ -71,13 +71,12 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
                         const char *members_json, psr_beginning *ret_beginning)
 {
     fixture *f = context;
-    (void)config;
     assert_non_null(strstr(members_json, "\"endpoint\":\"tcp://127.0.0.1:1\""));
     f->begun++;
     f->facts = *facts;
     static const psr_part parts[] = {{{2048, 1024}, 0}, {{0, 2048}, 1}};
     const psr_plan_options plan = {
-        .route = PSR_ROUTE_SHARD, .ranks = 2, .shards = 1, .slice_floats = 1024, .window = 2};
+        .route = PSR_ROUTE_SHARD, .ranks = config->workers, .shards = 1, .slice_floats = 1024, .window = 2};
     ret_beginning->first_step = f->first_step;
     return psr_plan_make(&plan, parts, 2, &ret_beginning->plan);
 }
