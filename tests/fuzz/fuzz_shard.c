@@ -211,9 +211,9 @@ static psr_err on_started(void *context, const char *algorithms)
     return PSR_OK;
 }
 
-static psr_err on_metrics(void *context, psr_peer from, const char *json, size_t size)
+static psr_err on_metrics(void *context, const psr_metrics_line *line)
 {
-    (void)context, (void)from, (void)json, (void)size;
+    (void)context, (void)line;
     return PSR_OK;
 }
 
