@@ -16,7 +16,7 @@ from psring_run import PATIENCE_S, Run, Tap, Workspace, together
 STEPS = 8
 # With batch-norm statistics, which are averaged first: until worker 1 has sent its own, worker 0 cannot begin to count.
 OPTIONS = {"model": "resnet20", "data": "synthetic:count=400,test=64,channels=1,size=8", "batch-size": 8, "steps": STEPS, "workers": 2,
-           "eval-every": 4, "threads": 1, "seed": 7, "lr": 0.01, "deadline": 600, "backend": "reference"}
+           "eval-every": 4, "threads": 1, "seed": 7, "lr": 0.01, "deadline": 600}
 
 
 def options_of(mode, **more):
