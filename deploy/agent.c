@@ -130,15 +130,15 @@ static void see_stops(agent *a)
 
 static void pause_all(agent *a)
 {
-    for (size_t i = 0; i < a->count && !a->ending && !a->paused; i++) {
+    a->answers_pause = true;
+    if (a->ending || a->paused)
+        return;
+    for (size_t i = 0; i < a->count; i++) {
         psr_child_signal(&a->processes[i].child, SIGTSTP);
         a->processes[i].stop = STOP_TOLD;
     }
-    if (!a->ending && !a->paused) {
-        psr_clock_stop();
-        a->paused = true;
-    }
-    a->answers_pause = true;
+    psr_clock_stop();
+    a->paused = true;
 }
 
 static void go_on(agent *a)

@@ -1,52 +1,11 @@
 /* What is left of a killed scheduler's unfinished files: nothing, and of all else everything. */
 #include "deploy/leftovers.h"
 
-#include "expect.h"
+#include "tests/unit/folder.h"
 
 #include "base/file.h"
 
-#include <ftw.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/psr-leftovers-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *at)
-{
-    (void)status, (void)kind, (void)at;
-    return remove(path);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][256];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static bool exists(const char *name)
-{
-    struct stat status;
-    return lstat(in_folder(name), &status) == 0;
-}
 
 static void write_file(const char *name)
 {
@@ -94,8 +53,6 @@ static void a_run_that_has_no_directory_is_no_matter(void **state)
     psr_leftovers_remove(in_folder("file"));
     assert_true(exists("file"));
 }
-
-#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(void)
 {

@@ -1,24 +1,11 @@
-#include "tests/unit/expect.h"
+#include "tests/unit/layouts.h"
 
 #include "base/fold.h"
 #include "comm/messages.h"
 #include "comm/plan.h"
-#include "model/networks/network.h"
 #include "model/networks/network_list.h"
 
 #include <stdlib.h>
-
-/* A layout of vectors of these lengths. */
-static psr_layout layout_of(const uint32_t *counts, size_t tensor_count)
-{
-    psr_layout layout = {0};
-    for (size_t i = 0; i < tensor_count; i++)
-        expect_ok(psr_layout_add(&layout, "t", 1, &counts[i]));
-    return layout;
-}
-
-#define LAYOUT_OF(...)                                                                                       \
-    layout_of((const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
 /* ---- sharing out ---- */
 
@@ -108,28 +95,6 @@ static void resnet50_is_balanced_within_one_bucket(void **state)
     free(owner);
     psr_buckets_done(&buckets);
     psr_network_free(net);
-}
-
-/* A network as some data set makes it, in buckets of the size that auto comes to. */
-typedef struct sized_net {
-    psr_network *net;
-    psr_buckets buckets;
-    uint64_t bucket_bytes;
-} sized_net;
-
-static sized_net make_sized(const char *model, uint32_t classes, uint32_t channels, uint32_t side)
-{
-    sized_net s = {0};
-    expect_ok(psr_network_new(model, classes, channels, side, side, PSR_SHORTCUT_A, &s.net));
-    s.bucket_bytes = psr_bucket_bytes(&s.net->params, 0);
-    expect_ok(psr_buckets_plan(&s.net->params, s.bucket_bytes, &s.buckets));
-    return s;
-}
-
-static void free_sized(sized_net *s)
-{
-    psr_buckets_done(&s->buckets);
-    psr_network_free(s->net);
 }
 
 /* The largest part over the mean. */

@@ -1,5 +1,5 @@
 /* The run directory and its checkpoints: what is written, read back, and refused. */
-#include "expect.h"
+#include "tests/unit/folder.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -9,7 +9,6 @@
 #include "ps/scheduler/rundir.h"
 
 #include <cjson/cJSON.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -18,44 +17,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* ---- a folder for each test ---- */
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/psr-rundir-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *at)
-{
-    (void)status, (void)kind, (void)at;
-    return remove(path);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][256];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static bool exists(const char *name)
-{
-    struct stat status;
-    return lstat(in_folder(name), &status) == 0;
-}
 
 static char *text_of(const char *name)
 {
@@ -631,8 +592,6 @@ static void what_does_not_fit_the_run_is_refused_by_name(void **state)
     psr_resume_free(resume);
     psr_sections_done(&sections);
 }
-
-#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(void)
 {
