@@ -3,12 +3,12 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/member_arguments.h"
 #include "base/memory.h"
-#include "base/options_argp.h"
 #include "worker/snapshot.h"
 #include "worker/train.h"
 
-#include <errno.h>
+#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,77 +20,21 @@
 
 /* ---- the command line ---- */
 
-typedef struct arguments {
-    const char *provision, *scheduler, *key_file, *interface;
-    uint32_t rank;
-} arguments;
-
-enum { OPTION_PROVISION = 0x100, OPTION_SCHEDULER, OPTION_KEY_FILE, OPTION_RANK, OPTION_INTERFACE };
-
-static const struct argp_option options[] = {
-    {"provision", OPTION_PROVISION, "-", 0,
-     "read keys, rank and the scheduler's endpoint as one line of JSON from standard input", 0},
-    {"scheduler", OPTION_SCHEDULER, "HOST:PORT|SOCKET", 0, "where the scheduler listens", 0},
-    {"key-file", OPTION_KEY_FILE, "FILE", 0, "this worker's keys, as psring keygen writes them", 0},
-    {"rank", OPTION_RANK, "N", 0, "the rank to ask for; default: any", 0},
-    {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    char *end;
-    switch (key) {
-    case OPTION_PROVISION:
-        if (strcmp(text, "-") != 0)
-            psr_options_refuse(state, "--provision: only '-', standard input, can be read");
-        a->provision = text;
-        return 0;
-    case OPTION_SCHEDULER:
-        a->scheduler = text;
-        return 0;
-    case OPTION_KEY_FILE:
-        a->key_file = text;
-        return 0;
-    case OPTION_RANK: {
-        errno = 0;
-        unsigned long rank = strtoul(text, &end, 10);
-        if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || rank >= 1024)
-            psr_options_refuse(state, "--rank: give a number from 0 to 1023");
-        a->rank = (uint32_t)rank;
-        return 0;
-    }
-    case OPTION_INTERFACE:
-        a->interface = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        psr_options_refuse(state, "takes options alone; see --help");
-        return 0;
-    case ARGP_KEY_END:
-        if (a->provision != NULL && (a->scheduler != NULL || a->key_file != NULL || a->rank != PSR_RANK_ANY))
-            psr_options_refuse(
-                state, "--provision already tells scheduler, keys and rank; leave the other options out");
-        if (a->provision == NULL && (a->scheduler == NULL || a->key_file == NULL))
-            psr_options_refuse(state, "give --scheduler HOST:PORT (or its socket) and --key-file FILE "
-                                      "(psring train starts workers by itself)");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
+static const psr_member_words words = {
     .doc = "One worker of a run: computes gradients on its share of each batch. What it trains on and how "
            "comes from the "
            "scheduler, which has the options of the whole run.",
+    .key_file = "this worker's keys, as psring keygen writes them",
+    .rank = "the rank to ask for; default: any",
+    .ranks = 1024,
+    .rank_range = "--rank: give a number from 0 to 1023",
+    .neither = "give --scheduler HOST:PORT (or its socket) and --key-file FILE "
+               "(psring train starts workers by itself)",
 };
 
-static psr_err read_provision(const arguments *a, psr_provision *provision)
+static psr_err read_provision(const psr_member_arguments *a, psr_provision *provision)
 {
-    if (a->provision != NULL)
+    if (a->provisioned)
         return psr_provision_from_fd(STDIN_FILENO, provision);
     return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, a->rank}, a->scheduler, a->key_file,
                                  a->interface, provision);
@@ -382,8 +326,8 @@ int main(int argc, char **argv)
     psr_clock_stops_with_process();
     psr_memory_keep_pages();
     psr_log_init("worker", PSR_LOG_INFO);
-    arguments a = {.rank = PSR_RANK_ANY};
-    psr_options_parse(&parser, argc, argv, 0, NULL, &a);
+    psr_member_arguments a;
+    psr_member_arguments_parse(&words, argc, argv, &a);
 
     worker w = {0};
     psr_err err = read_provision(&a, &w.provision);

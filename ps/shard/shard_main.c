@@ -3,13 +3,14 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/member_arguments.h"
 #include "base/memory.h"
-#include "base/options_argp.h"
 #include "comm/loop.h"
 #include "ps/scheduler/sections.h"
 #include "ps/shard/shard_run.h"
 #include "ps/input_thread.h"
 
+#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,72 +21,16 @@
 
 /* ---- the command line ---- */
 
-typedef struct arguments {
-    bool provisioned;
-    const char *scheduler, *key_file, *interface;
-    uint32_t rank;
-} arguments;
-
-enum { OPTION_PROVISION = 0x100, OPTION_SCHEDULER, OPTION_KEY_FILE, OPTION_RANK, OPTION_INTERFACE };
-
-static const struct argp_option options[] = {
-    {"provision", OPTION_PROVISION, "-", 0,
-     "read keys, rank and the scheduler's endpoint as one line of JSON from standard input", 0},
-    {"scheduler", OPTION_SCHEDULER, "HOST:PORT|SOCKET", 0, "where the scheduler listens", 0},
-    {"key-file", OPTION_KEY_FILE, "FILE", 0, "this shard's keys, as psring keygen writes them", 0},
-    {"rank", OPTION_RANK, "N", 0, "the shard to be; default: any", 0},
-    {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
-    {0},
-};
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-    arguments *a = state->input;
-    switch (key) {
-    case OPTION_PROVISION:
-        if (strcmp(text, "-") != 0)
-            psr_options_refuse(state, "--provision: only '-', standard input, can be read");
-        a->provisioned = true;
-        return 0;
-    case OPTION_SCHEDULER:
-        a->scheduler = text;
-        return 0;
-    case OPTION_KEY_FILE:
-        a->key_file = text;
-        return 0;
-    case OPTION_RANK: {
-        char *end;
-        unsigned long rank = strtoul(text, &end, 10);
-        if (end == text || *end != '\0' || text[0] == '-' || rank >= 256)
-            psr_options_refuse(state, "--rank: give a number from 0 to 255");
-        a->rank = (uint32_t)rank;
-        return 0;
-    }
-    case OPTION_INTERFACE:
-        a->interface = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        psr_options_refuse(state, "takes options alone; see --help");
-        return 0;
-    case ARGP_KEY_END:
-        if (a->provisioned && (a->scheduler || a->key_file || a->interface || a->rank != PSR_RANK_ANY))
-            psr_options_refuse(
-                state, "--provision already tells scheduler, keys and rank; leave the other options out");
-        if (!a->provisioned && (!a->scheduler || !a->key_file))
-            psr_options_refuse(state, "give --scheduler HOST:PORT (or its socket) and --key-file FILE "
-                                      "(psring train starts shards by itself)");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp parser = {
-    .options = options,
-    .parser = parse_option,
+static const psr_member_words words = {
     .doc = "One shard of a run: holds a part of the parameters, sums what workers push, updates, answers. "
            "Its configuration comes from "
            "the scheduler.",
+    .key_file = "this shard's keys, as psring keygen writes them",
+    .rank = "the shard to be; default: any",
+    .ranks = 256,
+    .rank_range = "--rank: give a number from 0 to 255",
+    .neither = "give --scheduler HOST:PORT (or its socket) and --key-file FILE "
+               "(psring train starts shards by itself)",
 };
 
 /* ---- the program ---- */
@@ -278,8 +223,8 @@ int main(int argc, char **argv)
     psr_memory_keep_pages();
     psr_input_thread_block_signals();
     psr_log_init("shard", PSR_LOG_INFO);
-    arguments a = {.rank = PSR_RANK_ANY};
-    psr_options_parse(&parser, argc, argv, 0, NULL, &a);
+    psr_member_arguments a;
+    psr_member_arguments_parse(&words, argc, argv, &a);
 
     program p = {.by_hand = !a.provisioned};
     psr_peer self = {PSR_ROLE_SHARD, a.rank};
