@@ -4,11 +4,15 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define OPEN_ATTEMPTS 200
+#define OPEN_AGAIN_MS 5
 
 /* errno, as it is now, as one of our codes with the path. */
 static psr_err fail_errno(const char *path, const char *what)
@@ -30,10 +34,28 @@ static psr_err check_regular(const char *path, int fd, uint64_t *ret_size)
     return PSR_OK;
 }
 
+bool psr_file_try_again(unsigned attempt)
+{
+    int failed = errno;
+    if ((failed != EMFILE && failed != ENFILE) || attempt >= OPEN_ATTEMPTS)
+        return false;
+    (void)poll(NULL, 0, OPEN_AGAIN_MS); /* nobody tells when a descriptor is free */
+    errno = failed;
+    return true;
+}
+
+static int open_again(const char *path, int flags)
+{
+    int fd = open(path, flags);
+    for (unsigned attempt = 0; fd < 0 && psr_file_try_again(attempt); attempt++)
+        fd = open(path, flags);
+    return fd;
+}
+
 psr_err psr_file_open(const char *path, int *ret_fd, uint64_t *ret_size)
 {
     /* Without O_NONBLOCK the open of a FIFO would wait for a writer, before it can be refused. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return fail_errno(path, "cannot be opened");
     psr_err err = check_regular(path, fd, ret_size);
@@ -140,12 +162,17 @@ static mode_t process_umask(void)
 psr_err psr_file_write_atomic(const char *path, const void *data, size_t size)
 {
     char beside[PATH_MAX], directory[PATH_MAX];
-    int length = snprintf(beside, sizeof beside, "%s.new-XXXXXX", path);
-    if (length < 0 || (size_t)length >= sizeof beside)
-        return psr_fail(PSR_ERR_IO, "%.64s...: the path is too long", path);
     directory_of(path, directory);
-
-    int fd = mkostemp(beside, O_CLOEXEC);
+    int fd = -1;
+    for (unsigned attempt = 0; fd < 0; attempt++) {
+        int length =
+            snprintf(beside, sizeof beside, "%s.new-XXXXXX", path); /* a failure leaves it undefined */
+        if (length < 0 || (size_t)length >= sizeof beside)
+            return psr_fail(PSR_ERR_IO, "%.64s...: the path is too long", path);
+        fd = mkostemp(beside, O_CLOEXEC);
+        if (fd < 0 && !psr_file_try_again(attempt))
+            break;
+    }
     if (fd < 0)
         return fail_errno(path, "cannot be made");
 
@@ -167,7 +194,7 @@ psr_err psr_file_write_atomic(const char *path, const void *data, size_t size)
 
 psr_err psr_dir_sync(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_again(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return fail_errno(path, "cannot be opened");
     psr_err err = PSR_OK;

@@ -5,8 +5,14 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* After the attempt-th open (from 0) that failed: whether to try again. Only where this process, or the system, has no descriptor
+ * left: strangers' connections take them all for the moment until they are hung up on, and who writes a checkpoint then waits,
+ * a second at most. Waits for some milliseconds; keeps errno. The opens below do so by themselves. */
+bool psr_file_try_again(unsigned attempt);
 
 /* Opens a file to be read, and that is a regular file alone: a FIFO, which would keep us until somebody writes, a
  * device, which never ends, and a directory are refused. ret_fd owns: close(). Errors: NOT_FOUND; IO. */

@@ -1,5 +1,6 @@
 #include "model/checkpoint/checkpoint.h"
 
+#include "base/file.h"
 #include "base/ranges.h"
 #include "model/checkpoint/safetensors.h"
 
@@ -294,7 +295,12 @@ static psr_err flush(psr_checkpoint_writer *writer)
 
 static psr_err create_file(psr_checkpoint_writer *writer)
 {
-    writer->fd = open(writer->part_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    writer->fd = -1;
+    for (unsigned attempt = 0; writer->fd < 0; attempt++) {
+        writer->fd = open(writer->part_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (writer->fd < 0 && !psr_file_try_again(attempt))
+            break;
+    }
     if (writer->fd < 0)
         return fail_errno(writer->part_path);
     writer->created = true;
@@ -466,13 +472,7 @@ static psr_err sync_directory(const char *path)
     char *directory = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
     if (!directory)
         return psr_fail(PSR_ERR_NOMEM, "no memory to commit %s", path);
-    psr_err err = PSR_OK;
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* EINVAL: a file system whose directories cannot be synchronised. */
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
-        err = fail_errno(directory);
-    if (fd >= 0)
-        close(fd);
+    psr_err err = psr_dir_sync(directory);
     free(directory);
     return err;
 }

@@ -96,6 +96,8 @@ static psr_err create_files(psr_checkpoint_files *files)
 static void remove_directory(const char *path)
 {
     DIR *directory = opendir(path);
+    for (unsigned attempt = 0; !directory && psr_file_try_again(attempt); attempt++)
+        directory = opendir(path);
     if (!directory)
         return;
     for (struct dirent *entry; (entry = readdir(directory));)

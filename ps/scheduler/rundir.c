@@ -197,6 +197,15 @@ static void log_path(const psr_rundir *rundir, psr_peer peer, char path[static P
         snprintf(path, PATH_BYTES, "%s/log/%s-%" PRIu32 ".log", rundir->config.out, name, peer.rank);
 }
 
+/* NULL: errno says why. */
+static FILE *open_to_append(const char *path)
+{
+    FILE *file = fopen(path, "ae");
+    for (unsigned attempt = 0; !file && psr_file_try_again(attempt); attempt++)
+        file = fopen(path, "ae");
+    return file;
+}
+
 static void write_log(psr_rundir *rundir, psr_peer peer, const char *line)
 {
     log_file *log = rundir->logs;
@@ -210,7 +219,7 @@ static void write_log(psr_rundir *rundir, psr_peer peer, const char *line)
         }
         char path[PATH_BYTES];
         log_path(rundir, peer, path);
-        *log = (log_file){.peer = peer, .file = fopen(path, "ae"), .next = rundir->logs};
+        *log = (log_file){.peer = peer, .file = open_to_append(path), .next = rundir->logs};
         rundir->logs = log;
     }
     if (!log->file || fprintf(log->file, "%s\n", line) < 0)
@@ -289,7 +298,7 @@ psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_fa
     PSR_TRY(write_run(rundir));
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/metrics.jsonl", rundir->config.out);
-    rundir->metrics = fopen(path, "ae");
+    rundir->metrics = open_to_append(path);
     if (!rundir->metrics)
         return psr_fail(PSR_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
     for (const early_line *early = rundir->early; early; early = early->next)

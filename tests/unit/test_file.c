@@ -7,8 +7,10 @@
 #include "base/file.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,6 +232,47 @@ static void flushing_a_missing_directory_names_it(void **state)
     assert_string_equal(psr_err_detail(), "nowhere: cannot be opened: No such file or directory");
 }
 
+static void want_of_a_descriptor_is_waited_out_for_a_while_and_nothing_else_is(void **state)
+{
+    (void)state;
+    const int waited_out[] = {EMFILE, ENFILE}, told[] = {ENOENT, EACCES, ENOSPC};
+    for (size_t i = 0; i < sizeof waited_out / sizeof waited_out[0]; i++) {
+        errno = waited_out[i];
+        assert_true(psr_file_try_again(0));
+        assert_int_equal(errno, waited_out[i]);
+        assert_false(psr_file_try_again(1000));
+        assert_int_equal(errno, waited_out[i]);
+    }
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
+        errno = told[i];
+        assert_false(psr_file_try_again(0));
+    }
+}
+
+static void *give_one_back(void *fd)
+{
+    close(*(int *)fd);
+    return NULL;
+}
+
+/* All descriptors are taken, and one comes back while a file is opened. */
+static void a_file_is_written_when_a_descriptor_is_free_again(void **state)
+{
+    (void)state;
+    struct rlimit usual;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    int last = dup(0); /* the lowest that was free: all below are taken */
+    const struct rlimit few = {(rlim_t)last + 1, usual.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_int_equal(dup(0), -1);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, give_one_back, &last), 0);
+    psr_err err = psr_file_write_atomic("file", "x", 1);
+    pthread_join(thread, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    assert_int_equal(err, PSR_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +291,8 @@ int main(void)
         cmocka_unit_test_teardown(directories_are_made_with_those_above_them_and_may_be_there, clear),
         cmocka_unit_test_teardown(a_file_in_the_way_of_a_directory_is_named, clear),
         cmocka_unit_test_teardown(flushing_a_missing_directory_names_it, clear),
+        cmocka_unit_test(want_of_a_descriptor_is_waited_out_for_a_while_and_nothing_else_is),
+        cmocka_unit_test_teardown(a_file_is_written_when_a_descriptor_is_free_again, clear),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }
