@@ -7,7 +7,7 @@
 #ifndef PSR_COMM_COMMAND_QUEUE_H
 #define PSR_COMM_COMMAND_QUEUE_H
 
-#include "comm/operation.h"
+#include "comm/operations/operation.h"
 
 enum {
     PSR_COMMAND_SEND,  /* head and data (size bytes, owned: malloc) to a peer */

@@ -12,7 +12,7 @@
 #define PSR_COMM_LAUNCHER_LINE_H
 
 #include "base/log.h"
-#include "comm/join.h"
+#include "comm/members/join.h"
 
 #include <cjson/cJSON.h>
 

@@ -12,7 +12,7 @@
 #define PSR_COMM_LOOP_H
 
 #include "comm/command_queue.h"
-#include "comm/member.h"
+#include "comm/members/member.h"
 #include "comm/outbox.h"
 
 typedef struct psr_loop psr_loop;

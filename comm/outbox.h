@@ -7,7 +7,7 @@
 typedef struct psr_outbox {
     void *context;
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
-    /* All that was lent of one thing has come back (comm/loan.h): whoever waits for that may look. Called on any thread. NULL:
+    /* All that was lent of one thing has come back (comm/operations/loan.h): whoever waits for that may look. Called on any thread. NULL:
      * nobody waits. */
     void (*returned)(void *context);
 } psr_outbox;

@@ -13,7 +13,7 @@
 
 typedef enum psr_route {
     PSR_ROUTE_NONE,  /* it leaves no process */
-    PSR_ROUTE_RING,  /* ring all-reduce over all ranks (comm/ring.h) */
+    PSR_ROUTE_RING,  /* ring all-reduce over all ranks (comm/operations/ring.h) */
     PSR_ROUTE_SHARD, /* pushed to the shard that holds it, and pulled from there */
 } psr_route;
 

@@ -1,6 +1,6 @@
 #include "comm/view.h"
 
-#include "comm/json_fields.h"
+#include "base/json_fields.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

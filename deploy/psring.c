@@ -1,6 +1,6 @@
 /* The front door, in the manner of git: `psring COMMAND ...`. */
 #include "base/printable.h"
-#include "deploy/agent.h"
+#include "deploy/agent/agent.h"
 #include "deploy/commands.h"
 #include "net/transport.h"
 

@@ -3,8 +3,8 @@
 
 #include "base/options_argp.h"
 #include "base/printable.h"
-#include "deploy/earlier_run.h"
-#include "deploy/launch.h"
+#include "deploy/report/earlier_run.h"
+#include "deploy/launch/launch.h"
 #include "model/networks/network_list.h"
 
 #include <argp.h>

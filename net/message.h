@@ -8,8 +8,8 @@
  * The preamble is checked before msgpack sees a byte; the head is scanned, never unpacked into allocations.
  * Who a message is from is not on the wire: the transport knows it from the connection.
  *
- * A head is opaque but for its type: comm/messages.h makes and reads those of each type by the names of their fields, and
- * comm/encoding.h sets and checks the encoding. Who needs a head that says nothing but its type writes
+ * A head is opaque but for its type: comm/wire/messages.h makes and reads those of each type by the names of their fields, and
+ * comm/wire/encoding.h sets and checks the encoding. Who needs a head that says nothing but its type writes
  * (psr_head){.type = PSR_MSG_START}. */
 #ifndef PSR_NET_MESSAGE_H
 #define PSR_NET_MESSAGE_H
@@ -66,7 +66,7 @@ typedef enum psr_message_type {
     PSR_MSG_CHECKPOINT, /* a piece of one; payload floats */
     PSR_MSG_FAILED,     /* a psr_err, payload: one line of text; the sender is about to exit */
     PSR_MSG_DONE,       /* its steps are taken; payload JSON: final figures */
-    PSR_MSG_FACTS, /* payload JSON: what a worker found on its host (comm/member.h psr_facts); a shard's: none */
+    PSR_MSG_FACTS, /* payload JSON: what a worker found on its host (comm/members/member.h psr_facts); a shard's: none */
 
     /* scheduler -> member */
     PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: view, facts, first step */
@@ -150,7 +150,8 @@ typedef struct psr_message {
     const void *payload;
     size_t payload_bytes;
     void (*release)(struct psr_message *message); /* the transport's */
-    struct psr_message *next; /* of those that wait: whoever holds it may link it so (comm/early.h) */
+    struct psr_message
+        *next; /* of those that wait: whoever holds it may link it so (comm/operations/early.h) */
 } psr_message;
 
 void psr_message_free(psr_message **message); /* NULL allowed; nulls it */

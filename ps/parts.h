@@ -4,7 +4,7 @@
 #define PSR_PS_PARTS_H
 
 #include "base/config.h"
-#include "comm/plan.h"
+#include "comm/comm.h"
 #include "model/layout.h"
 
 typedef struct psr_parts {

@@ -10,8 +10,7 @@
 
 #include "base/config.h"
 #include "model/layout.h"
-#include "comm/outbox.h"
-#include "comm/plan.h"
+#include "comm/comm.h"
 #include "model/optimizers/optimizer.h"
 
 typedef struct psr_engine_env {

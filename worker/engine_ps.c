@@ -1,17 +1,14 @@
 /* The engine of --mode ps: cuts ready buckets into slices, pushes them to the shards that own them, and lands
  * the weights that come back.
  *
- * A lane for each shard (comm/lane.h): of the slices that are ready for it, the one with the lowest arena offset
+ * A lane for each shard (comm/operations/lane.h): of the slices that are ready for it, the one with the lowest arena offset
  * goes first, since the next forward pass needs it first; at most `window` pushes are on their way to it. BSP:
  * the shard answers a push with the new weights. SSP, async: a pull follows each push on the same channel, so the answer
  * holds this worker's own update too. */
 #include "worker/engine.h"
 
 #include "base/fault.h"
-#include "comm/encoding.h"
-#include "comm/lane.h"
-#include "comm/loan.h"
-#include "comm/messages.h"
+#include "comm/comm.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

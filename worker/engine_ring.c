@@ -1,10 +1,10 @@
-/* The engine of --mode ring: comm/ring.c sums a bucket over all workers, and this runs the optimizer on it as
+/* The engine of --mode ring: comm/operations/ring.c sums a bucket over all workers, and this runs the optimizer on it as
  * a shard would. Every worker computes every update, from the same sums, and so ends with the same bits.
  * Without an optimizer the sums are all that it makes, as an all-reduce library does. */
 #include "worker/engine.h"
 
 #include "base/finite.h"
-#include "comm/ring.h"
+#include "comm/comm.h"
 #include "model/optimizers/whole_tensors.h"
 #include "net/violation.h"
 

@@ -2,8 +2,7 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
-#include "comm/encoding.h"
-#include "comm/messages.h"
+#include "comm/comm.h"
 
 #include <math.h>
 #include <stdlib.h>

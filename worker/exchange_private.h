@@ -3,7 +3,7 @@
 #ifndef PSR_WORKER_EXCHANGE_PRIVATE_H
 #define PSR_WORKER_EXCHANGE_PRIVATE_H
 
-#include "comm/collective.h"
+#include "comm/comm.h"
 #include "worker/session_private.h"
 
 struct psr_exchange {

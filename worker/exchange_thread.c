@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "comm/messages.h"
+#include "comm/comm.h"
 
 psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)
 {

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "comm/encoding.h"
+#include "comm/comm.h"
 #include "net/violation.h"
 
 #include <assert.h>

@@ -8,7 +8,7 @@
 #ifndef PSR_WORKER_SESSION_H
 #define PSR_WORKER_SESSION_H
 
-#include "comm/member.h"
+#include "comm/comm.h"
 
 typedef struct psr_session psr_session;
 

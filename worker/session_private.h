@@ -2,8 +2,7 @@
 #ifndef PSR_WORKER_SESSION_PRIVATE_H
 #define PSR_WORKER_SESSION_PRIVATE_H
 
-#include "comm/early.h"
-#include "comm/loop.h"
+#include "comm/comm.h"
 #include "worker/exchange.h"
 #include "worker/session.h"
 

@@ -1,8 +1,7 @@
 #include "worker/snapshot.h"
 
 #include "base/arena.h"
-#include "comm/encoding.h"
-#include "comm/messages.h"
+#include "comm/comm.h"
 #include "model/checkpoint/checkpoint.h"
 #include "worker/evaluate.h"
 

@@ -1,6 +1,6 @@
 #include "ps/scheduler/figures.h"
 
-#include "comm/join.h"
+#include "comm/comm.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>

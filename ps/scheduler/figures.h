@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "base/figures.h"
-#include "comm/join.h"
+#include "comm/comm.h"
 #include "ps/scheduler/metrics_line.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #ifndef PSR_PS_LAUNCHER_H
 #define PSR_PS_LAUNCHER_H
 
-#include "comm/launcher_line.h"
+#include "comm/comm.h"
 
 typedef struct psr_launcher psr_launcher;
 

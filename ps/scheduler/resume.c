@@ -1,7 +1,6 @@
 #include "ps/scheduler/resume.h"
 
-#include "comm/encoding.h"
-#include "comm/messages.h"
+#include "comm/comm.h"
 #include "model/checkpoint/checkpoint.h"
 
 #include <dirent.h>

@@ -4,7 +4,7 @@
 #ifndef PSR_PS_RUNDIR_H
 #define PSR_PS_RUNDIR_H
 
-#include "comm/join.h"
+#include "comm/comm.h"
 #include "ps/scheduler/metrics_line.h"
 
 typedef struct psr_rundir psr_rundir;

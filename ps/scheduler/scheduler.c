@@ -1,6 +1,6 @@
 #include "ps/scheduler/scheduler_private.h"
 
-#include "comm/messages.h"
+#include "comm/comm.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

@@ -2,16 +2,14 @@
  * a run ends, and alone writes the run directory. Free of I/O: messages, ticks and orders of the launcher in;
  * messages and run events out. ps/scheduler/rundir.h turns run events into files; ps/scheduler/scheduler_main.c drives both.
  *
- * States: JOINING -> WELCOMED -> RUNNING -> (HOLDING -> RUNNING) -> ENDED. Joining is comm/member.h's, seen
+ * States: JOINING -> WELCOMED -> RUNNING -> (HOLDING -> RUNNING) -> ENDED. Joining is comm/members/member.h's, seen
  * from the other side. Split over scheduler_join.c (until START), scheduler.c and scheduler_run.c
  * (while it runs) and scheduler_end.c (how it ends). */
 #ifndef PSR_PS_SCHEDULER_H
 #define PSR_PS_SCHEDULER_H
 
 #include "base/config.h"
-#include "comm/join.h"
-#include "comm/liveness.h"
-#include "comm/ring.h"
+#include "comm/comm.h"
 #include "ps/scheduler/metrics_line.h"
 
 typedef struct psr_scheduler psr_scheduler;

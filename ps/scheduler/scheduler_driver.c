@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "base/finite.h"
 #include "base/log.h"
-#include "comm/messages.h"
+#include "comm/comm.h"
 #include "ps/parts.h"
 #include "ps/scheduler/checkpoints.h"
 #include "ps/scheduler/figures.h"
@@ -339,7 +339,7 @@ static bool take_orders(driver *d, int64_t now_ms)
     return true;
 }
 
-/* As comm/membership.c does with the scheduler: time in which this process was stopped is no silence of the
+/* As comm/members/membership.c does with the scheduler: time in which this process was stopped is no silence of the
  * launcher's, nor of the disk's. */
 static void look(driver *d, int64_t now_ms)
 {

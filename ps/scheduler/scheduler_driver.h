@@ -3,7 +3,7 @@
 #ifndef PSR_PS_SCHEDULER_DRIVER_H
 #define PSR_PS_SCHEDULER_DRIVER_H
 
-#include "comm/member.h"
+#include "comm/comm.h"
 
 /* Runs to the end and tells the launcher how it ended. config: checked, with threads and out resolved.
  * Returns the run's status, its line as detail. */

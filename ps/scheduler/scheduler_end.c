@@ -2,7 +2,7 @@
 #include "ps/scheduler/scheduler_private.h"
 
 #include "base/printable.h"
-#include "comm/messages.h"
+#include "comm/comm.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

@@ -3,8 +3,7 @@
 #include "ps/scheduler/scheduler_private.h"
 
 #include "base/printable.h"
-#include "comm/encoding.h"
-#include "comm/messages.h"
+#include "comm/comm.h"
 #include "net/violation.h"
 
 #include <cjson/cJSON.h>

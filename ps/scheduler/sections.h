@@ -4,7 +4,7 @@
 #define PSR_PS_SECTIONS_H
 
 #include "model/networks/network.h"
-#include "comm/join.h"
+#include "comm/comm.h"
 
 #define PSR_SLOTS_MAX 4
 

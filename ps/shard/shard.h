@@ -23,8 +23,7 @@
 
 #include "base/config.h"
 #include "model/layout.h"
-#include "comm/outbox.h"
-#include "comm/plan.h"
+#include "comm/comm.h"
 
 typedef struct psr_shard_options {
     const psr_config *config; /* borrowed for life, as all here */

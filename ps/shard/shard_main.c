@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/member_arguments.h"
 #include "base/memory.h"
-#include "comm/loop.h"
+#include "comm/comm.h"
 #include "ps/scheduler/sections.h"
 #include "ps/shard/shard_run.h"
 #include "ps/input_thread.h"

@@ -1,7 +1,7 @@
 #include "ps/shard/shard_run.h"
 
 #include "base/fault.h"
-#include "comm/encoding.h"
+#include "comm/comm.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,7 @@
 #ifndef PSR_PS_SHARD_RUN_H
 #define PSR_PS_SHARD_RUN_H
 
-#include "comm/messages.h"
-#include "comm/join.h"
+#include "comm/comm.h"
 #include "ps/shard/shard.h"
 
 typedef struct psr_shard_run psr_shard_run;

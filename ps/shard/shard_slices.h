@@ -2,7 +2,7 @@
 #ifndef PSR_PS_SHARD_SLICES_H
 #define PSR_PS_SHARD_SLICES_H
 
-#include "comm/plan.h"
+#include "comm/comm.h"
 
 typedef struct psr_shard_slice {
     uint32_t bucket;

@@ -1,5 +1,5 @@
 /* psr_hostfile_parse and psr_hosts_from_list over hostile bytes. */
-#include "deploy/hostfile.h"
+#include "deploy/launch/hostfile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What is said while a run comes together, over hostile bytes: JOIN, FACTS, CONFIG, WELCOME, and a provision.
  * The first byte chooses. What is accepted goes to JSON and back: to the same JSON. */
-#include "comm/member.h"
+#include "comm/members/member.h"
 
 #include <stdlib.h>
 #include <string.h>

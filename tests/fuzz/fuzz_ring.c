@@ -1,9 +1,9 @@
 /* A member that may send anything in well-formed heads: psr_ring_message and psr_collective_message. Each
  * record of the input is one event; fields are near what would be right, so that the fuzzer gets past the
  * first checks. What is refused must be PROTOCOL, and nothing may be written outside the buckets. */
-#include "comm/collective.h"
-#include "comm/messages.h"
-#include "comm/ring.h"
+#include "comm/operations/collective.h"
+#include "comm/wire/messages.h"
+#include "comm/operations/ring.h"
 
 #include <stdlib.h>
 #include <string.h>

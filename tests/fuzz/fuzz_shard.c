@@ -1,7 +1,7 @@
 /* Members that may send a shard and a scheduler anything in well-formed heads. Each record of the input is
  * one message; its fields are near what would be right, so that the fuzzer gets past the first checks. A
  * shard refuses with PROTOCOL or NUMERIC; a scheduler ends the run, once. */
-#include "comm/messages.h"
+#include "comm/wire/messages.h"
 #include "ps/parts.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/shard/shard.h"

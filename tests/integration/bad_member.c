@@ -6,7 +6,7 @@
  * what it is told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without
  * WHAT lists what it can do. */
 #include "net/admission.h"
-#include "comm/member.h"
+#include "comm/members/member.h"
 
 #include <inttypes.h>
 #include <stdio.h>

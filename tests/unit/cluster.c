@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "comm/encoding.h"
+#include "comm/wire/encoding.h"
 
 #include <math.h>
 #include <stdio.h>

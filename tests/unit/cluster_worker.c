@@ -2,7 +2,7 @@
  * a stack of its own, which gives way to the rest of the cluster whenever it waits or computes. */
 #include "tests/unit/cluster_private.h"
 
-#include "comm/messages.h"
+#include "comm/wire/messages.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What the progress bar says at every width. */
 #include "expect.h"
 
-#include "deploy/bar.h"
+#include "deploy/launch/bar.h"
 
 #include <math.h>
 #include <string.h>

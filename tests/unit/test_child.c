@@ -1,5 +1,5 @@
-/* deploy/child.h and deploy/lines.h, with real processes. */
-#include "deploy/child.h"
+/* deploy/agent/child.h and deploy/lines.h, with real processes. */
+#include "deploy/agent/child.h"
 
 #include "base/clock.h"
 

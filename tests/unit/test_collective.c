@@ -1,8 +1,8 @@
 #include "network_fixture.h"
 
 #include "base/rng.h"
-#include "comm/collective.h"
-#include "comm/messages.h"
+#include "comm/operations/collective.h"
+#include "comm/wire/messages.h"
 
 #include <math.h>
 

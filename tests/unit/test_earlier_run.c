@@ -1,7 +1,7 @@
 #include "tests/unit/expect.h"
 
 #include "base/file.h"
-#include "deploy/earlier_run.h"
+#include "deploy/report/earlier_run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "network_fixture.h"
 
-#include "comm/early.h"
+#include "comm/operations/early.h"
 
 static unsigned freed;
 

@@ -1,6 +1,6 @@
 #include "expect.h"
 
-#include "comm/encoding.h"
+#include "comm/wire/encoding.h"
 
 #include <string.h>
 

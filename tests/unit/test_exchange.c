@@ -3,7 +3,7 @@
 #include "expect.h"
 
 #include "base/fault.h"
-#include "comm/loan.h"
+#include "comm/operations/loan.h"
 #include "worker/exchange_private.h"
 
 #include <math.h>
@@ -102,7 +102,7 @@ static void break_network(psr_err error)
     pthread_mutex_unlock(&net.mutex);
 }
 
-/* net/transport.h and comm/member.h, as far as the exchange calls them. */
+/* net/transport.h and comm/members/member.h, as far as the exchange calls them. */
 psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head,
                            const psr_payload *payload)
 {

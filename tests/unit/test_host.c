@@ -1,7 +1,7 @@
-/* deploy/host.h: how psring is found on another host, and what ssh is told. */
+/* deploy/agent/host.h: how psring is found on another host, and what ssh is told. */
 #include "expect.h"
 
-#include "deploy/host.h"
+#include "deploy/agent/host.h"
 
 #include "base/clock.h"
 

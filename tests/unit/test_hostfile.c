@@ -1,5 +1,5 @@
-/* deploy/hostfile.h */
-#include "deploy/hostfile.h"
+/* deploy/launch/hostfile.h */
+#include "deploy/launch/hostfile.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * bytes. */
 #include "expect.h"
 
-#include "comm/member.h"
+#include "comm/members/member.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "network_fixture.h"
 
-#include "comm/lane.h"
+#include "comm/operations/lane.h"
 
 static void the_smallest_goes_first_whenever_it_came(void **state)
 {

@@ -2,7 +2,7 @@
 #include "expect.h"
 
 #include "base/text.h"
-#include "deploy/launch_machine.h"
+#include "deploy/launch/launch_machine.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* What is left of a killed scheduler's unfinished files: nothing, and of all else everything. */
-#include "deploy/leftovers.h"
+#include "deploy/launch/leftovers.h"
 
 #include "tests/unit/folder.h"
 

@@ -1,7 +1,7 @@
 /* Time is what these tests say it is. Deadline: 1000 ms; members report every 250 ms. */
 #include "network_fixture.h"
 
-#include "comm/liveness.h"
+#include "comm/members/liveness.h"
 
 static char line[512];
 

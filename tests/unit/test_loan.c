@@ -1,6 +1,6 @@
 #include "network_fixture.h"
 
-#include "comm/loan.h"
+#include "comm/operations/loan.h"
 
 #include <pthread.h>
 

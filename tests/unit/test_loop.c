@@ -2,7 +2,7 @@
  * inbox, and ends the run with CANCELLED when a wake is all that there is. */
 #include "expect.h"
 
-#include "comm/loan.h"
+#include "comm/operations/loan.h"
 #include "comm/loop.h"
 
 #include <pthread.h>

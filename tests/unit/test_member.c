@@ -2,7 +2,7 @@
  * member says what is test_membership's. */
 #include "network_fixture.h"
 
-#include "comm/member.h"
+#include "comm/members/member.h"
 
 #include <pthread.h>
 

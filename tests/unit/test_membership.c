@@ -1,9 +1,9 @@
 /* The membership machine in virtual time: what a scheduler says, and when, is written down here. */
 #include "network_fixture.h"
 
-#include "comm/membership.h"
+#include "comm/members/membership.h"
 
-#include "comm/join.h"
+#include "comm/members/join.h"
 
 enum { DEADLINE_MS = 30000, RUN_DEADLINE_MS = 4000, TOLD_MAX = 1000 };
 

@@ -1,5 +1,5 @@
-/* deploy/placement.h */
-#include "deploy/placement.h"
+/* deploy/launch/placement.h */
+#include "deploy/launch/placement.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

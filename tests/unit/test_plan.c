@@ -1,7 +1,7 @@
 #include "tests/unit/layouts.h"
 
 #include "base/fold.h"
-#include "comm/messages.h"
+#include "comm/wire/messages.h"
 #include "comm/plan.h"
 #include "model/networks/network_list.h"
 

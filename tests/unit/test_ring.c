@@ -3,8 +3,8 @@
 #include "network_fixture.h"
 
 #include "base/rng.h"
-#include "comm/messages.h"
-#include "comm/ring.h"
+#include "comm/wire/messages.h"
+#include "comm/operations/ring.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * test by one pipe. */
 #include "expect.h"
 
-#include "deploy/screen.h"
+#include "deploy/launch/screen.h"
 
 #include <fcntl.h>
 #include <pthread.h>

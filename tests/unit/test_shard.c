@@ -1,6 +1,6 @@
 #include "expect.h"
 
-#include "comm/messages.h"
+#include "comm/wire/messages.h"
 #include "ps/parts.h"
 #include "ps/shard/shard.h"
 

@@ -1,0 +1,32 @@
+/* The communicator: what stands between net (bytes between two processes) and those who exchange (worker, ps), launch
+ * (deploy) or measure (bench). Its users include this header and no other of comm's; house_rules holds it.
+ *
+ *     who takes part, and who holds what    view.h, plan.h
+ *     joining, and hearing that all live    members/: member.h (a process's side), liveness.h (the scheduler's), provision.h
+ *     what moves values                     operations/: operation.h, ring.h, collective.h; lane.h, loan.h, early.h
+ *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads)
+ *     the progress thread                   loop.h
+ *     launcher and scheduler                launcher_line.h */
+#ifndef PSR_COMM_COMM_H
+#define PSR_COMM_COMM_H
+
+#include "comm/buffer.h"
+#include "comm/launcher_line.h"
+#include "comm/loop.h"
+#include "comm/members/join.h"
+#include "comm/members/liveness.h"
+#include "comm/members/member.h"
+#include "comm/members/provision.h"
+#include "comm/operations/collective.h"
+#include "comm/operations/early.h"
+#include "comm/operations/lane.h"
+#include "comm/operations/loan.h"
+#include "comm/operations/operation.h"
+#include "comm/operations/ring.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
+#include "comm/view.h"
+#include "comm/wire/encoding.h"
+#include "comm/wire/messages.h"
+
+#endif

@@ -1,0 +1,536 @@
+#include "comm/members/liveness.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOBODY SIZE_MAX /* of the watched: waits for nobody, or for one that is not watched */
+#define HOST_BYTES 64
+#define FIRST_MS 5000
+
+typedef struct watched {
+    psr_peer peer;
+    char host[HOST_BYTES];
+    bool on; /* not done */
+    int64_t heard_ms;
+    int64_t moved_ms; /* when its counter last moved, or it last began to wait for another */
+    bool reported;
+    uint64_t counter, step;
+    psr_phase phase;
+    uint32_t bucket;
+    bool waits;
+    psr_peer waits_for;
+    size_t waits_index; /* or NOBODY */
+} watched;
+
+struct psr_liveness {
+    int64_t deadline_ms;
+    watched *members;
+    size_t count, capacity;
+    int64_t seen_ms; /* the last check */
+    bool seen;
+    int64_t scheduler_ms; /* when it last worked; INT64_MIN: never */
+};
+
+/* ---- text: appended as far as there is room ---- */
+
+typedef struct text {
+    char *at;
+    size_t size, used;
+} text;
+
+static text text_in(char *line, size_t size)
+{
+    if (size > 0)
+        line[0] = '\0';
+    return (text){line, size, 0};
+}
+
+static void put(text *t, const char *format, ...) PSR_PRINTF(2, 3);
+
+static void put(text *t, const char *format, ...)
+{
+    if (t->used + 1 >= t->size)
+        return;
+    va_list args;
+    va_start(args, format);
+    int bytes = vsnprintf(t->at + t->used, t->size - t->used, format, args);
+    va_end(args);
+    if (bytes > 0)
+        t->used += (size_t)bytes < t->size - t->used ? (size_t)bytes : t->size - t->used - 1;
+}
+
+static void put_peer(text *t, psr_peer peer)
+{
+    if (peer.role == PSR_ROLE_SCHEDULER)
+        put(t, "the scheduler");
+    else
+        put(t, "%s %" PRIu32, psr_role_name(peer.role), peer.rank);
+}
+
+/* Steps for a person: from 1, as the step line counts them. */
+static void put_place(text *t, const watched *m)
+{
+    if (!m->on) {
+        put(t, "done");
+        return;
+    }
+    if (!m->reported || m->phase == PSR_PHASE_START) {
+        put(t, "start");
+        return;
+    }
+    put(t, "step %" PRIu64 ", %s", m->step + 1, psr_phase_name(m->phase));
+    if (m->bucket != UINT32_MAX &&
+        (m->phase == PSR_PHASE_FORWARD || m->phase == PSR_PHASE_BACKWARD || m->phase == PSR_PHASE_PULL ||
+         m->phase == PSR_PHASE_PUSH || m->phase == PSR_PHASE_RING))
+        put(t, ", bucket %" PRIu32, m->bucket);
+}
+
+/* "worker 1", "workers 0, 2-4": members of one role for which chosen says so, in order of rank. Returns how
+ * many. */
+static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const bool *chosen)
+{
+    size_t total = 0, said = 0;
+    for (size_t i = 0; i < l->count; i++)
+        total += chosen[i] && l->members[i].peer.role == role;
+    if (total == 0)
+        return 0;
+    put(t, "%s%s", psr_role_name(role), total > 1 ? "s" : "");
+    for (uint64_t next = 0; said < total;) {
+        uint64_t low = UINT64_MAX, high;
+        for (size_t i = 0; i < l->count; i++) { /* the lowest that has not been said */
+            uint64_t rank = l->members[i].peer.rank;
+            if (chosen[i] && l->members[i].peer.role == role && rank >= next && rank < low)
+                low = rank;
+        }
+        high = low;
+        for (bool grew = true; grew;) {
+            grew = false;
+            for (size_t i = 0; i < l->count; i++)
+                if (chosen[i] && l->members[i].peer.role == role && l->members[i].peer.rank == high + 1) {
+                    high++;
+                    grew = true;
+                }
+        }
+        put(t, "%s%" PRIu64, said ? ", " : " ", low);
+        if (high > low)
+            put(t, "%s%" PRIu64, high == low + 1 ? ", " : "-", high);
+        said += high - low + 1;
+        next = high + 1;
+    }
+    return total;
+}
+
+/* Where those who wait are: what they say of it is newer than the last that was heard of one that fell
+ * silent. */
+static void put_waiters_place(text *t, const psr_liveness *l, const bool *chosen)
+{
+    const watched *behind = NULL;
+    bool alike = true;
+    for (size_t i = 0; i < l->count; i++) {
+        const watched *m = &l->members[i];
+        if (!chosen[i])
+            continue;
+        alike = alike && (behind == NULL || (m->step == behind->step && m->phase == behind->phase &&
+                                             m->bucket == behind->bucket));
+        if (behind == NULL || m->step < behind->step)
+            behind = m;
+    }
+    if (behind == NULL || behind->phase == PSR_PHASE_START)
+        return;
+    put(t, alike ? " in " : ", the one furthest behind in ");
+    put_place(t, behind);
+}
+
+/* "; shard 0 waits for it in step 5, push, bucket 2", "; workers 0, 2 wait for it". false: nobody does. */
+static bool put_waiters(text *t, const psr_liveness *l, size_t on)
+{
+    bool *chosen = calloc(l->count, sizeof *chosen);
+    if (chosen == NULL)
+        return false;
+    for (size_t i = 0; i < l->count; i++)
+        chosen[i] = l->members[i].on && l->members[i].waits && l->members[i].waits_index == on;
+    const char *between = "; ";
+    size_t total = 0;
+    for (psr_role role = PSR_ROLE_SHARD; role <= PSR_ROLE_WORKER; role++) {
+        size_t before = t->used;
+        put(t, "%s", between);
+        size_t count = put_ranks(t, l, role, chosen);
+        if (count == 0 && before < t->size)
+            t->at[t->used = before] = '\0';
+        else
+            between = " and ";
+        total += count;
+    }
+    if (total > 0) {
+        put(t, " wait%s for it", total == 1 ? "s" : "");
+        put_waiters_place(t, l, chosen);
+    }
+    free(chosen);
+    return total > 0;
+}
+
+/* May be told in one breath. In a ring each waits for another: that goes without saying. */
+static bool alike(const watched *a, const watched *b)
+{
+    if (a->peer.role != b->peer.role || a->on != b->on)
+        return false;
+    if (!a->on)
+        return true;
+    if (a->reported != b->reported || a->waits != b->waits)
+        return false;
+    if (!a->reported)
+        return true;
+    return a->phase == b->phase && a->step == b->step && a->bucket == b->bucket &&
+           (!a->waits || a->phase == PSR_PHASE_RING || psr_peer_equal(a->waits_for, b->waits_for));
+}
+
+/* "shard 0: step 5, push, bucket 2, waiting for worker 1; workers 0, 2: done". except: an index, or NOBODY. */
+static void put_others(text *t, const psr_liveness *l, size_t except)
+{
+    bool *told = calloc(2 * l->count + 1, sizeof *told), *group = told + l->count;
+    if (told == NULL)
+        return;
+    if (except != NOBODY)
+        told[except] = true;
+    const char *between = "";
+    for (size_t i = 0; i < l->count; i++) {
+        if (told[i])
+            continue;
+        const watched *m = &l->members[i];
+        for (size_t k = 0; k < l->count; k++) {
+            group[k] = !told[k] && alike(m, &l->members[k]);
+            told[k] = told[k] || group[k];
+        }
+        put(t, "%s", between);
+        between = "; ";
+        size_t count = put_ranks(t, l, m->peer.role, group);
+        put(t, ": ");
+        put_place(t, m);
+        if (m->on && m->waits && (count == 1 || m->phase != PSR_PHASE_RING)) {
+            put(t, ", waiting for ");
+            put_peer(t, m->waits_for);
+        }
+    }
+    free(told);
+}
+
+static void put_name(text *t, const watched *m)
+{
+    put_peer(t, m->peer);
+    if (m->host[0] != '\0')
+        put(t, " on %s", m->host);
+}
+
+/* ---- who is watched ---- */
+
+static size_t index_of_any(const psr_liveness *l, psr_peer peer)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (psr_peer_equal(l->members[i].peer, peer))
+            return i;
+    return NOBODY;
+}
+
+/* Of those that are not done. */
+static size_t index_of(const psr_liveness *l, psr_peer peer)
+{
+    size_t i = index_of_any(l, peer);
+    return i != NOBODY && l->members[i].on ? i : NOBODY;
+}
+
+psr_err psr_liveness_new(int64_t deadline_ms, psr_liveness **ret_liveness)
+{
+    psr_liveness *l = calloc(1, sizeof *l);
+    if (l == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to watch the members");
+    l->deadline_ms = deadline_ms;
+    l->scheduler_ms = INT64_MIN;
+    *ret_liveness = l;
+    return PSR_OK;
+}
+
+void psr_liveness_free(psr_liveness *liveness)
+{
+    if (liveness == NULL)
+        return;
+    free(liveness->members);
+    free(liveness);
+}
+
+psr_err psr_liveness_add(psr_liveness *liveness, psr_peer peer, const char *host, int64_t now_ms)
+{
+    if (liveness->count == liveness->capacity) {
+        size_t larger = liveness->capacity ? 2 * liveness->capacity : 16;
+        watched *grown = realloc(liveness->members, larger * sizeof *grown);
+        if (grown == NULL)
+            return psr_fail(PSR_ERR_NOMEM, "no memory to watch %zu members", larger);
+        liveness->members = grown;
+        liveness->capacity = larger;
+    }
+    watched *m = &liveness->members[liveness->count++];
+    *m = (watched){.peer = peer, .on = true, .heard_ms = now_ms, .moved_ms = now_ms, .waits_index = NOBODY};
+    snprintf(m->host, sizeof m->host, "%s", host);
+    return PSR_OK;
+}
+
+void psr_liveness_done(psr_liveness *liveness, psr_peer peer)
+{
+    size_t gone = index_of(liveness, peer);
+    if (gone == NOBODY)
+        return;
+    liveness->members[gone].on = false;
+    for (size_t i = 0; i < liveness->count; i++) {
+        watched *m = &liveness->members[i];
+        if (m->waits_index != gone)
+            continue;
+        m->waits_index = NOBODY;
+        m->moved_ms = m->heard_ms; /* it waited for what has come by now, and has just not told yet */
+    }
+}
+
+void psr_liveness_heard(psr_liveness *liveness, psr_peer peer, int64_t now_ms)
+{
+    size_t i = index_of_any(liveness, peer);
+    if (i != NOBODY)
+        liveness->members[i].heard_ms = now_ms;
+}
+
+void psr_liveness_scheduler_works(psr_liveness *liveness, int64_t now_ms)
+{
+    liveness->scheduler_ms = now_ms;
+}
+
+void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_progress *report,
+                           int64_t now_ms)
+{
+    size_t i = index_of(liveness, peer);
+    if (i == NOBODY)
+        return;
+    watched *m = &liveness->members[i];
+    /* What it waits for, step and bucket included, is part of the progress: a chain of short waits is not a
+     * long one. */
+    if (!m->reported || report->counter != m->counter || report->waits != m->waits ||
+        (report->waits && (!psr_peer_equal(report->waits_for, m->waits_for) || report->step != m->step ||
+                           report->bucket != m->bucket)))
+        m->moved_ms = now_ms;
+    m->heard_ms = now_ms;
+    m->reported = true;
+    m->counter = report->counter;
+    m->step = report->step;
+    m->phase = report->phase;
+    m->bucket = report->bucket;
+    m->waits = report->waits;
+    m->waits_for = report->waits_for;
+    m->waits_index = report->waits ? index_of(liveness, report->waits_for) : NOBODY;
+    if (m->waits_index == i) /* a nonsense that must not make a circle of one */
+        m->waits_index = NOBODY;
+}
+
+/* ---- whose fault it is ---- */
+
+/* Where waiting for one another ends, from i on: at a member that waits for nobody who is watched, or, in a
+ * circle, at the one that is furthest behind. */
+static size_t end_of_waiting(const psr_liveness *l, size_t i)
+{
+    for (size_t hops = 0; hops < l->count; hops++) {
+        if (!l->members[i].waits || l->members[i].waits_index == NOBODY)
+            return i;
+        i = l->members[i].waits_index;
+    }
+    size_t behind = i;
+    for (size_t at = l->members[i].waits_index; at != i; at = l->members[at].waits_index)
+        if (l->members[at].step < l->members[behind].step ||
+            (l->members[at].step == l->members[behind].step && at < behind))
+            behind = at;
+    return behind;
+}
+
+static bool blame_silent(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
+{
+    size_t worst = NOBODY;
+    for (size_t i = 0; i < l->count; i++)
+        if (now_ms - l->members[i].heard_ms >= l->deadline_ms &&
+            (worst == NOBODY || l->members[i].heard_ms < l->members[worst].heard_ms))
+            worst = i;
+    *ret_index = worst;
+    return worst != NOBODY;
+}
+
+/* How long its counter may stand still. In its start and first step a member compiles, and libraries do what they do once: a deadline
+ * that is shorter than that would name the innocent. */
+static int64_t patience_ms(const psr_liveness *l, const watched *m)
+{
+    bool first = !m->reported || m->phase == PSR_PHASE_START || m->step == 0;
+    return first && l->deadline_ms < FIRST_MS ? FIRST_MS : l->deadline_ms;
+}
+
+/* Reports come several times a deadline: of one that has not been heard of for half of it, nobody knows that it is alive, and it
+ * will be named for its silence soon. */
+static bool is_hung(const psr_liveness *l, const watched *m, int64_t now_ms)
+{
+    return m->on && !m->waits && now_ms - m->moved_ms >= patience_ms(l, m) &&
+           now_ms - m->heard_ms < l->deadline_ms / 2;
+}
+
+static bool blame_hung(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
+{
+    size_t worst = NOBODY;
+    for (size_t i = 0; i < l->count; i++)
+        if (is_hung(l, &l->members[i], now_ms) &&
+            (worst == NOBODY || l->members[i].moved_ms < l->members[worst].moved_ms))
+            worst = i;
+    *ret_index = worst;
+    return worst != NOBODY;
+}
+
+/* All wait: when the last of them began to, or the scheduler last worked. INT64_MAX: not so. */
+static int64_t all_wait_since(const psr_liveness *l)
+{
+    int64_t since_ms = INT64_MIN;
+    for (size_t i = 0; i < l->count; i++) {
+        const watched *m = &l->members[i];
+        if (m->on && !m->waits)
+            return INT64_MAX;
+        if (m->on && m->moved_ms > since_ms)
+            since_ms = m->moved_ms;
+    }
+    if (since_ms == INT64_MIN)
+        return INT64_MAX;
+    return since_ms > l->scheduler_ms ? since_ms : l->scheduler_ms;
+}
+
+/* The member at which most chains of waiting end. */
+static bool blame_stuck(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
+{
+    int64_t since_ms = all_wait_since(l);
+    if (since_ms == INT64_MAX || now_ms - since_ms < l->deadline_ms)
+        return false;
+    for (size_t i = 0; i < l->count; i++) /* as is_hung */
+        if (l->members[i].on && now_ms - l->members[i].heard_ms >= l->deadline_ms / 2)
+            return false;
+    size_t *ends = calloc(l->count, sizeof *ends), most = 0;
+    if (ends == NULL)
+        return false;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->members[i].on && ++ends[end_of_waiting(l, i)] > most)
+            most = ends[end_of_waiting(l, i)];
+    size_t i = 0;
+    while (ends[i] < most)
+        i++;
+    free(ends);
+    *ret_index = i;
+    return true;
+}
+
+/* Time in which the caller was stopped or busy elsewhere is nobody's silence: what was said then is still to
+ * be read. psr_liveness_next brings it here twice as often as that. */
+static void forgive_absence(psr_liveness *l, int64_t now_ms)
+{
+    int64_t away_ms = now_ms - l->seen_ms;
+    if (l->seen && away_ms > l->deadline_ms / 2)
+        for (size_t i = 0; i < l->count; i++) {
+            watched *m = &l->members[i];
+            m->heard_ms = m->heard_ms + away_ms < now_ms ? m->heard_ms + away_ms : now_ms;
+            m->moved_ms = m->moved_ms + away_ms < now_ms ? m->moved_ms + away_ms : now_ms;
+        }
+    l->seen = true;
+    l->seen_ms = now_ms;
+}
+
+int64_t psr_liveness_next(const psr_liveness *liveness)
+{
+    int64_t next_ms = INT64_MAX;
+    bool any = false;
+    for (size_t i = 0; i < liveness->count; i++) {
+        const watched *m = &liveness->members[i];
+        any = true;
+        int64_t due_ms = (!m->on || m->waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) +
+                         liveness->deadline_ms;
+        if (due_ms <= liveness->seen_ms) /* hung, or silent: not known yet */
+            due_ms = m->heard_ms + liveness->deadline_ms;
+        next_ms = due_ms < next_ms ? due_ms : next_ms;
+    }
+    int64_t stuck_ms = all_wait_since(liveness);
+    if (stuck_ms != INT64_MAX && stuck_ms + liveness->deadline_ms < next_ms &&
+        stuck_ms + liveness->deadline_ms > liveness->seen_ms)
+        next_ms = stuck_ms + liveness->deadline_ms;
+    int64_t look_ms = liveness->seen_ms + liveness->deadline_ms / 4;
+    return any && liveness->seen && look_ms < next_ms ? look_ms : next_ms;
+}
+
+bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_peer, char *line,
+                        size_t line_size)
+{
+    forgive_absence(liveness, now_ms);
+    size_t i;
+    text t = text_in(line, line_size);
+    if (blame_silent(liveness, now_ms, &i)) {
+        const watched *m = &liveness->members[i];
+        put_name(&t, m);
+        put(&t, ": no sign of life for %.1f s; %s", (double)(now_ms - m->heard_ms) / 1000,
+            m->on ? "last in " : "it was ");
+        put_place(&t, m);
+        if (m->on && m->waits) {
+            put(&t, ", waiting for ");
+            put_peer(&t, m->waits_for);
+        }
+    } else if (blame_hung(liveness, now_ms, &i)) {
+        const watched *m = &liveness->members[i];
+        put_name(&t, m);
+        put(&t, ": alive, but no progress for %.1f s in ", (double)(now_ms - m->moved_ms) / 1000);
+        put_place(&t, m);
+    } else if (blame_stuck(liveness, now_ms, &i)) {
+        const watched *m = &liveness->members[i];
+        put_name(&t, m);
+        put(&t, ": everybody has waited for %.1f s, it for ",
+            (double)(now_ms - all_wait_since(liveness)) / 1000);
+        put_peer(&t, m->waits_for);
+        put(&t, " in ");
+        put_place(&t, m);
+    } else {
+        return false;
+    }
+    if (!put_waiters(&t, liveness, i) && liveness->count > 1) {
+        put(&t, "; ");
+        put_others(&t, liveness, i);
+    }
+    *ret_peer = liveness->members[i].peer;
+    return true;
+}
+
+void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except, char *line, size_t line_size)
+{
+    text t = text_in(line, line_size);
+    size_t hidden = NOBODY;
+    for (size_t i = 0; i < liveness->count && except != NULL; i++)
+        if (psr_peer_equal(liveness->members[i].peer, *except))
+            hidden = i;
+    put_others(&t, liveness, hidden);
+}
+
+bool psr_liveness_slowest(const psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer,
+                          int64_t *ret_waited_ms)
+{
+    size_t slowest = NOBODY;
+    int64_t longest_ms = since_ms;
+    for (size_t i = 0; i < liveness->count; i++) {
+        const watched *m = &liveness->members[i];
+        if (!m->on || !m->waits || now_ms - m->moved_ms <= longest_ms)
+            continue;
+        size_t end = end_of_waiting(liveness, i);
+        psr_phase phase = liveness->members[end].phase;
+        bool pauses = phase == PSR_PHASE_EVALUATION || phase == PSR_PHASE_CHECKPOINT;
+        if (end == i || liveness->members[end].waits || (pauses && m->peer.role == PSR_ROLE_SHARD))
+            continue;
+        longest_ms = now_ms - m->moved_ms;
+        slowest = end;
+    }
+    if (slowest == NOBODY)
+        return false;
+    *ret_peer = liveness->members[slowest].peer;
+    *ret_waited_ms = longest_ms;
+    return true;
+}

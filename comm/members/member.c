@@ -1,0 +1,293 @@
+#include "comm/members/member.h"
+
+#include "base/clock.h"
+#include "comm/members/membership.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
+
+struct psr_member {
+    psr_member_options options;
+    psr_membership *membership;
+    psr_peer self;
+    psr_config config;
+    psr_welcome welcome;
+    char name[PSR_HOST_MAX + 32];
+};
+
+static int64_t deadline_ms_of(const psr_config *config)
+{
+    return (int64_t)(config->deadline_s * 1000);
+}
+
+/* ---- what the membership asks for ---- */
+
+static psr_err send_to_scheduler(void *context, const psr_head *head, const psr_payload *payload)
+{
+    const psr_member *member = context;
+    return psr_transport_send(member->options.transport, scheduler, head, payload);
+}
+
+static psr_err find_facts(psr_member *member, char **ret_json)
+{
+    psr_facts facts = {0};
+    if (!member->options.facts)
+        return PSR_OK;
+    psr_err err = member->options.facts(member->options.context, member->self.rank, &member->config, &facts);
+    if (err != PSR_OK) {
+        psr_member_failed(member, err, psr_err_detail());
+        return err;
+    }
+    return psr_facts_to_json(&facts, ret_json);
+}
+
+static psr_err take_config(void *context, const void *payload, size_t bytes, int64_t *ret_deadline_ms,
+                           char **ret_facts)
+{
+    psr_member *member = context;
+    uint32_t rank = 0;
+    psr_err err = psr_welcome_config_from_json(payload, bytes, &rank, &member->config);
+    if (err != PSR_OK)
+        return psr_fail_context(err, "the scheduler's CONFIG");
+    if (rank != member->self.rank) {
+        member->self.rank = rank;
+        PSR_TRY(psr_transport_rename(member->options.transport, member->self));
+    }
+    *ret_deadline_ms = deadline_ms_of(&member->config);
+    return find_facts(member, ret_facts);
+}
+
+static psr_err take_welcome(void *context, const void *payload, size_t bytes, size_t *ret_members)
+{
+    psr_member *member = context;
+    psr_err err = psr_welcome_from_json(payload, bytes, &member->welcome);
+    if (err != PSR_OK)
+        return psr_fail_context(err, "the scheduler's WELCOME");
+    *ret_members = member->welcome.view.member_count;
+    return PSR_OK;
+}
+
+static void report(void *context, psr_msg_progress *progress)
+{
+    const psr_member *member = context;
+    if (member->options.report)
+        member->options.report(member->options.context, progress);
+}
+
+/* ---- beginning and end ---- */
+
+static psr_err say_join(psr_member *member)
+{
+    const psr_provision *provision = member->options.provision;
+    psr_join join = {.version = PSR_VERSION, .pid = getpid()};
+    const char *endpoint = psr_transport_endpoint(member->options.transport);
+    if (strlen(endpoint) >= sizeof join.endpoint)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "endpoint %s is too long", endpoint);
+    strcpy(join.endpoint, endpoint);
+    memcpy(join.host, provision->host, sizeof join.host);
+    if (join.host[0] == '\0' && gethostname(join.host, sizeof join.host) != 0)
+        strcpy(join.host, "localhost");
+    join.host[sizeof join.host - 1] = '\0';
+    char *json = NULL;
+    PSR_TRY(psr_join_to_json(&join, &json));
+    psr_err err = psr_membership_join(member->membership, json);
+    free(json);
+    return err;
+}
+
+static psr_err open_membership(psr_member *member, int64_t now_ms)
+{
+    const psr_provision *provision = member->options.provision;
+    const psr_membership_options options = {.scheduler = provision->scheduler,
+                                            .deadline_ms = deadline_ms_of(&member->config),
+                                            .context = member,
+                                            .send = send_to_scheduler,
+                                            .configured = take_config,
+                                            .welcomed = take_welcome,
+                                            .report = report};
+    PSR_TRY(psr_membership_new(&options, now_ms, &member->membership));
+    PSR_TRY(psr_transport_connect(member->options.transport, scheduler, provision->scheduler,
+                                  psr_keys_of(&provision->keys, scheduler)));
+    return say_join(member);
+}
+
+psr_err psr_member_open(const psr_member_options *options, int64_t now_ms, psr_member **ret_member)
+{
+    psr_member *member = calloc(1, sizeof *member);
+    if (!member)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to join a run");
+    member->options = *options;
+    member->self = options->provision->self;
+    psr_config_defaults(&member->config);
+    psr_err err = open_membership(member, now_ms);
+    if (err != PSR_OK) {
+        psr_member_free(member);
+        return err;
+    }
+    *ret_member = member;
+    return PSR_OK;
+}
+
+void psr_member_free(psr_member *member)
+{
+    if (!member)
+        return;
+    psr_membership_free(member->membership);
+    psr_view_done(&member->welcome.view);
+    free(member);
+}
+
+/* ---- driven by its caller ---- */
+
+psr_err psr_member_message(psr_member *member, psr_message **message, int64_t now_ms)
+{
+    return psr_membership_message(member->membership, message, now_ms);
+}
+
+bool psr_member_joined(const psr_member *member)
+{
+    return psr_membership_joined(member->membership);
+}
+
+psr_message *psr_member_early(psr_member *member)
+{
+    return psr_membership_early(member->membership);
+}
+
+psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms)
+{
+    return psr_membership_tick(member->membership, now_ms, ret_next_ms);
+}
+
+/* ---- driven by the clock ---- */
+
+/* One wait, until end_ms at most. *ret_message is NULL when nothing is left for the caller. */
+static psr_err turn(psr_member *member, int64_t end_ms, psr_message **ret_message)
+{
+    int64_t now_ms = psr_clock_ms(), next_ms = 0;
+    PSR_TRY(psr_member_tick(member, now_ms, &next_ms));
+    int64_t until_ms = next_ms < end_ms ? next_ms : end_ms;
+    int64_t wait_ms = until_ms > now_ms ? until_ms - now_ms : 0;
+    psr_message *message = NULL;
+    psr_err err =
+        psr_transport_recv(member->options.transport, wait_ms < INT_MAX ? (int)wait_ms : INT_MAX, &message);
+    if (err == PSR_ERR_TIMEOUT && psr_clock_ms() < end_ms)
+        err = PSR_OK;
+    else if (err == PSR_OK)
+        err = psr_member_message(member, &message, psr_clock_ms());
+    *ret_message = message;
+    return err;
+}
+
+psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_message)
+{
+    psr_message *message = psr_member_early(member);
+    int64_t end_ms = timeout_ms < 0 ? INT64_MAX : psr_clock_ms() + timeout_ms;
+    while (!message)
+        PSR_TRY(turn(member, end_ms, &message));
+    *ret_message = message;
+    return PSR_OK;
+}
+
+static psr_err await_welcome(psr_member *member)
+{
+    while (!psr_member_joined(member)) {
+        psr_message *none = NULL; /* until then all messages are the membership's */
+        psr_err err = turn(member, INT64_MAX, &none);
+        if (err == PSR_ERR_CANCELLED)
+            err = member->options.interrupted ? member->options.interrupted(member->options.context) : PSR_OK;
+        PSR_TRY(err);
+    }
+    return PSR_OK;
+}
+
+psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member)
+{
+    psr_member *member = NULL;
+    PSR_TRY(psr_member_open(options, psr_clock_ms(), &member));
+    psr_err err = await_welcome(member);
+    if (err != PSR_OK) {
+        psr_member_free(member);
+        return err;
+    }
+    *ret_member = member;
+    return PSR_OK;
+}
+
+/* ---- telling ---- */
+
+psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *payload, size_t bytes)
+{
+    psr_payload copied = {.data = payload, .bytes = bytes};
+    return send_to_scheduler(member, head, bytes ? &copied : NULL);
+}
+
+psr_err psr_member_ready(psr_member *member, const char *json)
+{
+    psr_head head = {.type = PSR_MSG_READY};
+    return psr_member_tell(member, &head, json, json ? strlen(json) : 0);
+}
+
+void psr_member_failed(psr_member *member, psr_err status, const char *line)
+{
+    psr_head head = psr_msg_failed_head(status);
+    /* psr_err_detail() may be the line itself, and a failure to send would overwrite it. */
+    char text[1024];
+    snprintf(text, sizeof text, "%s", line);
+    psr_err told = psr_member_tell(member, &head, text, strlen(text));
+    (void)told; /* the process ends with the same line in its own log */
+}
+
+/* ---- what it knows ---- */
+
+psr_peer psr_member_self(const psr_member *member)
+{
+    return member->self;
+}
+
+const psr_config *psr_member_config(const psr_member *member)
+{
+    return &member->config;
+}
+
+const psr_facts *psr_member_facts(const psr_member *member)
+{
+    return &member->welcome.facts;
+}
+
+const psr_view *psr_member_view(const psr_member *member)
+{
+    return &member->welcome.view;
+}
+
+uint64_t psr_member_first_step(const psr_member *member)
+{
+    return member->welcome.first_step;
+}
+
+const char *psr_member_name(psr_member *member, psr_peer peer)
+{
+    const psr_view_member *entry = psr_view_find(&member->welcome.view, peer);
+    int used = snprintf(member->name, sizeof member->name, "%s", psr_role_name(peer.role));
+    if (peer.role != PSR_ROLE_SCHEDULER)
+        used += snprintf(member->name + used, sizeof member->name - (size_t)used, " %" PRIu32, peer.rank);
+    if (entry)
+        snprintf(member->name + used, sizeof member->name - (size_t)used, " on %s", entry->host);
+    return member->name;
+}
+
+psr_err psr_member_connect(psr_member *member, psr_peer peer)
+{
+    const psr_view_member *entry = psr_view_find(&member->welcome.view, peer);
+    if (!entry)
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s %" PRIu32 " is not in the view", psr_role_name(peer.role),
+                        peer.rank);
+    return psr_transport_connect(member->options.transport, peer, entry->endpoint,
+                                 psr_keys_of(&member->options.provision->keys, peer));
+}

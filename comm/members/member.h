@@ -1,0 +1,81 @@
+/* A member of a run (shard or worker) as its scheduler sees it: joins, gets rank, configuration and view,
+ * reports progress, hears that it is alive, and leaves. psring-ps and psring-worker are both built on it: the
+ * membership machine (comm/members/membership.h, which has the order of the messages) on a transport, with comm/members/join.h's
+ * payloads.
+ *
+ * Two ways to drive it. With a clock and a transport that waits: psr_member_join and psr_member_recv. Without
+ * either, in a simulated network: psr_member_open, then psr_member_message, psr_member_early and psr_member_tick,
+ * which are the membership machine's.
+ *
+ * All of it on the one thread that made the transport. */
+#ifndef PSR_COMM_MEMBER_H
+#define PSR_COMM_MEMBER_H
+
+#include "comm/members/join.h"
+#include "comm/wire/messages.h"
+#include "comm/members/provision.h"
+#include "net/transport.h"
+
+typedef struct psr_member psr_member;
+
+typedef struct psr_member_options {
+    psr_transport *transport; /* borrowed for the member's life, as all here */
+    const psr_provision *provision;
+    void *context;
+    /* The facts of this host under this configuration: called once, when CONFIG came. NULL: none (a shard).
+     * Its failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
+    psr_err (*facts)(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts);
+    /* Fills a report, zero before: what this process does, and whom it waits for. Also called while joining. NULL: phase start. */
+    void (*report)(void *context, psr_msg_progress *progress);
+    /* Asked whenever the transport was woken while joining: something other than PSR_OK ends it. May be NULL.
+     */
+    psr_err (*interrupted)(void *context);
+} psr_member_options;
+
+/* Opens the channel to the scheduler and says JOIN. ret owns. */
+PSR_MUST_CHECK psr_err psr_member_open(const psr_member_options *options, int64_t now_ms,
+                                       psr_member **ret_member);
+/* Joins; returns after WELCOME. ret owns. TIMEOUT: the scheduler was not heard of for the deadline (before
+ * CONFIG: the default one); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
+PSR_MUST_CHECK psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member);
+void psr_member_free(psr_member *member);
+
+/* All borrowed for the member's life; what WELCOME tells is there once it has joined. */
+psr_peer psr_member_self(const psr_member *member);
+const psr_config *psr_member_config(const psr_member *member);
+const psr_facts *psr_member_facts(const psr_member *member); /* those agreed on */
+const psr_view *psr_member_view(const psr_member *member);
+/* Steps completed before this run began: 0, or the resumed checkpoint's. When above 0, RESTORE messages
+ * follow. */
+uint64_t psr_member_first_step(const psr_member *member);
+/* "worker 2 on host7", or "worker 2" when it is not in the view. Borrowed until the next call. */
+const char *psr_member_name(psr_member *member, psr_peer peer);
+
+/* Opens the channel to a member of the view. NOT_FOUND. */
+PSR_MUST_CHECK psr_err psr_member_connect(psr_member *member, psr_peer peer);
+
+/* READY; json may be NULL. */
+PSR_MUST_CHECK psr_err psr_member_ready(psr_member *member, const char *json);
+
+/* The next message within timeout_ms (-1: without end), as psr_transport_recv, with the member's own business
+ * done inside: PROGRESS goes out when due; ALIVE is taken. TIMEOUT: none within timeout_ms. CANCELLED:
+ * psr_transport_wake. PEER, and what ABORT says: the run ends. PEER too when the scheduler was silent for the
+ * deadline. Everything else is the caller's: START, HOLD, STOP_AT, RESTORE, BYE and all that comes from
+ * shards and workers. ret owns. */
+PSR_MUST_CHECK psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_message);
+
+/* The same without waiting and clock: comm/members/membership.h's functions of these names. */
+PSR_MUST_CHECK psr_err psr_member_message(psr_member *member, psr_message **message, int64_t now_ms);
+bool psr_member_joined(const psr_member *member);
+psr_message *psr_member_early(psr_member *member);
+PSR_MUST_CHECK psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms);
+
+/* To the scheduler: HELD, METRICS, CHECKPOINT, DONE. Copied. */
+PSR_MUST_CHECK psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *payload,
+                                       size_t bytes);
+
+/* FAILED, with the line and the status that the process will exit with: the last thing that a member says.
+ * Never fails. */
+void psr_member_failed(psr_member *member, psr_err status, const char *line);
+
+#endif

@@ -1,0 +1,248 @@
+#include "comm/members/membership.h"
+
+#include "base/clock.h"
+#include "comm/operations/early.h"
+#include "comm/members/join.h"
+#include "net/violation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is known of a process that stops may be REPORT_EVERY_MS old. Its step and phase are newer: the first
+ * CHANGE_BURST changes in a row are told at once, then one every CHANGE_EVERY_MS, and in a large run one in a
+ * tenth of a millisecond from all members together. */
+#define REPORT_EVERY_MS 100
+#define CHANGE_EVERY_MS 10
+#define CHANGE_BURST 50
+
+#define NEVER INT64_MAX
+
+static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
+
+struct psr_membership {
+    psr_membership_options options;
+    psr_message_type due; /* of the scheduler's next message while joining; 0: joined */
+    int64_t report_every_ms;
+    int64_t next_report_ms; /* NEVER until CONFIG has come */
+    int64_t next_change_ms; /* from when on a change may be told before next_report_ms */
+    int64_t change_every_ms;
+    int64_t compared_ms;   /* when the place was last held against what was told */
+    psr_msg_progress told; /* the last report */
+    psr_presence_clock presence;
+    int64_t heard_ms; /* of the scheduler, by that clock */
+    psr_early *early; /* what others said before this member had its WELCOME: they had theirs */
+};
+
+/* ---- life ---- */
+
+static void set_deadline(psr_membership *m, int64_t deadline_ms, int64_t now_ms)
+{
+    m->options.deadline_ms = deadline_ms;
+    m->report_every_ms = deadline_ms / 4 < REPORT_EVERY_MS ? deadline_ms / 4 : REPORT_EVERY_MS;
+    if (m->report_every_ms < 1)
+        m->report_every_ms = 1;
+    m->presence = psr_presence_clock_for(now_ms, deadline_ms);
+    m->heard_ms = psr_presence_clock_ms(&m->presence, now_ms);
+}
+
+psr_err psr_membership_new(const psr_membership_options *options, int64_t now_ms,
+                           psr_membership **ret_membership)
+{
+    psr_early *early = NULL;
+    PSR_TRY(psr_early_new(1, PSR_EARLY_UNBOUNDED, &early));
+    psr_membership *m = calloc(1, sizeof *m);
+    if (!m) {
+        psr_early_free(early);
+        return psr_fail(PSR_ERR_NOMEM, "no memory to join a run");
+    }
+    m->options = *options;
+    m->due = PSR_MSG_CONFIG;
+    m->next_report_ms = NEVER;
+    m->change_every_ms = CHANGE_EVERY_MS;
+    m->compared_ms = INT64_MIN;
+    m->early = early;
+    set_deadline(m, options->deadline_ms, now_ms);
+    *ret_membership = m;
+    return PSR_OK;
+}
+
+void psr_membership_free(psr_membership *membership)
+{
+    if (!membership)
+        return;
+    psr_early_free(membership->early);
+    free(membership);
+}
+
+bool psr_membership_joined(const psr_membership *membership)
+{
+    return membership->due == 0;
+}
+
+/* ---- reports ---- */
+
+static psr_msg_progress place(const psr_membership *m)
+{
+    psr_msg_progress progress = {.phase = PSR_PHASE_START};
+    if (m->options.report)
+        m->options.report(m->options.context, &progress);
+    /* Whatever it is about before: it waits to be welcomed, and hangs on nothing else. */
+    if (!psr_membership_joined(m)) {
+        progress.waits = true;
+        progress.waits_for = scheduler;
+    }
+    return progress;
+}
+
+static bool has_changed(const psr_membership *m, const psr_msg_progress *now)
+{
+    return now->step != m->told.step || now->phase != m->told.phase || now->evaluates != m->told.evaluates;
+}
+
+/* When changes may be told again: a leaky bucket, as a time. */
+static void count_change(psr_membership *m, int64_t now_ms)
+{
+    int64_t earliest_ms = now_ms - CHANGE_BURST * m->change_every_ms;
+    if (m->next_change_ms < earliest_ms)
+        m->next_change_ms = earliest_ms;
+    m->next_change_ms += m->change_every_ms;
+}
+
+psr_err psr_membership_report(psr_membership *membership, int64_t now_ms)
+{
+    psr_msg_progress progress = place(membership);
+    if (has_changed(membership, &progress))
+        count_change(membership, now_ms);
+    membership->told = progress;
+    membership->next_report_ms = now_ms + membership->report_every_ms;
+    psr_head head = psr_msg_progress_head(&progress);
+    return membership->options.send(membership->options.context, &head, NULL);
+}
+
+/* When to look again whether a report is due, or that it is; NEVER: not before CONFIG. A place costs a walk
+ * over all slices: one in a millisecond. */
+static int64_t report_due_ms(psr_membership *m, int64_t now_ms)
+{
+    if (m->next_report_ms <= m->next_change_ms || m->next_report_ms == NEVER)
+        return m->next_report_ms;
+    if (m->compared_ms == now_ms)
+        return now_ms + 1;
+    m->compared_ms = now_ms;
+    psr_msg_progress progress = place(m);
+    return has_changed(m, &progress) ? m->next_change_ms : m->next_report_ms;
+}
+
+/* ---- time ---- */
+
+static psr_err check_scheduler(const psr_membership *m, int64_t present_ms)
+{
+    int64_t silent_ms = present_ms - m->heard_ms;
+    if (silent_ms <= m->options.deadline_ms)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_PEER, "the scheduler at %s: no sign of life for %.1f s", m->options.scheduler,
+                    (double)silent_ms / 1000);
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+psr_err psr_membership_tick(psr_membership *membership, int64_t now_ms, int64_t *ret_next_ms)
+{
+    int64_t present_ms = psr_presence_clock_ms(&membership->presence, now_ms);
+    PSR_TRY(check_scheduler(membership, present_ms));
+    int64_t due_ms = report_due_ms(membership, now_ms);
+    if (now_ms >= due_ms) {
+        PSR_TRY(psr_membership_report(membership, now_ms));
+        due_ms = membership->next_report_ms;
+    }
+    int64_t silence_ms = now_ms + membership->heard_ms + membership->options.deadline_ms + 1 - present_ms;
+    int64_t look_ms = now_ms + psr_presence_clock_every_ms(&membership->presence);
+    *ret_next_ms = earlier(due_ms, earlier(silence_ms, look_ms));
+    return PSR_OK;
+}
+
+/* ---- messages ---- */
+
+static psr_err say(psr_membership *m, psr_message_type type, const char *text)
+{
+    psr_head head = {.type = type};
+    psr_payload payload = {.data = text, .bytes = text ? strlen(text) : 0};
+    return m->options.send(m->options.context, &head, payload.bytes ? &payload : NULL);
+}
+
+psr_err psr_membership_join(psr_membership *membership, const char *json)
+{
+    return say(membership, PSR_MSG_JOIN, json);
+}
+
+static psr_err take_config(psr_membership *m, const psr_message *message, int64_t now_ms)
+{
+    int64_t deadline_ms = 0;
+    char *facts = NULL;
+    PSR_TRY(m->options.configured(m->options.context, message->payload, message->payload_bytes, &deadline_ms,
+                                  &facts));
+    set_deadline(m, deadline_ms, now_ms);
+    m->next_report_ms = now_ms;
+    m->due = PSR_MSG_WELCOME;
+    psr_err err = say(m, PSR_MSG_FACTS, facts);
+    free(facts);
+    return err;
+}
+
+static psr_err take_welcome(psr_membership *m, const psr_message *message)
+{
+    size_t members = 0;
+    PSR_TRY(m->options.welcomed(m->options.context, message->payload, message->payload_bytes, &members));
+    if ((int64_t)members / 10 > CHANGE_EVERY_MS)
+        m->change_every_ms = (int64_t)members / 10;
+    m->due = 0;
+    return PSR_OK;
+}
+
+/* While joining. */
+static psr_err take_due(psr_membership *m, const psr_message *message, int64_t now_ms)
+{
+    if (message->head.type != m->due)
+        return psr_violation(message, "%s is due", psr_message_name(m->due));
+    return m->due == PSR_MSG_CONFIG ? take_config(m, message, now_ms) : take_welcome(m, message);
+}
+
+static psr_err take_alive(psr_membership *m, const psr_message *message, int64_t now_ms)
+{
+    bool report_wanted;
+    PSR_TRY(psr_msg_alive_read(message, &report_wanted));
+    return report_wanted ? psr_membership_report(m, now_ms) : PSR_OK;
+}
+
+static psr_err take_scheduler_message(psr_membership *m, psr_message **message, int64_t now_ms)
+{
+    psr_err err = PSR_OK;
+    m->heard_ms = psr_presence_clock_ms(&m->presence, now_ms);
+    if ((*message)->head.type == PSR_MSG_ALIVE)
+        err = take_alive(m, *message, now_ms);
+    else if ((*message)->head.type == PSR_MSG_ABORT)
+        err = psr_fail(PSR_ERR_PEER, "the run ends: %.*s", (int)(*message)->payload_bytes,
+                       (const char *)(*message)->payload);
+    else if (psr_membership_joined(m))
+        return PSR_OK;
+    else
+        err = take_due(m, *message, now_ms);
+    psr_message_free(message);
+    return err;
+}
+
+psr_err psr_membership_message(psr_membership *membership, psr_message **message, int64_t now_ms)
+{
+    if (psr_peer_equal((*message)->from, scheduler))
+        return take_scheduler_message(membership, message, now_ms);
+    if (!psr_membership_joined(membership))
+        psr_early_put(membership->early, 0, message);
+    return PSR_OK;
+}
+
+psr_message *psr_membership_early(psr_membership *membership)
+{
+    return psr_membership_joined(membership) ? psr_early_take(membership->early, 0) : NULL;
+}

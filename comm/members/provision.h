@@ -1,0 +1,34 @@
+/* What a process of a run is started with: who it is, where its scheduler is, and the keys. Any thread. */
+#ifndef PSR_COMM_PROVISION_H
+#define PSR_COMM_PROVISION_H
+
+#include "comm/members/join.h"
+#include "net/keys.h"
+#include "net/socket_directory.h"
+
+/* One line of JSON on standard input (--provision -), or made from --scheduler, --key-file and --rank. */
+typedef struct psr_provision {
+    psr_peer self;                              /* role, and the rank wanted (PSR_RANK_ANY) */
+    char host[PSR_HOST_MAX];                    /* what this host is called in messages; "": its own name */
+    char scheduler[PSR_ENDPOINT_MAX];           /* endpoint of the scheduler; "" for the scheduler itself */
+    char directory[PSR_SOCKET_DIRECTORY_BYTES]; /* to listen on an ipc socket there; "": TCP */
+    char interface[PSR_HOST_MAX];               /* to listen on; "": 127.0.0.1 */
+    uint16_t port;                              /* to listen on; 0: the kernel gives one */
+    psr_keys keys;
+} psr_provision;
+
+/* ret owns: free(). */
+PSR_MUST_CHECK psr_err psr_provision_to_json(const psr_provision *provision, char **ret_json);
+/* Bytes may be hostile: FORMAT, naming the field. With CURVE and no rank, the rank is the one whose key this
+ * is. ret owns: psr_provision_done. */
+PSR_MUST_CHECK psr_err psr_provision_from_json(const char *json, size_t size, psr_provision *ret_provision);
+/* A start by hand: scheduler as HOST:PORT, an endpoint or the path of its ipc socket, beside which this process then
+ * listens too (NULL for the scheduler itself), a key file, an interface or NULL. USAGE or what reading the key file
+ * gives. ret owns. */
+PSR_MUST_CHECK psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file,
+                                             const char *interface, psr_provision *ret_provision);
+/* The first line of a stream, as psr_provision_from_json. Reads not one byte more than that line. */
+PSR_MUST_CHECK psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision);
+void psr_provision_done(psr_provision *provision);
+
+#endif

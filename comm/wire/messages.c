@@ -1,0 +1,356 @@
+/* In a head, fields stand in the order of net/message.c's table, which gives them their names too. */
+#include "comm/wire/messages.h"
+
+#include "net/violation.h"
+
+#include <inttypes.h>
+
+static psr_err at_most(const psr_message *message, const char *name, uint64_t value, uint64_t most)
+{
+    if (value <= most)
+        return PSR_OK;
+    return psr_violation(message, "its %s is %" PRIu64 ": %" PRIu64 " is the most", name, value, most);
+}
+
+static psr_err field_at_most(const psr_message *message, size_t field, uint64_t most)
+{
+    return at_most(message, psr_head_field_name(message->head.type, field), message->head.fields[field],
+                   most);
+}
+
+/* A run has one view and one group. */
+static psr_err check_view(const psr_message *message)
+{
+    PSR_TRY(at_most(message, "epoch", message->head.tag.epoch, 0));
+    return at_most(message, "group", message->head.tag.group, 0);
+}
+
+/* Where a span stands in the types that have one. */
+enum { OFFSET, COUNT, AFTER_SPAN };
+
+static psr_span span_of(const psr_head *head)
+{
+    return (psr_span){head->fields[OFFSET], head->fields[COUNT]};
+}
+
+/* ---- parts of a bucket ---- */
+
+static psr_tag bucket_tag(uint32_t bucket, uint64_t step)
+{
+    return (psr_tag){.slot = bucket + 1, .round = step};
+}
+
+static psr_err read_bucket(const psr_message *message, uint32_t *ret_bucket)
+{
+    PSR_TRY(check_view(message));
+    if (message->head.tag.slot == 0)
+        return psr_violation(message, "its slot is 0, which is no bucket's");
+    *ret_bucket = message->head.tag.slot - 1;
+    return PSR_OK;
+}
+
+static psr_head part_head(psr_message_type type, uint32_t bucket, uint64_t step, psr_span span)
+{
+    return (psr_head){.type = type, .tag = bucket_tag(bucket, step), .fields = {span.offset, span.count}};
+}
+
+uint64_t psr_msg_step(const psr_head *head)
+{
+    return head->tag.round;
+}
+
+enum { INIT_SECTION = AFTER_SPAN };
+
+psr_head psr_msg_init_head(const psr_msg_init *init)
+{
+    psr_head head = part_head(PSR_MSG_INIT, init->bucket, init->step, init->span);
+    head.fields[INIT_SECTION] = init->section;
+    return head;
+}
+
+psr_err psr_msg_init_read(const psr_message *message, psr_msg_init *ret_init)
+{
+    const psr_head *head = &message->head;
+    uint32_t bucket = 0;
+    PSR_TRY(read_bucket(message, &bucket));
+    PSR_TRY(field_at_most(message, INIT_SECTION, UINT32_MAX));
+    *ret_init = (psr_msg_init){bucket, head->tag.round, span_of(head), (uint32_t)head->fields[INIT_SECTION]};
+    return PSR_OK;
+}
+
+enum { PUSH_ANSWER = AFTER_SPAN };
+
+psr_head psr_msg_push_head(const psr_msg_push *push)
+{
+    psr_head head = part_head(PSR_MSG_PUSH, push->bucket, push->step, push->span);
+    head.fields[PUSH_ANSWER] = push->answer;
+    return head;
+}
+
+psr_err psr_msg_push_read(const psr_message *message, psr_msg_push *ret_push)
+{
+    const psr_head *head = &message->head;
+    uint32_t bucket = 0;
+    PSR_TRY(read_bucket(message, &bucket));
+    PSR_TRY(field_at_most(message, PUSH_ANSWER, 1));
+    *ret_push = (psr_msg_push){bucket, head->tag.round, span_of(head), head->fields[PUSH_ANSWER] == 1};
+    return PSR_OK;
+}
+
+psr_head psr_msg_pull_head(const psr_msg_pull *pull)
+{
+    return part_head(PSR_MSG_PULL, pull->bucket, pull->step, pull->span);
+}
+
+psr_err psr_msg_pull_read(const psr_message *message, psr_msg_pull *ret_pull)
+{
+    uint32_t bucket = 0;
+    PSR_TRY(read_bucket(message, &bucket));
+    *ret_pull = (psr_msg_pull){bucket, message->head.tag.round, span_of(&message->head)};
+    return PSR_OK;
+}
+
+enum { WEIGHTS_STALENESS = AFTER_SPAN, WEIGHTS_RECEIVED };
+
+psr_head psr_msg_weights_head(const psr_msg_weights *weights)
+{
+    psr_head head = part_head(PSR_MSG_WEIGHTS, weights->bucket, weights->step, weights->span);
+    head.fields[WEIGHTS_STALENESS] = weights->staleness;
+    head.fields[WEIGHTS_RECEIVED] = weights->received;
+    return head;
+}
+
+psr_err psr_msg_weights_read(const psr_message *message, psr_msg_weights *ret_weights)
+{
+    const psr_head *head = &message->head;
+    uint32_t bucket = 0;
+    PSR_TRY(read_bucket(message, &bucket));
+    *ret_weights = (psr_msg_weights){bucket, head->tag.round, span_of(head), head->fields[WEIGHTS_STALENESS],
+                                     head->fields[WEIGHTS_RECEIVED]};
+    return PSR_OK;
+}
+
+psr_head psr_msg_ack_head(uint64_t received)
+{
+    return (psr_head){.type = PSR_MSG_ACK, .fields = {received}};
+}
+
+psr_err psr_msg_ack_read(const psr_message *message, uint64_t *ret_received)
+{
+    *ret_received = message->head.fields[0];
+    return PSR_OK;
+}
+
+enum { RING_PHASE = AFTER_SPAN, RING_CHUNK, RING_HOP };
+
+psr_head psr_msg_ring_head(const psr_msg_ring *ring)
+{
+    psr_head head = part_head(PSR_MSG_RING, ring->bucket, ring->step, ring->span);
+    head.fields[RING_PHASE] = (uint64_t)ring->phase;
+    head.fields[RING_CHUNK] = ring->chunk;
+    head.fields[RING_HOP] = ring->hop;
+    return head;
+}
+
+psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring)
+{
+    const psr_head *head = &message->head;
+    uint32_t bucket = 0;
+    PSR_TRY(read_bucket(message, &bucket));
+    PSR_TRY(field_at_most(message, RING_PHASE, PSR_RING_PHASES - 1));
+    PSR_TRY(field_at_most(message, RING_CHUNK, UINT32_MAX));
+    PSR_TRY(field_at_most(message, RING_HOP, UINT32_MAX));
+    *ret_ring = (psr_msg_ring){.bucket = bucket,
+                               .step = head->tag.round,
+                               .span = span_of(head),
+                               .phase = (psr_ring_phase)head->fields[RING_PHASE],
+                               .chunk = (uint32_t)head->fields[RING_CHUNK],
+                               .hop = (uint32_t)head->fields[RING_HOP]};
+    return PSR_OK;
+}
+
+/* ---- small collectives: slot 0, and the number is the round ---- */
+
+static psr_head collective_head(psr_message_type type, uint64_t number, psr_span span)
+{
+    return (psr_head){.type = type, .tag = {.round = number}, .fields = {span.offset, span.count}};
+}
+
+static psr_err check_collective(const psr_message *message)
+{
+    PSR_TRY(check_view(message));
+    return at_most(message, "slot", message->head.tag.slot, 0);
+}
+
+psr_head psr_msg_gather_head(const psr_msg_gather *gather)
+{
+    return collective_head(PSR_MSG_GATHER, gather->number, gather->span);
+}
+
+psr_err psr_msg_gather_read(const psr_message *message, psr_msg_gather *ret_gather)
+{
+    PSR_TRY(check_collective(message));
+    *ret_gather = (psr_msg_gather){message->head.tag.round, span_of(&message->head)};
+    return PSR_OK;
+}
+
+psr_head psr_msg_spread_head(const psr_msg_spread *spread)
+{
+    return collective_head(PSR_MSG_SPREAD, spread->number, spread->span);
+}
+
+psr_err psr_msg_spread_read(const psr_message *message, psr_msg_spread *ret_spread)
+{
+    PSR_TRY(check_collective(message));
+    *ret_spread = (psr_msg_spread){message->head.tag.round, span_of(&message->head)};
+    return PSR_OK;
+}
+
+/* ---- member and scheduler ---- */
+
+enum {
+    PROGRESS_PHASE,
+    PROGRESS_COUNTER,
+    PROGRESS_WAITS,
+    PROGRESS_ROLE,
+    PROGRESS_RANK,
+    PROGRESS_EVALUATES,
+    PROGRESS_COUNTED
+};
+
+/* Its tag is that of the bucket and step that it is at. */
+psr_head psr_msg_progress_head(const psr_msg_progress *progress)
+{
+    psr_head head = {.type = PSR_MSG_PROGRESS, .tag = bucket_tag(progress->bucket, progress->step)};
+    head.fields[PROGRESS_PHASE] = (uint64_t)progress->phase;
+    head.fields[PROGRESS_COUNTER] = progress->counter;
+    head.fields[PROGRESS_WAITS] = progress->waits;
+    head.fields[PROGRESS_ROLE] = (uint64_t)progress->waits_for.role;
+    head.fields[PROGRESS_RANK] = progress->waits_for.rank;
+    head.fields[PROGRESS_EVALUATES] = progress->evaluates;
+    head.fields[PROGRESS_COUNTED] = progress->counted;
+    return head;
+}
+
+psr_err psr_msg_progress_read(const psr_message *message, psr_msg_progress *ret_progress)
+{
+    const psr_head *head = &message->head;
+    uint32_t bucket = 0;
+    PSR_TRY(read_bucket(message, &bucket));
+    PSR_TRY(field_at_most(message, PROGRESS_PHASE, PSR_PHASE_SHUTDOWN));
+    PSR_TRY(field_at_most(message, PROGRESS_WAITS, 1));
+    PSR_TRY(field_at_most(message, PROGRESS_ROLE, PSR_ROLE_WORKER));
+    PSR_TRY(field_at_most(message, PROGRESS_RANK, UINT32_MAX));
+    PSR_TRY(field_at_most(message, PROGRESS_EVALUATES, 1));
+    *ret_progress = (psr_msg_progress){
+        .step = head->tag.round,
+        .bucket = bucket,
+        .phase = (psr_phase)head->fields[PROGRESS_PHASE],
+        .counter = head->fields[PROGRESS_COUNTER],
+        .waits = head->fields[PROGRESS_WAITS] == 1,
+        .waits_for = {(psr_role)head->fields[PROGRESS_ROLE], (uint32_t)head->fields[PROGRESS_RANK]},
+        .evaluates = head->fields[PROGRESS_EVALUATES] == 1,
+        .counted = head->fields[PROGRESS_COUNTED]};
+    return PSR_OK;
+}
+
+enum { DONE_STEPS, DONE_LEFT_OUT };
+
+psr_head psr_msg_done_head(const psr_msg_done *done)
+{
+    return (psr_head){.type = PSR_MSG_DONE,
+                      .fields = {[DONE_STEPS] = done->steps, [DONE_LEFT_OUT] = done->left_out}};
+}
+
+psr_err psr_msg_done_read(const psr_message *message, psr_msg_done *ret_done)
+{
+    PSR_TRY(field_at_most(message, DONE_LEFT_OUT, 1));
+    *ret_done = (psr_msg_done){message->head.fields[DONE_STEPS], message->head.fields[DONE_LEFT_OUT] == 1};
+    return PSR_OK;
+}
+
+enum { PIECE_STEPS = AFTER_SPAN, PIECE_SECTION };
+
+static psr_head piece_head(psr_message_type type, const psr_msg_piece *piece)
+{
+    return (psr_head){.type = type,
+                      .fields = {[OFFSET] = piece->span.offset,
+                                 [COUNT] = piece->span.count,
+                                 [PIECE_STEPS] = piece->steps,
+                                 [PIECE_SECTION] = piece->section}};
+}
+
+psr_head psr_msg_checkpoint_head(const psr_msg_piece *piece)
+{
+    return piece_head(PSR_MSG_CHECKPOINT, piece);
+}
+
+psr_head psr_msg_restore_head(const psr_msg_piece *piece)
+{
+    return piece_head(PSR_MSG_RESTORE, piece);
+}
+
+psr_err psr_msg_piece_read(const psr_message *message, psr_msg_piece *ret_piece)
+{
+    const psr_head *head = &message->head;
+    PSR_TRY(field_at_most(message, PIECE_SECTION, UINT32_MAX));
+    *ret_piece =
+        (psr_msg_piece){head->fields[PIECE_STEPS], (uint32_t)head->fields[PIECE_SECTION], span_of(head)};
+    return PSR_OK;
+}
+
+psr_head psr_msg_alive_head(bool report_wanted)
+{
+    return (psr_head){.type = PSR_MSG_ALIVE, .fields = {report_wanted}};
+}
+
+psr_err psr_msg_alive_read(const psr_message *message, bool *ret_report_wanted)
+{
+    PSR_TRY(field_at_most(message, 0, 1));
+    *ret_report_wanted = message->head.fields[0] == 1;
+    return PSR_OK;
+}
+
+psr_head psr_msg_held_head(uint64_t step)
+{
+    return (psr_head){.type = PSR_MSG_HELD, .fields = {step}};
+}
+
+psr_err psr_msg_held_read(const psr_message *message, uint64_t *ret_step)
+{
+    *ret_step = message->head.fields[0];
+    return PSR_OK;
+}
+
+psr_head psr_msg_stop_at_head(uint64_t step)
+{
+    return (psr_head){.type = PSR_MSG_STOP_AT, .fields = {step}};
+}
+
+psr_err psr_msg_stop_at_read(const psr_message *message, uint64_t *ret_step)
+{
+    *ret_step = message->head.fields[0];
+    return PSR_OK;
+}
+
+psr_head psr_msg_saved_head(uint64_t steps)
+{
+    return (psr_head){.type = PSR_MSG_SAVED, .fields = {steps}};
+}
+
+psr_err psr_msg_saved_read(const psr_message *message, uint64_t *ret_steps)
+{
+    *ret_steps = message->head.fields[0];
+    return PSR_OK;
+}
+
+psr_head psr_msg_failed_head(psr_err status)
+{
+    return (psr_head){.type = PSR_MSG_FAILED, .fields = {(uint64_t)status}};
+}
+
+psr_err psr_msg_failed_status(const psr_message *message)
+{
+    uint64_t status = message->head.fields[0];
+    return status > 0 && status <= PSR_ERR_UNSUPPORTED ? (psr_err)status : PSR_ERR_PEER;
+}

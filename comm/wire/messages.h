@@ -1,0 +1,130 @@
+/* What the head of each type of message says, by name. docs/wire.md has the same as tables.
+ *
+ * psr_msg_NAME_head makes a head and checks nothing. psr_msg_NAME_read takes apart the head of a message whose type the
+ * caller has looked at; its ret is untouched on failure. PROTOCOL: a field is beyond what it may be (the detail names it). What
+ * a field may be in this run, at this time, is the receiver's to check; the payload's size is checked by comm/wire/encoding.h.
+ * Types that are not here (JOIN, FACTS, READY, METRICS, ..) have no fields. Plain data; any thread. */
+#ifndef PSR_COMM_MESSAGES_H
+#define PSR_COMM_MESSAGES_H
+
+#include "base/span.h"
+#include "net/message.h"
+
+/* ---- parts of a bucket: floats of the parameter arena; a step counts from 0 ---- */
+
+typedef struct psr_msg_init {
+    uint32_t bucket;
+    uint64_t step; /* the run's first */
+    psr_span span;
+    uint32_t section; /* 0: weights; 1 + i: optimizer slot i */
+} psr_msg_init;
+
+typedef struct psr_msg_push {
+    uint32_t bucket;
+    uint64_t step;
+    psr_span span;
+    bool answer; /* with the new weights (BSP) */
+} psr_msg_push;
+
+typedef struct psr_msg_pull {
+    uint32_t bucket;
+    uint64_t step; /* for which weights are wanted */
+    psr_span span;
+} psr_msg_pull;
+
+typedef struct psr_msg_weights {
+    uint32_t bucket;
+    uint64_t step; /* of the push that they answer, or of the pull */
+    psr_span span;
+    uint64_t staleness; /* in steps; BSP: 0 */
+    uint64_t received;  /* pushes of the receiver so far: credit */
+} psr_msg_weights;
+
+typedef enum psr_ring_phase { PSR_RING_REDUCE, PSR_RING_GATHER, PSR_RING_PHASES } psr_ring_phase;
+
+typedef struct psr_msg_ring {
+    uint32_t bucket;
+    uint64_t step;
+    psr_span span;
+    psr_ring_phase phase;
+    uint32_t chunk, hop;
+} psr_msg_ring;
+
+/* The step that the head of one of those types speaks of: for fault points, which come before any check. */
+uint64_t psr_msg_step(const psr_head *head);
+
+psr_head psr_msg_init_head(const psr_msg_init *init);
+psr_head psr_msg_push_head(const psr_msg_push *push);
+psr_head psr_msg_pull_head(const psr_msg_pull *pull);
+psr_head psr_msg_weights_head(const psr_msg_weights *weights);
+psr_head psr_msg_ack_head(uint64_t received); /* as in psr_msg_weights */
+psr_head psr_msg_ring_head(const psr_msg_ring *ring);
+PSR_MUST_CHECK psr_err psr_msg_init_read(const psr_message *message, psr_msg_init *ret_init);
+PSR_MUST_CHECK psr_err psr_msg_push_read(const psr_message *message, psr_msg_push *ret_push);
+PSR_MUST_CHECK psr_err psr_msg_pull_read(const psr_message *message, psr_msg_pull *ret_pull);
+PSR_MUST_CHECK psr_err psr_msg_weights_read(const psr_message *message, psr_msg_weights *ret_weights);
+PSR_MUST_CHECK psr_err psr_msg_ack_read(const psr_message *message, uint64_t *ret_received);
+PSR_MUST_CHECK psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring);
+
+/* ---- small collectives ---- */
+
+typedef struct psr_msg_gather {
+    uint64_t number; /* of the operation, from 1 */
+    psr_span span;   /* doubles; empty: the answer to a broadcast */
+} psr_msg_gather;
+
+typedef struct psr_msg_spread {
+    uint64_t number; /* of the operation, from 1 */
+    psr_span span;   /* bytes */
+} psr_msg_spread;
+
+psr_head psr_msg_gather_head(const psr_msg_gather *gather);
+psr_head psr_msg_spread_head(const psr_msg_spread *spread);
+PSR_MUST_CHECK psr_err psr_msg_gather_read(const psr_message *message, psr_msg_gather *ret_gather);
+PSR_MUST_CHECK psr_err psr_msg_spread_read(const psr_message *message, psr_msg_spread *ret_spread);
+
+/* ---- member and scheduler ---- */
+
+typedef struct psr_msg_progress {
+    uint64_t step;
+    uint32_t bucket;
+    psr_phase phase;
+    uint64_t counter; /* of the compute thread: what makes no progress keeps it */
+    bool waits;
+    psr_peer waits_for; /* when it waits */
+    bool evaluates;
+    uint64_t counted; /* samples of the evaluation that goes on */
+} psr_msg_progress;
+
+typedef struct psr_msg_done {
+    uint64_t steps; /* completed */
+    bool left_out;  /* told to stop, it left out the evaluation after them */
+} psr_msg_done;
+
+/* CHECKPOINT and RESTORE: a piece of a checkpoint. */
+typedef struct psr_msg_piece {
+    uint64_t steps; /* after which it is the state */
+    uint32_t section;
+    psr_span span; /* floats of the section */
+} psr_msg_piece;
+
+psr_head psr_msg_progress_head(const psr_msg_progress *progress);
+psr_head psr_msg_done_head(const psr_msg_done *done);
+psr_head psr_msg_checkpoint_head(const psr_msg_piece *piece);
+psr_head psr_msg_restore_head(const psr_msg_piece *piece);
+psr_head psr_msg_alive_head(bool report_wanted); /* a PROGRESS, at once */
+psr_head psr_msg_held_head(uint64_t step);       /* the last one begun */
+psr_head psr_msg_stop_at_head(uint64_t step);    /* the last one to take */
+psr_head psr_msg_saved_head(uint64_t steps);     /* after which the checkpoint is that is in place */
+psr_head psr_msg_failed_head(psr_err status);
+PSR_MUST_CHECK psr_err psr_msg_progress_read(const psr_message *message, psr_msg_progress *ret_progress);
+PSR_MUST_CHECK psr_err psr_msg_done_read(const psr_message *message, psr_msg_done *ret_done);
+PSR_MUST_CHECK psr_err psr_msg_piece_read(const psr_message *message, psr_msg_piece *ret_piece);
+PSR_MUST_CHECK psr_err psr_msg_alive_read(const psr_message *message, bool *ret_report_wanted);
+PSR_MUST_CHECK psr_err psr_msg_held_read(const psr_message *message, uint64_t *ret_step);
+PSR_MUST_CHECK psr_err psr_msg_stop_at_read(const psr_message *message, uint64_t *ret_step);
+PSR_MUST_CHECK psr_err psr_msg_saved_read(const psr_message *message, uint64_t *ret_steps);
+/* What FAILED says a process failed with; a status that is none is PEER: the line that comes with it counts. */
+psr_err psr_msg_failed_status(const psr_message *message);
+
+#endif

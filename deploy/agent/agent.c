@@ -1,0 +1,424 @@
+#include "deploy/agent/agent.h"
+
+#include "base/clock.h"
+#include "base/printable.h"
+#include "base/secret.h"
+#include "deploy/agent/child.h"
+#include "deploy/agent/host.h"
+#include "deploy/report/json.h"
+#include "comm/comm.h"
+#include "net/socket_directory.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHILDREN_MAX 2048
+#define EVENTS_WAITING_MAX (1u << 20)
+#define DEADLINE_S_MAX 1e6
+#define GRACE_MS_MAX 1e6
+#define TERM_BEFORE_KILL_MS 500
+/* Without the launcher taking anything of the last words of processes that have ended. */
+#define TELLING_MS 500
+/* For the scheduler to notice too that the launcher is silent or gone, to ask what all are doing and to end the run: better
+ * than a signal. */
+#define NAMING_MS 1000
+
+/* What a process was told of Ctrl-Z. */
+typedef enum stop_state {
+    STOP_NONE,
+    STOP_TOLD, /* to stop */
+    STOP_ENDS, /* to go on, once it is stopped */
+} stop_state;
+
+typedef struct process {
+    psr_peer peer;
+    psr_child child;
+    stop_state stop;
+    bool told; /* its end has been reported */
+} process;
+
+typedef struct agent {
+    psr_line_reader commands;
+    psr_line_writer events;
+    int signals;
+    process *processes;
+    size_t count;
+    psr_presence_clock clock;
+    int64_t heard_ms; /* of the launcher, by that clock; other times are psr_clock_ms' */
+    int64_t deadline_ms;
+    bool paused;        /* its processes are told to stop, and its clock stands */
+    bool answers_pause; /* when all of them are stopped */
+    bool ending;
+    int64_t term_at_ms, kill_at_ms;
+    int64_t leave_at_ms;          /* though not all is told */
+    uint64_t taken;               /* bytes of events, when that was put off last */
+    const char *because;          /* why it ends, when not by command */
+    psr_socket_directory sockets; /* of the run, to be removed when the launcher cannot any more */
+} agent;
+
+typedef struct line_from {
+    agent *agent;
+    process *process;
+    const char *stream;
+} line_from;
+
+static int64_t look(agent *a)
+{
+    return psr_presence_clock_ms(&a->clock, psr_clock_ms());
+}
+
+/* This host as the launcher reached it: ssh tells in SSH_CONNECTION ("client port server port"). Empty when started directly. */
+static void addresses(char *address, char *launcher, size_t size)
+{
+    const char *connection = getenv("SSH_CONNECTION");
+    char client[64], server[64];
+    address[0] = launcher[0] = '\0';
+    if (connection && sscanf(connection, "%63s %*s %63s %*s", client, server) == 2) {
+        snprintf(launcher, size, "%s", client);
+        snprintf(address, size, "%s", server);
+    }
+}
+
+static void say_hello(agent *a)
+{
+    char host[256] = "?", address[64], launcher[64], machine[PSR_MACHINE_BYTES];
+    (void)gethostname(host, sizeof host - 1);
+    addresses(address, launcher, sizeof address);
+    psr_machine_id(machine);
+    psr_json_put(&a->events, "event", "hello", "version", PSR_VERSION, "host", host, "address", address,
+                 "launcher_address", launcher, "machine", machine, "#cores",
+                 (double)sysconf(_SC_NPROCESSORS_ONLN), NULL);
+}
+
+static psr_err on_line(void *context, char *line)
+{
+    line_from *from = context;
+    psr_json_put(&from->agent->events, "event", "line", "role", psr_role_name(from->process->peer.role),
+                 "#rank", (double)from->process->peer.rank, "stream", from->stream, "text", line, NULL);
+    return PSR_OK;
+}
+
+/* ---- Ctrl-Z ---- */
+
+/* A process stops itself once it has stopped its clock (base/clock.h). A SIGCONT before that would be lost, and the process would stop
+ * after it and stay: so a process is let go on only when its stop has been seen. */
+static void see_stops(agent *a)
+{
+    bool all_stopped = true;
+    for (size_t i = 0; i < a->count; i++) {
+        process *p = &a->processes[i];
+        if (p->stop == STOP_ENDS && p->child.stopped) {
+            psr_child_signal(&p->child, SIGCONT);
+            p->child.stopped = false;
+            p->stop = STOP_NONE;
+        }
+        all_stopped &= p->stop != STOP_TOLD || p->child.stopped || p->child.ended;
+    }
+    if (!a->answers_pause || !all_stopped)
+        return;
+    psr_json_put(&a->events, "event", "paused", NULL);
+    a->answers_pause = false;
+}
+
+static void pause_all(agent *a)
+{
+    a->answers_pause = true;
+    if (a->ending || a->paused)
+        return;
+    for (size_t i = 0; i < a->count; i++) {
+        psr_child_signal(&a->processes[i].child, SIGTSTP);
+        a->processes[i].stop = STOP_TOLD;
+    }
+    psr_clock_stop();
+    a->paused = true;
+}
+
+static void go_on(agent *a)
+{
+    if (!a->paused)
+        return;
+    psr_clock_go_on();
+    a->paused = a->answers_pause = false;
+    for (size_t i = 0; i < a->count; i++)
+        if (a->processes[i].stop == STOP_TOLD)
+            a->processes[i].stop = STOP_ENDS;
+}
+
+/* ---- commands ---- */
+
+/* Those that are stopped go on: whoever ends in order can. */
+static void end_all(agent *a, int64_t grace_ms)
+{
+    go_on(a);
+    int64_t now = psr_clock_ms();
+    if (a->ending && a->term_at_ms <= now + grace_ms)
+        return;
+    a->ending = true;
+    a->term_at_ms = now + grace_ms;
+    a->kill_at_ms = a->term_at_ms + TERM_BEFORE_KILL_MS;
+}
+
+/* The process of a spawn command, not yet started. */
+static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_process)
+{
+    const char *role = psr_json_text(command, "role");
+    process p = {0};
+    if (!role || !psr_role_parse(role, &p.peer.role) || p.peer.role == PSR_ROLE_SCHEDULER ||
+        !psr_json_count(command, "rank", UINT32_MAX - 1, &p.peer.rank))
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "the launcher sent a spawn command for neither a worker nor a shard");
+    for (size_t i = 0; i < a->count; i++)
+        if (psr_peer_equal(a->processes[i].peer, p.peer))
+            return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a second spawn command for %s %" PRIu32,
+                            role, p.peer.rank);
+    if (a->count == CHILDREN_MAX)
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent more than %d spawn commands", CHILDREN_MAX);
+    *ret_process = p;
+    return PSR_OK;
+}
+
+/* One of psring's two programs, from beside this one: nothing of what is run is the launcher's to say. */
+static psr_err start(process *p)
+{
+    char path[4096], option[] = "--provision", from[] = "-";
+    PSR_TRY(
+        psr_program_path(p->peer.role == PSR_ROLE_SHARD ? "psring-ps" : "psring-worker", path, sizeof path));
+    char *argv[] = {path, option, from, NULL};
+    return psr_child_start(argv, PSR_CHILD_LOSSY_OUTPUT, &p->child);
+}
+
+/* by_itself: it exited, and was not killed. */
+static void tell_exit(agent *a, psr_peer peer, bool ok, bool by_itself, const char *how)
+{
+    psr_json_put(&a->events, "event", "exited", "role", psr_role_name(peer.role), "#rank", (double)peer.rank,
+                 "?ok", ok, "?by_itself", by_itself, "how", how, NULL);
+}
+
+static psr_err spawn(agent *a, const cJSON *command)
+{
+    const cJSON *provision = cJSON_GetObjectItemCaseSensitive(command, "provision");
+    process *p = &a->processes[a->count];
+    if (!cJSON_IsObject(provision))
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a spawn command without a provision");
+    PSR_TRY(read_spawn(a, command, p));
+    if (a->ending)
+        return PSR_OK; /* whom nobody waits for */
+    if (start(p) != PSR_OK) {
+        tell_exit(a, p->peer, false, false, psr_err_detail());
+        return PSR_OK;
+    }
+    a->count++;
+    char *text = psr_secret_print(provision);
+    if (!text)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
+    psr_line_writer_put(&p->child.in, text);
+    psr_secret_free(text);
+    return PSR_OK;
+}
+
+/* A number of the launcher's, held to what makes sense. */
+static double between(double least, double value, double most)
+{
+    return value >= least ? value <= most ? value : most : least; /* NaN: least */
+}
+
+static void watch_launcher(agent *a, int64_t deadline_ms)
+{
+    a->deadline_ms = deadline_ms;
+    a->clock = psr_presence_clock_for(psr_clock_ms(), deadline_ms);
+    a->heard_ms = look(a);
+}
+
+static psr_err begin(agent *a, const cJSON *command)
+{
+    const char *sockets = psr_json_text(command, "sockets");
+    watch_launcher(
+        a, (int64_t)(between(0.001, psr_json_number(command, "deadline_s", 30), DEADLINE_S_MAX) * 1000));
+    psr_err err = sockets && a->sockets.hold < 0 ? psr_socket_directory_hold(sockets, &a->sockets) : PSR_OK;
+    /* A scheduler that could not begin has removed it by now, and the order to end is on its way. */
+    return err == PSR_ERR_NOT_FOUND ? PSR_OK : err;
+}
+
+static psr_err on_command(void *context, char *line)
+{
+    agent *a = context;
+    a->heard_ms = look(a);
+    cJSON *command = cJSON_Parse(line);
+    const char *op = psr_json_text(command, "op");
+    psr_err err = PSR_OK;
+    if (!op)
+        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a line that is not a command");
+    else if (strcmp(op, "begin") == 0)
+        err = begin(a, command);
+    else if (strcmp(op, "spawn") == 0)
+        err = spawn(a, command);
+    else if (strcmp(op, "end") == 0)
+        end_all(a, (int64_t)between(0, psr_json_number(command, "grace_ms", 0), GRACE_MS_MAX));
+    else if (strcmp(op, "pause") == 0)
+        pause_all(a);
+    else if (strcmp(op, "go_on") == 0)
+        go_on(a);
+    else if (strcmp(op, "alive") == 0)
+        psr_json_put(&a->events, "event", "alive", NULL); /* and so are we */
+    else
+        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent the unknown command '%.64s'", op);
+    psr_secret_delete(command);
+    return err;
+}
+
+/* A launcher that does not keep up leaves what processes print in their pipes, and what those do not take is dropped there: they
+ * never wait, and we hold no more than this. */
+static bool may_read(const agent *a)
+{
+    return psr_line_writer_waiting(&a->events) < EVENTS_WAITING_MAX;
+}
+
+/* Passes on what processes printed and how they ended: all their lines first. */
+static psr_err attend(agent *a, bool *ret_running, bool *ret_all_told)
+{
+    *ret_running = false;
+    *ret_all_told = true;
+    for (size_t i = 0; i < a->count; i++) {
+        process *p = &a->processes[i];
+        bool ended = psr_child_reap(&p->child);
+        line_from out = {a, p, "out"}, err = {a, p, "err"};
+        if (may_read(a))
+            PSR_TRY(psr_line_reader_visit(&p->child.out, on_line, &out));
+        if (may_read(a))
+            PSR_TRY(psr_line_reader_visit(&p->child.err, on_line, &err));
+        psr_line_writer_flush(&p->child.in);
+        if (!p->told && psr_child_said_all(&p->child)) {
+            char how[128];
+            psr_child_describe(p->child.status, how, sizeof how);
+            tell_exit(a, p->peer, p->child.status == 0, WIFEXITED(p->child.status), how);
+            p->told = true;
+        }
+        *ret_running |= !ended;
+        *ret_all_told &= p->told;
+    }
+    return PSR_OK;
+}
+
+/* TERM, then KILL, when their times have come. */
+static void end_step(agent *a, int64_t now)
+{
+    for (size_t i = 0; i < a->count && a->ending && now >= a->term_at_ms; i++)
+        psr_child_signal(&a->processes[i].child, now >= a->kill_at_ms ? SIGKILL : SIGTERM);
+}
+
+static int poll_timeout(const agent *a, int64_t now)
+{
+    int64_t next = now + psr_presence_clock_every_ms(
+                             &a->clock); /* when the launcher may have been silent for too long */
+    if (a->ending && now < a->term_at_ms && a->term_at_ms < next)
+        next = a->term_at_ms;
+    if (a->ending && now < a->kill_at_ms && a->kill_at_ms < next)
+        next = a->kill_at_ms;
+    if (a->ending && now < a->leave_at_ms && a->leave_at_ms < next)
+        next = a->leave_at_ms;
+    return next > now ? (int)(next - now) : 0;
+}
+
+/* Signals and commands first: nothing that processes print can hold them up. */
+static psr_err wait_for_events(agent *a, struct pollfd *fds)
+{
+    nfds_t n = 0;
+    bool reads = may_read(a);
+    fds[n++] = (struct pollfd){.fd = a->signals, .events = POLLIN};
+    fds[n++] = (struct pollfd){.fd = a->commands.fd, .events = POLLIN};
+    fds[n++] =
+        (struct pollfd){.fd = psr_line_writer_pending(&a->events) ? a->events.fd : -1, .events = POLLOUT};
+    for (size_t i = 0; i < a->count; i++) {
+        const psr_child *child = &a->processes[i].child;
+        fds[n++] = (struct pollfd){.fd = child->pidfd, .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = reads ? child->out.fd : -1, .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = reads ? child->err.fd : -1, .events = POLLIN};
+        fds[n++] =
+            (struct pollfd){.fd = psr_line_writer_pending(&child->in) ? child->in.fd : -1, .events = POLLOUT};
+    }
+    (void)poll(fds, n, poll_timeout(a, psr_clock_ms())); /* EINTR: everything is looked at anyway */
+    psr_line_writer_flush(&a->events);
+    struct signalfd_siginfo info;
+    if ((fds[0].revents & POLLIN) && read(a->signals, &info, sizeof info) == (ssize_t)sizeof info &&
+        info.ssi_signo != SIGCHLD) { /* that a child is stopped is seen where it is attended to */
+        a->because = "the agent was told to end";
+        end_all(a, 0);
+    }
+    return psr_line_reader_visit(&a->commands, on_command, a);
+}
+
+static psr_err agent_loop(agent *a, struct pollfd *fds)
+{
+    bool running = false, all_told = true;
+    for (;;) {
+        PSR_TRY(wait_for_events(a, fds));
+        int64_t now = psr_clock_ms();
+        if (a->commands.fd < 0 && !a->because) {
+            a->because = "the launcher has gone";
+            end_all(a, NAMING_MS);
+        }
+        if (look(a) - a->heard_ms >= a->deadline_ms && !a->because) {
+            a->because = "the launcher gave no sign of life for longer than the deadline";
+            end_all(a, NAMING_MS);
+        }
+        PSR_TRY(attend(a, &running, &all_told));
+        see_stops(a);
+        if (running || a->events.taken > a->taken)
+            a->leave_at_ms = now + TELLING_MS;
+        a->taken = a->events.taken;
+        if (a->ending && !running &&
+            ((all_told && !psr_line_writer_pending(&a->events)) || now >= a->leave_at_ms))
+            return PSR_OK;
+        end_step(a, now);
+        if (a->ending && now >= a->kill_at_ms)
+            a->kill_at_ms = now + 100; /* again, until all have been reaped */
+    }
+}
+
+int psr_agent_main(void)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    agent a = {.sockets = PSR_SOCKET_DIRECTORY_NONE};
+    watch_launcher(&a, 30000);
+    a.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    a.processes = calloc(CHILDREN_MAX, sizeof *a.processes);
+    struct pollfd *fds = calloc(3 + 4 * (size_t)CHILDREN_MAX, sizeof *fds);
+    psr_line_reader_init(&a.commands, dup(STDIN_FILENO));
+    psr_line_writer_init(&a.events, dup(STDOUT_FILENO));
+    psr_err err = PSR_OK;
+    if (!a.processes || !fds || a.signals < 0)
+        err = psr_fail(PSR_ERR_NOMEM, "the agent could not start");
+    if (!err) {
+        say_hello(&a);
+        err = agent_loop(&a, fds);
+    }
+    if (err)
+        psr_print(stderr, "psring agent: %s\n", psr_err_detail());
+    else if (a.because)
+        psr_print(stderr, "psring agent: %s; its %zu processes have been ended\n", a.because, a.count);
+    for (size_t i = 0; i < a.count; i++)
+        psr_child_done(&a.processes[i].child);
+    psr_socket_directory_remove(&a.sockets);
+    psr_line_writer_flush(&a.events);
+    psr_line_reader_done(&a.commands);
+    psr_line_writer_done(&a.events);
+    close(a.signals);
+    free(a.processes);
+    free(fds);
+    return psr_err_exit_status(err ? err : a.because ? PSR_ERR_PEER : PSR_OK);
+}

@@ -1,0 +1,171 @@
+#include "deploy/agent/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SSH_WORDS_MAX 32
+
+void psr_machine_id(char id[PSR_MACHINE_BYTES])
+{
+    id[0] = '\0';
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (!file)
+        return;
+    if (!fgets(id, PSR_MACHINE_BYTES, file))
+        id[0] = '\0';
+    fclose(file);
+    id[strcspn(id, "\n")] = '\0';
+}
+
+bool psr_host_is_here(const char *name)
+{
+    char own[256] = "";
+    (void)gethostname(own, sizeof own - 1);
+    return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 || strcmp(name, "::1") == 0 ||
+           strcmp(name, own) == 0;
+}
+
+/* 'text' for a POSIX shell. */
+static psr_err quote(const char *text, char *quoted, size_t size)
+{
+    size_t at = 0;
+    for (const char *c = text; *c && at + 6 < size; c++) {
+        if (*c == '\'') {
+            memcpy(quoted + at, "'\\''", 4);
+            at += 4;
+        } else {
+            quoted[at++] = *c;
+        }
+    }
+    quoted[at] = '\0';
+    return at + 6 < size ? PSR_OK
+                         : psr_fail(PSR_ERR_USAGE, "the path '%s' is too long for a remote command", text);
+}
+
+/* Our own path is where psring is here. Elsewhere anybody may have put a program there: it is run where it and all directories above
+ * it belong to root or to who logs in, and where nobody else can put another in its place (a directory that all may write to is sticky,
+ * as /tmp). %s is the path, quoted. */
+static const char guarded[] =
+    "p=$(readlink -f -- '%s') && test -x \"$p\" || p=; u=$(id -u); d=$p; while test -n \"$d\"; do "
+    "test -n \"$(find \"$d\" -prune \\( -user 0 -o -user \"$u\" \\) \\( ! -perm -0002 -o -perm -1000 \\) "
+    "2>/dev/null)\" || break; "
+    "test \"$d\" = / && exec \"$p\" agent; d=$(dirname -- \"$d\"); done; "
+    "command -v psring >/dev/null && exec psring agent; "
+    "test -z \"$d\" || echo \"$p is not run, since $d can be changed by somebody else than root and you; "
+    "psring is not in PATH\" >&2; "
+    "test -n \"$d\" || echo \"psring is neither at that path nor in PATH\" >&2; exit 127";
+
+psr_err psr_host_command(const char *path, bool named, char *command, size_t size)
+{
+    char quoted[4608], script[6144], again[12288];
+    PSR_TRY(quote(path, quoted, sizeof quoted));
+    if (named) {
+        snprintf(command, size, "exec '%s' agent", quoted);
+        return PSR_OK;
+    }
+    snprintf(script, sizeof script, guarded, quoted);
+    PSR_TRY(quote(script, again, sizeof again)); /* whatever the login shell is */
+    if (snprintf(command, size, "exec /bin/sh -c '%s'", again) >= (int)size)
+        return psr_fail(PSR_ERR_USAGE, "the path '%s' is too long for a remote command", path);
+    return PSR_OK;
+}
+
+static psr_err remote_command(const char *remote_program, char *command, size_t size)
+{
+    char path[4096];
+    if (remote_program)
+        return psr_host_command(remote_program, true, command, size);
+    PSR_TRY(psr_program_path("psring", path, sizeof path));
+    return psr_host_command(path, false, command, size);
+}
+
+static psr_err start_remote(psr_host_link *link, const char *name, const char *ssh,
+                            const char *remote_program)
+{
+    /* Host keys are checked, nothing is asked for, nothing of this machine is lent to the other (agent, display, ports), no command is
+     * run here, and a connection that dies is noticed. Options that the caller put into --ssh come first, and ssh takes the first
+     * value that it sees. */
+    static const char *const options[] = {"-T",
+                                          "-a",
+                                          "-x",
+                                          "-o",
+                                          "ClearAllForwardings=yes",
+                                          "-o",
+                                          "PermitLocalCommand=no",
+                                          "-o",
+                                          "BatchMode=yes",
+                                          "-o",
+                                          "StrictHostKeyChecking=yes",
+                                          "-o",
+                                          "ConnectTimeout=10",
+                                          "-o",
+                                          "ServerAliveInterval=5",
+                                          "-o",
+                                          "ServerAliveCountMax=3"};
+    char words[1024], program[4096], command[16384];
+    char *argv[SSH_WORDS_MAX + 32];
+    size_t argc = 0;
+    snprintf(words, sizeof words, "%s", ssh ? ssh : "ssh");
+    char *rest = NULL;
+    for (char *word = strtok_r(words, " ", &rest); word && argc < SSH_WORDS_MAX;
+         word = strtok_r(NULL, " ", &rest))
+        argv[argc++] = word;
+    if (argc == 0)
+        return psr_fail(PSR_ERR_USAGE, "--ssh: the command is empty; give for instance 'ssh -p 2222'");
+    if (!strchr(argv[0], '/')) { /* execv takes a path */
+        const char *path = getenv("PATH");
+        char dirs[8192], *more = NULL;
+        bool found = false;
+        snprintf(dirs, sizeof dirs, "%s", path ? path : "/usr/bin:/bin");
+        for (char *dir = strtok_r(dirs, ":", &more); dir && !found; dir = strtok_r(NULL, ":", &more)) {
+            snprintf(program, sizeof program, "%.3000s/%s", dir, argv[0]);
+            found = access(program, X_OK) == 0;
+        }
+        if (!found)
+            return psr_fail(
+                PSR_ERR_NOT_FOUND,
+                "host %s: '%s' is not installed here; install openssh-client or name another by --ssh", name,
+                argv[0]);
+        argv[0] = program;
+    }
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        argv[argc++] = (char *)(uintptr_t)options[i];
+    PSR_TRY(remote_command(remote_program, command, sizeof command));
+    argv[argc++] = (char *)(uintptr_t)name;
+    argv[argc++] = command;
+    argv[argc] = NULL;
+    return psr_child_start(argv, 0, &link->agent);
+}
+
+psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, const char *remote_program)
+{
+    *link = (psr_host_link){.local = psr_host_is_here(name)};
+    link->agent.pidfd = link->agent.in.fd = link->agent.out.fd = link->agent.err.fd = -1;
+    if (!link->local)
+        return start_remote(link, name, ssh, remote_program);
+    char path[4096];
+    PSR_TRY(psr_program_path("psring", path, sizeof path));
+    char agent[] = "agent";
+    char *argv[] = {path, agent, NULL};
+    return psr_child_start(argv, PSR_CHILD_SEES_END, &link->agent);
+}
+
+psr_err psr_host_no_agent(const char *name, bool local, int wait_status, const char *last_words)
+{
+    int status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
+    if (!local && (status == 127 || status == 126))
+        return psr_fail(PSR_ERR_NOT_FOUND,
+                        "host %s lacks the program psring (%s); install it there at the same path, or name "
+                        "its path by --remote-psring",
+                        name, last_words[0] ? last_words : "not found");
+    if (!local && status == 255)
+        return psr_fail(PSR_ERR_NOT_FOUND, "host %s: ssh could not connect: %s", name,
+                        last_words[0] ? last_words : "no reason given");
+    char how[128];
+    psr_child_describe(wait_status, how, sizeof how);
+    return psr_fail(PSR_ERR_PEER, "host %s: its agent ended (%s)%s%s", name, how, last_words[0] ? ": " : "",
+                    last_words);
+}

@@ -1,0 +1,35 @@
+/* The launcher's end of one agent: on this host directly, elsewhere through ssh. One thread. */
+#ifndef PSR_DEPLOY_HOST_H
+#define PSR_DEPLOY_HOST_H
+
+#include "deploy/agent/child.h"
+#include "deploy/report/json.h"
+
+#include <stdint.h>
+
+typedef struct psr_host_link {
+    bool local; /* this machine: no ssh */
+    psr_child agent;
+} psr_host_link;
+
+#define PSR_MACHINE_BYTES 64
+
+/* What tells this machine, as long as it runs, from every other: the same in all its namespaces. "" when it is not known. */
+void psr_machine_id(char id[PSR_MACHINE_BYTES]);
+
+/* True for localhost, loopback addresses and this machine's own name. */
+bool psr_host_is_here(const char *name);
+
+/* Starts the agent. ssh: words separated by spaces. remote_program: NULL for this program's own path, then psring from PATH. */
+PSR_MUST_CHECK psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh,
+                                      const char *remote_program);
+
+/* What a POSIX shell on another host is to run. named: the user said where psring is (--remote-psring). Otherwise path is our own: it
+ * is run there only where nobody but root and who logs in can change it, else psring from PATH. USAGE: too long. */
+PSR_MUST_CHECK psr_err psr_host_command(const char *path, bool named, char *command, size_t size);
+
+/* What it means that a host's agent ended, with that status of waitpid, before its hello: "host node2: ...". last_words: the last line
+ * that it, or ssh, printed; "": none. NOT_FOUND, PEER. */
+psr_err psr_host_no_agent(const char *name, bool local, int wait_status, const char *last_words);
+
+#endif

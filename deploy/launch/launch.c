@@ -1,0 +1,442 @@
+/* psring train: starts agents, scheduler and, through the agents, the run's processes, and shows the person what the machine decides. */
+#include "deploy/launch/launch_private.h"
+
+#include "base/clock.h"
+#include "base/printable.h"
+#include "base/secret.h"
+#include "comm/comm.h"
+#include "deploy/launch/job.h"
+#include "deploy/launch/leftovers.h"
+#include "deploy/report/summary.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LAST_LINE_MS 200 /* for the screen to take what is said before Ctrl-Z stops the launcher */
+#define UNREAD_MS 500    /* for a reader of the last words, when told to end at once */
+
+/* ---- what a process is started with ---- */
+
+static psr_keys *keys_of(const psr_launch_driver *d, psr_peer peer)
+{
+    switch (peer.role) {
+    case PSR_ROLE_SCHEDULER:
+        return &d->keys[0];
+    case PSR_ROLE_SHARD:
+        return &d->keys[1 + peer.rank];
+    case PSR_ROLE_WORKER:
+        break;
+    }
+    return &d->keys[1 + d->shards + peer.rank];
+}
+
+static psr_err make_provision(psr_launch_driver *d, psr_peer peer, const char *host_name,
+                              const char *interface, const char *endpoint, cJSON **ret_json)
+{
+    psr_provision provision = {.self = peer};
+    provision.keys = *keys_of(d, peer);
+    snprintf(provision.host, sizeof provision.host, "%s", host_name);
+    snprintf(provision.scheduler, sizeof provision.scheduler, "%s", endpoint);
+    snprintf(provision.directory, sizeof provision.directory, "%s", d->sockets.path);
+    snprintf(provision.interface, sizeof provision.interface, "%s", d->sockets.path[0] ? "" : interface);
+    char *text = NULL;
+    psr_err err = psr_provision_to_json(&provision, &text);
+    explicit_bzero(&provision.keys, sizeof provision.keys);
+    psr_keys_done(keys_of(d, peer)); /* its process has it now */
+    PSR_TRY(err);
+    *ret_json = cJSON_Parse(text);
+    psr_secret_free(text);
+    return *ret_json ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
+}
+
+static void free_keys(psr_launch_driver *d)
+{
+    for (size_t i = 0; i < d->key_count; i++)
+        psr_keys_done(&d->keys[i]); /* wipes */
+    free(d->keys);
+    d->keys = NULL;
+    d->key_count = 0;
+}
+
+/* ---- the scheduler ---- */
+
+/* The scheduler gets the whole configuration as options, each as --name=value. */
+static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, char ***ret_argv)
+{
+    size_t count = 0;
+    psr_option_info info;
+    while (psr_config_option(count, &info))
+        count++;
+    char **argv = calloc(count + 4, sizeof *argv);
+    if (!argv)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
+    size_t argc = 1;
+    argv[0] = program; /* the caller's; the rest is ours */
+    psr_err err = PSR_OK;
+    for (size_t i = 0; psr_config_option(i, &info) && !err; i++) {
+        char value[8192], text[8448];
+        err = psr_config_get(&d->config, info.name, value, sizeof value);
+        if (err || (value[0] == '\0' && info.argument))
+            continue;
+        if (info.argument)
+            snprintf(text, sizeof text, "--%s=%s", info.name, value);
+        else if (strcmp(value, "true") == 0)
+            snprintf(text, sizeof text, "--%s", info.name);
+        else if (info.negatable)
+            snprintf(text, sizeof text, "--no-%s", info.name);
+        else
+            continue;
+        argv[argc] = strdup(text);
+        err = argv[argc++] ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
+    }
+    if (!err && (!(argv[argc++] = strdup("--provision")) || !(argv[argc++] = strdup("-"))))
+        err = psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
+    *ret_argv = argv; /* freed by the caller also on failure */
+    return err;
+}
+
+/* On this host. */
+static psr_err start_scheduler_process(psr_launch_driver *d, const char *interface)
+{
+    char path[4096], own[256] = "localhost";
+    char **argv = NULL;
+    cJSON *provision = NULL;
+    char *text = NULL;
+    psr_err err = psr_program_path("psring-scheduler", path, sizeof path);
+    if (!err)
+        err = scheduler_arguments(d, path, &argv);
+    if (!err)
+        err = psr_child_start(argv, PSR_CHILD_SEES_END, &d->scheduler);
+    if (!err) {
+        (void)gethostname(own, sizeof own - 1);
+        err = make_provision(d, (psr_peer){PSR_ROLE_SCHEDULER, 0}, own, interface, "", &provision);
+    }
+    if (!err) {
+        text = psr_secret_print(provision);
+        if (text)
+            psr_line_writer_put(&d->scheduler.in, text);
+        else
+            err = psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
+    }
+    psr_secret_free(text);
+    psr_secret_delete(provision);
+    for (size_t i = 1; argv && argv[i]; i++)
+        free(argv[i]);
+    free(argv);
+    return err;
+}
+
+/* ---- what the machine asks for ---- */
+
+static psr_err start_scheduler(void *context, uint32_t threads, const char *interface)
+{
+    psr_launch_driver *d = context;
+    d->config.threads = threads;
+    bool bare = d->config.bare != PSR_BARE_NOWHERE, ipc = d->sockets.path[0] != '\0';
+    uint32_t workers = d->config.mode == PSR_MODE_LOCAL ? 1 : d->config.workers;
+    d->shards = d->config.mode == PSR_MODE_PS ? d->config.shards : 0;
+    PSR_TRY(psr_keys_generate(workers, d->shards, !ipc && !bare, &d->keys, &d->key_count));
+    for (size_t i = 0; i < d->key_count; i++)
+        d->keys[i].bare = bare;
+    psr_show_configuration(&d->show, &d->config, d->options->placement, d->sockets.path);
+    return start_scheduler_process(d, interface);
+}
+
+static psr_err spawn(void *context, size_t item, const char *interface, const char *endpoint)
+{
+    psr_launch_driver *d = context;
+    const psr_placed *placed = &d->options->placement->items[item];
+    const char *host_name = d->options->placement->hosts.items[placed->host].name;
+    cJSON *provision = NULL;
+    PSR_TRY(make_provision(d, placed->peer, host_name, interface, endpoint, &provision));
+    psr_json_put(&d->hosts[placed->host].agent.in, "op", "spawn", "role", psr_role_name(placed->peer.role),
+                 "#rank", (double)placed->peer.rank, "!provision", provision, NULL);
+    return PSR_OK;
+}
+
+static void order(void *context, const psr_order *order)
+{
+    psr_launch_driver *d = context;
+    char *text = NULL;
+    if (psr_order_encode(order, &text) == PSR_OK) /* without memory it is not told */
+        psr_line_writer_put(&d->scheduler.in, text);
+    free(text);
+}
+
+static void command(void *context, size_t host, psr_launch_command command, int64_t grace_ms)
+{
+    psr_launch_driver *d = context;
+    psr_line_writer *in = &d->hosts[host].agent.in;
+    switch (command) {
+    case PSR_LAUNCH_ALIVE:
+        psr_json_put(in, "op", "alive", NULL);
+        return;
+    case PSR_LAUNCH_PAUSE:
+        psr_json_put(in, "op", "pause", NULL);
+        return;
+    case PSR_LAUNCH_GO_ON:
+        psr_json_put(in, "op", "go_on", NULL);
+        return;
+    case PSR_LAUNCH_END:
+        psr_json_put(in, "op", "end", "#grace_ms", (double)grace_ms, NULL);
+        return;
+    }
+}
+
+static void kill_all(void *context)
+{
+    psr_launch_driver *d = context;
+    for (size_t i = 0; i < d->host_count; i++)
+        psr_child_signal(&d->hosts[i].agent, SIGKILL); /* its processes die with it */
+    psr_child_signal(&d->scheduler, SIGKILL);
+}
+
+static void stop(void *context)
+{
+    psr_launch_driver *d = context;
+    psr_screen_drain(d->screen, -1, LAST_LINE_MS);
+    psr_job_stop();
+}
+
+static void show_line(void *context, const char *line)
+{
+    psr_launch_driver *d = context;
+    psr_show_line(&d->show, line);
+}
+
+static void show_error(void *context, const char *line)
+{
+    psr_launch_driver *d = context;
+    psr_show_error(&d->show, "%s", line);
+}
+
+static void show_others_error(void *context, const char *line)
+{
+    psr_launch_driver *d = context;
+    psr_show_others_error(&d->show, "%s", line);
+}
+
+static void show_progress(void *context, const psr_run_progress *progress)
+{
+    psr_launch_driver *d = context;
+    psr_show_progress_event(&d->show, progress);
+}
+
+static void show_evaluating(void *context, const psr_run_evaluating *evaluating)
+{
+    psr_launch_driver *d = context;
+    psr_show_evaluating_event(&d->show, evaluating);
+}
+
+static void show_evaluated(void *context)
+{
+    psr_launch_driver *d = context;
+    psr_show_evaluated(&d->show);
+}
+
+static void end_bar(void *context)
+{
+    psr_launch_driver *d = context;
+    psr_show_end(&d->show);
+}
+
+static void draw_bar_again(void *context)
+{
+    psr_launch_driver *d = context;
+    psr_show_again(&d->show);
+}
+
+static void show_resumable(void *context)
+{
+    psr_launch_driver *d = context;
+    psr_screen_out(d->screen, "to go on   psring train --resume %s\n", d->config.out);
+}
+
+static void show_outcome(void *context, const cJSON *outcome)
+{
+    psr_launch_driver *d = context;
+    char text[PSR_SUMMARY_BYTES];
+    psr_summary_print(outcome, text);
+    psr_screen_out(d->screen, "%s", text);
+    psr_show_traffic(&d->show, outcome);
+    if (d->config.bare != PSR_BARE_NOWHERE)
+        psr_screen_out(d->screen, "bare       %s\n", psr_show_bare(&d->config));
+    psr_screen_out(d->screen, "written    %s\n", d->config.out);
+}
+
+/* ---- before the first agent ---- */
+
+/* Before anything starts: are all processes of the run on this host, and is it to use ipc sockets? */
+static psr_err choose_transport(psr_launch_driver *d)
+{
+    const psr_hosts *hosts = &d->options->placement->hosts;
+    const char *elsewhere = NULL;
+    for (size_t i = 0; i < hosts->count && !elsewhere; i++)
+        elsewhere = psr_host_is_here(hosts->items[i].name) ? NULL : hosts->items[i].name;
+    bool asked = d->config.transport == PSR_TRANSPORT_IPC;
+    if (asked && elsewhere)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--transport ipc: host %s cannot be reached by it; leave it out, or give --transport tcp",
+            elsewhere);
+    if (asked && d->options->interface)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--interface does not go with --transport ipc, which uses none; leave one of them out");
+    if (d->config.transport == PSR_TRANSPORT_TCP || elsewhere || d->options->interface)
+        return PSR_OK;
+    if (d->config.bare != PSR_BARE_NOWHERE)
+        return psr_fail(PSR_ERR_USAGE, "--no-encrypt: a run on one host uses ipc sockets, where nothing is "
+                                       "encrypted; leave it out, or add --transport tcp");
+    return psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), &d->sockets);
+}
+
+static psr_err make_machine(psr_launch_driver *d, const char *host, const char *machine)
+{
+    const char *interface = d->options->interface;
+    const psr_launch_machine_options options = {
+        .placement = d->options->placement,
+        .config = d->options->config,
+        .interface = interface,
+        .interface_is_loopback = interface && (psr_host_is_here(interface) || strcmp(interface, "lo") == 0),
+        .host = host,
+        .machine = machine,
+    };
+    const psr_launch_actions actions = {
+        .context = d,
+        .start_scheduler = start_scheduler,
+        .spawn = spawn,
+        .order = order,
+        .command = command,
+        .kill_all = kill_all,
+        .stop = stop,
+        .show_line = show_line,
+        .show_error = show_error,
+        .show_others_error = show_others_error,
+        .show_progress = show_progress,
+        .show_evaluating = show_evaluating,
+        .show_evaluated = show_evaluated,
+        .end_bar = end_bar,
+        .draw_bar_again = draw_bar_again,
+        .show_resumable = show_resumable,
+        .show_outcome = show_outcome,
+    };
+    return psr_launch_machine_new(&options, &actions, psr_clock_ms(), &d->machine);
+}
+
+static psr_err start_agents(psr_launch_driver *d)
+{
+    const psr_hosts *hosts = &d->options->placement->hosts;
+    for (size_t i = 0; i < hosts->count; i++) {
+        psr_host_link *host = &d->hosts[i];
+        PSR_TRY(psr_host_start(host, hosts->items[i].name, d->options->ssh, d->options->remote_program));
+        d->host_count = i + 1;
+        psr_launch_machine_agent_started(d->machine, i, host->local, psr_clock_ms());
+        psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s,
+                     d->sockets.path[0] ? "sockets" : NULL, d->sockets.path, NULL);
+    }
+    return PSR_OK;
+}
+
+/* ---- signals ---- */
+
+/* The signals to end with, and those that only a launcher at work has a use for. */
+static void signals_to_take(sigset_t *set, bool at_work)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+    const int of_work[] = {SIGWINCH, SIGTSTP, SIGCONT};
+    for (size_t i = 0; i < sizeof of_work / sizeof *of_work && at_work; i++)
+        sigaddset(set, of_work[i]);
+}
+
+static int open_signals(void)
+{
+    sigset_t signals;
+    signals_to_take(&signals, true);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* The run is over, and what is still to be done is to get the last words out: what can be read from the descriptor from now on is an
+ * order to leave that. */
+static void keep_signals_to_end(const psr_launch_driver *d)
+{
+    sigset_t signals;
+    signals_to_take(&signals, false);
+    (void)signalfd(d->signals, &signals, 0);
+    sigprocmask(SIG_SETMASK, &signals, NULL);
+}
+
+/* ---- the whole ---- */
+
+/* The run, from the first agent to the last word. Returns the exit status. */
+static int run(psr_launch_driver *d)
+{
+    psr_err err = choose_transport(d);
+    if (!err)
+        err = start_agents(d);
+    if (err)
+        psr_launch_machine_failed(d->machine, err, psr_clock_ms());
+    psr_launch_loop(d);
+    if (d->scheduler.ended && WIFSIGNALED(d->scheduler.status))
+        psr_leftovers_remove(d->config.out);
+    psr_socket_directory_remove(&d->sockets);
+    psr_launch_machine_conclude(d->machine);
+    keep_signals_to_end(d);
+    psr_screen_drain(d->screen, d->signals, psr_launch_machine_ends_at_once(d->machine) ? UNREAD_MS : -1);
+    return psr_launch_machine_status(d->machine);
+}
+
+static psr_err set_up(psr_launch_driver *d, const char *host, const char *machine)
+{
+    size_t host_count = d->options->placement->hosts.count;
+    PSR_TRY(psr_screen_new(&d->screen));
+    psr_show_init(&d->show, d->screen, d->options->progress, (double)d->config.log_every);
+    d->hosts = calloc(host_count, sizeof *d->hosts);
+    d->fds = calloc(1 + 4 * (host_count + 1), sizeof *d->fds);
+    if (!d->hosts || !d->fds || d->signals < 0)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu hosts", host_count);
+    return make_machine(d, host, machine);
+}
+
+static void clean_up(psr_launch_driver *d)
+{
+    psr_screen_free(d->screen);
+    for (size_t i = 0; i < d->host_count; i++)
+        psr_child_done(&d->hosts[i].agent);
+    psr_child_done(&d->scheduler);
+    psr_launch_machine_free(d->machine);
+    free_keys(d);
+    close(d->signals);
+    free(d->hosts);
+    free(d->fds);
+}
+
+int psr_launch(const psr_launch_options *options)
+{
+    char host[256] = "?", machine[PSR_MACHINE_BYTES];
+    (void)gethostname(host, sizeof host - 1);
+    psr_machine_id(machine);
+    psr_launch_driver d = {.options = options,
+                           .config = *options->config,
+                           .sockets = PSR_SOCKET_DIRECTORY_NONE,
+                           .signals = open_signals()};
+    d.scheduler.pidfd = d.scheduler.in.fd = d.scheduler.out.fd = d.scheduler.err.fd = -1;
+    signal(SIGPIPE, SIG_IGN);
+    psr_err err = set_up(&d, host, machine);
+    int status = psr_err_exit_status(err);
+    if (err)
+        psr_print(stderr, "psring train: %s\n", psr_err_detail());
+    else
+        status = run(&d);
+    clean_up(&d);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* What the files of the launcher share: deploy/launch/launch_machine.h decides, launch.c does what it asks for, launch_loop.c tells it what
+ * happens. One thread. */
+#ifndef PSR_DEPLOY_LAUNCH_PRIVATE_H
+#define PSR_DEPLOY_LAUNCH_PRIVATE_H
+
+#include "deploy/agent/host.h"
+#include "deploy/launch/launch.h"
+#include "deploy/launch/launch_machine.h"
+#include "net/keys.h"
+#include "net/socket_directory.h"
+
+#include <poll.h>
+
+typedef struct psr_launch_driver {
+    const psr_launch_options *options;
+    psr_config config; /* threads resolved when the scheduler is started */
+    psr_launch_machine *machine;
+    psr_host_link *hosts;
+    size_t host_count; /* those that were started */
+    psr_child scheduler;
+    psr_socket_directory sockets; /* of a run on ipc; none: TCP */
+    psr_keys *keys;               /* scheduler, shards, workers: each is wiped when its process has it */
+    size_t key_count;
+    uint32_t shards; /* processes of that role: 0 but in mode ps */
+    int signals;
+    psr_screen *screen;
+    psr_show show;
+    struct pollfd *fds; /* 1 + 4 * (hosts + 1) */
+} psr_launch_driver;
+
+/* Until the run is over and all have ended. */
+void psr_launch_loop(psr_launch_driver *d);
+
+#endif

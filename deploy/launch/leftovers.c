@@ -1,0 +1,52 @@
+#include "deploy/launch/leftovers.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+static DIR *open_below(int above, const char *name)
+{
+    int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    if (fd >= 0 && !directory)
+        close(fd);
+    return directory;
+}
+
+/* A directory with files alone in it. */
+static void remove_part(int above, const char *name)
+{
+    DIR *part = open_below(above, name);
+    if (!part)
+        return;
+    for (struct dirent *entry; (entry = readdir(part));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            (void)unlinkat(dirfd(part), entry->d_name, 0);
+    closedir(part);
+    (void)unlinkat(above, name, AT_REMOVEDIR);
+}
+
+static bool begins_and_ends(const char *text, const char *begin, const char *end)
+{
+    size_t length = strlen(text), from = strlen(begin), to = strlen(end);
+    return length >= from + to && strncmp(text, begin, from) == 0 && strcmp(text + length - to, end) == 0;
+}
+
+void psr_leftovers_remove(const char *out)
+{
+    DIR *run = open_below(AT_FDCWD, out);
+    if (!run)
+        return;
+    DIR *checkpoints = open_below(dirfd(run), "checkpoints");
+    for (struct dirent *entry; checkpoints && (entry = readdir(checkpoints));)
+        if (begins_and_ends(entry->d_name, ".step-", ".part"))
+            remove_part(dirfd(checkpoints), entry->d_name);
+    if (checkpoints)
+        closedir(checkpoints);
+    for (struct dirent *entry; (entry = readdir(run));)
+        if (begins_and_ends(entry->d_name, "run.json.new-", ""))
+            (void)unlinkat(dirfd(run), entry->d_name, 0);
+    closedir(run);
+}

@@ -1,0 +1,175 @@
+#include "deploy/report/run_record.h"
+
+#include "base/figures.h"
+#include "base/file.h"
+#include "deploy/report/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RUN_JSON_BYTES_MAX (16u << 20)
+#define METRICS_BYTES_MAX ((size_t)1 << 30)
+#define RANKS_MAX 1024
+#define PATH_BYTES 4352
+
+/* ---- a run without an outcome: what its metrics tell ---- */
+
+/* Steps that all ranks have completed, by the newest line of each; the last line may be torn. -1: nothing is known. */
+static double steps_in(const char *text, size_t size, uint32_t ranks)
+{
+    double newest[RANKS_MAX] = {0};
+    for (const char *at = text, *end = text + size; at < end;) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        if (newline == NULL)
+            break;
+        cJSON *line = cJSON_ParseWithLength(at, (size_t)(newline - at));
+        double rank = psr_json_number(line, "rank", -1), step = psr_json_number(line, "step", -1);
+        cJSON_Delete(line);
+        if (rank >= 0 && rank < ranks && step >= 0 && step < 0x1p53)
+            newest[(size_t)rank] = step;
+        at = newline + 1;
+    }
+    double steps = ranks > 0 ? newest[0] : -1;
+    for (uint32_t r = 1; r < ranks; r++)
+        steps = fmin(steps, newest[r]);
+    return steps;
+}
+
+static psr_err read_steps(psr_run_record *r)
+{
+    char path[PATH_BYTES];
+    uint8_t *text = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", r->directory);
+    const char *workers = psr_run_record_option(r, "workers");
+    unsigned long ranks = workers ? strtoul(workers, NULL, 10) : 0;
+    PSR_TRY(psr_file_read(path, METRICS_BYTES_MAX, &text, &size));
+    double steps = steps_in((const char *)text, size, ranks <= RANKS_MAX ? (uint32_t)ranks : 0);
+    free(text);
+    cJSON *outcome = cJSON_AddObjectToObject(r->json, "outcome");
+    if (outcome == NULL || (steps >= 0 && !cJSON_AddNumberToObject(
+                                              outcome, psr_figure_definitions[PSR_FIGURE_STEPS].name, steps)))
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %s", path);
+    r->outcome = outcome;
+    return PSR_OK;
+}
+
+/* ---- run.json ---- */
+
+static psr_err read_run(psr_run_record *r)
+{
+    char path[PATH_BYTES];
+    uint8_t *text = NULL;
+    size_t size = 0;
+    int length = snprintf(path, sizeof path, "%s/run.json", r->directory);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return psr_fail(PSR_ERR_USAGE, "the name is too long for a directory");
+    PSR_TRY(psr_file_read(path, RUN_JSON_BYTES_MAX, &text, &size));
+    r->json = cJSON_ParseWithLength((const char *)text, size);
+    free(text);
+    if (!cJSON_IsObject(r->json) || !cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(r->json, "config")))
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s is no run.json as psring train writes it: a JSON object with config", path);
+    if (!psr_json_is_printable(r->json))
+        return psr_fail(PSR_ERR_FORMAT, "%s holds control characters, which psring train does not write",
+                        path);
+    r->outcome = cJSON_GetObjectItemCaseSensitive(r->json, "outcome");
+    if (r->outcome == NULL)
+        return read_steps(r);
+    if (!cJSON_IsObject(r->outcome) || psr_json_text(r->outcome, "status") == NULL)
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s has an outcome without a status, which psring train does not write", path);
+    return PSR_OK;
+}
+
+void psr_run_record_read(const char *directory, psr_run_record *ret)
+{
+    psr_run_record r = {.directory = directory};
+    if (read_run(&r) != PSR_OK) {
+        cJSON_Delete(r.json);
+        r = (psr_run_record){.directory = directory, .status = PSR_RUN_UNREADABLE};
+        snprintf(r.why, sizeof r.why, "%s", psr_err_detail());
+        *ret = r;
+        return;
+    }
+    const char *status = psr_json_text(r.outcome, "status"), *line = psr_json_text(r.outcome, "line");
+    if (status == NULL) {
+        r.status = PSR_RUN_UNFINISHED;
+        snprintf(r.why, sizeof r.why,
+                 "run.json has no outcome: it is still running, or its scheduler was killed");
+    } else if (strcmp(status, psr_err_name(PSR_OK)) != 0) {
+        r.status =
+            strcmp(status, psr_err_name(PSR_ERR_CANCELLED)) == 0 ? PSR_RUN_INTERRUPTED : PSR_RUN_FAILED;
+        snprintf(r.why, sizeof r.why, "%s", line ? line : status);
+    }
+    *ret = r;
+}
+
+void psr_run_record_done(psr_run_record *record)
+{
+    cJSON_Delete(record->json);
+    record->json = NULL;
+    record->outcome = NULL;
+}
+
+const char *psr_run_status_name(psr_run_status status)
+{
+    static const char *const names[] = {[PSR_RUN_DONE] = "done",
+                                        [PSR_RUN_INTERRUPTED] = "interrupted",
+                                        [PSR_RUN_FAILED] = "failed",
+                                        [PSR_RUN_UNFINISHED] = "unfinished",
+                                        [PSR_RUN_UNREADABLE] = "unreadable"};
+    return names[status];
+}
+
+const char *psr_run_record_option(const psr_run_record *record, const char *name)
+{
+    return psr_json_text(cJSON_GetObjectItemCaseSensitive(record->json, "config"), name);
+}
+
+/* ---- in what they differ ---- */
+
+static bool equal(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool all_equal(const psr_run_record *records, size_t count, const psr_run_record *one,
+                      const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (records[i].json != NULL &&
+            !equal(psr_run_record_option(&records[i], name), psr_run_record_option(one, name)))
+            return false;
+    return true;
+}
+
+static bool is_listed(const cJSON *names, const char *name)
+{
+    const cJSON *listed;
+    cJSON_ArrayForEach(listed, names) if (strcmp(listed->valuestring, name) == 0) return true;
+    return false;
+}
+
+psr_err psr_run_records_differ(const psr_run_record *records, size_t count, cJSON **ret_names)
+{
+    cJSON *names = cJSON_CreateArray();
+    bool whole = names != NULL;
+    for (size_t i = 0; i < count && whole; i++) {
+        const cJSON *option;
+        cJSON_ArrayForEach(option, cJSON_GetObjectItemCaseSensitive(records[i].json, "config"))
+        {
+            if (strcmp(option->string, "out") != 0 && !is_listed(names, option->string) &&
+                !all_equal(records, count, &records[i], option->string))
+                whole = whole && cJSON_AddItemToArray(names, cJSON_CreateString(option->string));
+        }
+    }
+    if (!whole) {
+        cJSON_Delete(names);
+        return psr_fail(PSR_ERR_NOMEM, "no memory to compare %zu runs", count);
+    }
+    *ret_names = names;
+    return PSR_OK;
+}

@@ -1,0 +1,282 @@
+#include "deploy/report/show.h"
+
+#include "base/clock.h"
+#include "base/printable.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define REDRAW_S 0.1
+#define LINE_AFTER_S 30.0 /* a slow run says a word so often, however few its steps are */
+#define WIDTH_UNKNOWN 80
+
+void psr_show_init(psr_show *show, psr_screen *screen, psr_show_kind kind, double line_every)
+{
+    *show = (psr_show){
+        .screen = screen, .kind = kind, .line_every = line_every, .bar = {.loss = NAN, .left_s = -1}};
+}
+
+static void get(const psr_config *config, const char *name, char *text, size_t size)
+{
+    if (psr_config_get(config, name, text, size) != PSR_OK)
+        snprintf(text, size, "?");
+}
+
+const char *psr_show_bare(const psr_config *config)
+{
+    return config->bare == PSR_BARE_TRUSTED_NETWORK ? "NOT encrypted (--no-encrypt=trusted-network): who is "
+                                                      "on that network can read and change the run"
+                                                    : "not encrypted (--no-encrypt), within this machine";
+}
+
+void psr_show_configuration(psr_show *show, const psr_config *config, const psr_placement *placement,
+                            const char *sockets)
+{
+    psr_screen *screen = show->screen;
+    char mode[64], sync[64], precision[64], optimizer[64], schedule[128], backend[64], batch[32], length[64];
+    get(config, "mode", mode, sizeof mode);
+    get(config, "sync", sync, sizeof sync);
+    get(config, "precision", precision, sizeof precision);
+    get(config, "optimizer", optimizer, sizeof optimizer);
+    get(config, "lr-schedule", schedule, sizeof schedule);
+    get(config, "backend", backend, sizeof backend);
+    snprintf(batch, sizeof batch, "%u per worker", config->batch_size);
+    if (config->steps)
+        snprintf(length, sizeof length, "%llu steps", (unsigned long long)config->steps);
+    else
+        snprintf(length, sizeof length, "%u epoch%s", config->epochs, config->epochs == 1 ? "" : "s");
+    psr_screen_out(screen, "psring %s\n", PSR_VERSION);
+    psr_screen_out(screen, "  mode       %s (%s), %u worker%s", mode, sync, config->workers,
+                   config->workers == 1 ? "" : "s");
+    if (config->mode == PSR_MODE_PS)
+        psr_screen_out(screen, ", %u shard%s", config->shards, config->shards == 1 ? "" : "s");
+    if (config->mode == PSR_MODE_LOCAL)
+        psr_screen_out(screen, " played by one process");
+    psr_screen_out(screen, ", %u thread%s each\n", config->threads, config->threads == 1 ? "" : "s");
+    psr_screen_out(screen, "  model      %s, %s on %s\n", config->model, precision, backend);
+    psr_screen_out(screen, "  data       %s, batch %s, %s\n", config->data, batch, length);
+    psr_screen_out(screen, "  optimizer  %s, lr %g (%s), seed %llu\n", optimizer, config->lr, schedule,
+                   (unsigned long long)config->seed);
+    psr_screen_out(screen, "  hosts      ");
+    for (size_t i = 0; i < placement->hosts.count && i < 8; i++)
+        psr_screen_out(screen, "%s%s", i ? ", " : "", placement->hosts.items[i].name);
+    psr_screen_out(screen, "%s\n", placement->hosts.count > 8 ? ", .." : "");
+    if (config->resume[0])
+        psr_screen_out(screen, "  resumes    %s\n", config->resume);
+    if (sockets[0])
+        psr_screen_out(screen, "  network    ipc sockets in %s\n", sockets);
+    else
+        psr_screen_out(screen, "  network    tcp, %s\n",
+                       config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE)" : psr_show_bare(config));
+    psr_screen_out(screen, "  run        %s\n", config->out);
+    char line[512];
+    for (size_t at = 0; psr_config_aloud(config, &at, line, sizeof line);)
+        psr_screen_out(screen, "  note       %s\n", line);
+}
+
+/* ---- the bar ---- */
+
+/* Of the terminal behind stdout, as it is now. */
+static unsigned terminal_width(void)
+{
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : WIDTH_UNKNOWN;
+}
+
+/* Whoever was sent into the background (bg) does not draw over what others print. Not a terminal: always. */
+static bool in_foreground(void)
+{
+    pid_t group = tcgetpgrp(STDOUT_FILENO);
+    return group < 0 || group == getpgrp();
+}
+
+/* The cursor goes back to the line's begin: a terminal that breaks lines anew when it becomes narrower keeps it there, and all that
+ * is behind it can be erased. */
+static void draw_bar(psr_show *show)
+{
+    char text[PSR_BAR_TEXT_MAX];
+    if (!in_foreground())
+        return;
+    psr_bar_print(&show->bar, terminal_width(), text);
+    psr_screen_draw(show->screen, "\r%s\033[J\r", text);
+    show->bar_on_screen = true;
+}
+
+static void clear_bar(psr_show *show)
+{
+    if (show->bar_on_screen)
+        psr_screen_draw(show->screen, "\r\033[J");
+    show->bar_on_screen = false;
+}
+
+/* What was told has changed. in_time: so much that it is shown at once. */
+static void show_bar(psr_show *show, bool in_time, double now_s)
+{
+    if (!in_time && (now_s - show->shown_s < REDRAW_S || psr_screen_is_behind(show->screen)))
+        return;
+    show->shown_s = now_s;
+    draw_bar(show);
+}
+
+static void show_line(psr_show *show, double now_s)
+{
+    char text[PSR_BAR_TEXT_MAX];
+    psr_bar_print_line(&show->bar, text);
+    psr_screen_out(show->screen, "%s\n", text);
+    show->shown_s = now_s;
+    show->line_step = show->bar.step;
+}
+
+/* ---- what is told ---- */
+
+static void begin(psr_show *show, double step, double now_s)
+{
+    if (show->begun)
+        return;
+    show->begun = true;
+    show->first_step = show->line_step = step;
+    show->began_s = show->shown_s = now_s;
+}
+
+void psr_show_progress_event(psr_show *show, const psr_run_progress *p)
+{
+    double now_s = psr_clock_s(), step = (double)p->step, total = (double)p->total;
+    bool first = !show->begun, last = p->step >= p->total;
+    begin(show, step, now_s);
+    double done = step - show->first_step;
+    show->bar = (psr_bar){.step = step,
+                          .total = total,
+                          .images_per_s = isfinite(p->images_per_s) ? p->images_per_s : 0,
+                          .loss = p->loss,
+                          .left_s = done > 0 ? (now_s - show->began_s) / done * (total - step) : -1};
+    if (show->kind == PSR_SHOW_BAR)
+        show_bar(show, first || last, now_s);
+    bool round = fmod(step, show->line_every) == 0;
+    if (show->kind == PSR_SHOW_LINES && (first || step > show->line_step) &&
+        (round || last || now_s - show->shown_s >= LINE_AFTER_S))
+        show_line(show, now_s);
+}
+
+void psr_show_evaluating_event(psr_show *show, const psr_run_evaluating *e)
+{
+    double now_s = psr_clock_s();
+    bool first = show->bar.samples <= 0;
+    begin(show, (double)e->step, now_s);
+    show->bar.step = (double)e->step;
+    show->bar.total = (double)e->total;
+    show->bar.counted = (double)e->counted;
+    show->bar.samples = (double)e->samples;
+    if (show->kind == PSR_SHOW_BAR)
+        show_bar(show, first, now_s);
+    if (show->kind == PSR_SHOW_LINES && now_s - show->shown_s >= LINE_AFTER_S)
+        show_line(show, now_s);
+}
+
+void psr_show_evaluated(psr_show *show)
+{
+    show->bar.samples = show->bar.counted = 0;
+}
+
+void psr_show_resized(psr_show *show)
+{
+    if (show->bar_on_screen)
+        draw_bar(show);
+}
+
+typedef struct range {
+    double least, most, sum;
+} range;
+
+/* A field of all shards, in MB. */
+static range range_of(const cJSON *shards, const char *field)
+{
+    range r = {.least = INFINITY};
+    const cJSON *shard;
+    cJSON_ArrayForEach(shard, shards)
+    {
+        double mb = psr_json_number(shard, field, 0) / 1e6;
+        r = (range){fmin(r.least, mb), fmax(r.most, mb), r.sum + mb};
+    }
+    return r;
+}
+
+void psr_show_traffic(psr_show *show, const cJSON *outcome)
+{
+    const cJSON *shards = cJSON_GetObjectItemCaseSensitive(outcome, "shards");
+    int count = cJSON_GetArraySize(shards);
+    if (count == 0)
+        return;
+    range in = range_of(shards, "gradient_bytes"), out = range_of(shards, "weight_bytes");
+    if (count == 1)
+        psr_screen_out(show->screen, "traffic    the shard %.1f MB in, %.1f MB out\n", in.most, out.most);
+    else
+        psr_screen_out(
+            show->screen,
+            "traffic    each shard %.1f-%.1f MB in, %.1f-%.1f MB out, at most %.2f times the mean\n",
+            in.least, in.most, out.least, out.most, in.sum > 0 ? in.most * count / in.sum : 1);
+}
+
+void psr_show_again(psr_show *show)
+{
+    if (show->kind == PSR_SHOW_BAR && show->begun)
+        draw_bar(show);
+}
+
+void psr_show_line(psr_show *show, const char *line)
+{
+    char *one = strdup(line);
+    bool had_bar = show->bar_on_screen;
+    if (!one)
+        return;
+    clear_bar(show);
+    psr_printable_line(one, strlen(one)); /* whoever says it says one line */
+    psr_screen_out(show->screen, "%s\n", one);
+    free(one);
+    if (had_bar)
+        draw_bar(show);
+}
+
+static void show_error(psr_show *show, const char *format, va_list args) PSR_PRINTF(2, 0);
+static void show_error(psr_show *show, const char *format, va_list args)
+{
+    char *line = NULL;
+    int size = vasprintf(&line, format, args);
+    psr_show_end(show);
+    if (size < 0)
+        return;
+    psr_printable_line(line, (size_t)size);
+    psr_screen_err(show->screen, "%s\n", line);
+    free(line);
+}
+
+void psr_show_error(psr_show *show, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    show_error(show, format, args);
+    va_end(args);
+}
+
+void psr_show_others_error(psr_show *show, const char *format, ...)
+{
+    if (!psr_screen_has_room(show->screen))
+        return;
+    va_list args;
+    va_start(args, format);
+    show_error(show, format, args);
+    va_end(args);
+}
+
+void psr_show_end(psr_show *show)
+{
+    if (!show->bar_on_screen)
+        return;
+    draw_bar(show); /* the terminal may have put a typed ^C over it */
+    psr_screen_draw(show->screen, "\n");
+    show->bar_on_screen = false;
+}

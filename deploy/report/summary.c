@@ -1,0 +1,137 @@
+#include "deploy/report/summary.h"
+
+#include "base/text.h"
+#include "deploy/report/json.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+double psr_summary_figure(const cJSON *outcome, psr_figure figure)
+{
+    return psr_json_number(outcome, psr_figure_definitions[figure].name, NAN);
+}
+
+static bool is_over_workers(psr_figure figure)
+{
+    return figure == PSR_FIGURE_WAIT_S || figure == PSR_FIGURE_COMPUTE_S || figure == PSR_FIGURE_LOAD_WAIT_S;
+}
+
+/* Four digits or so: seconds and rates go from thousandths to millions. */
+static void print_amount(double value, char *text, size_t size)
+{
+    int decimals = value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0;
+    snprintf(text, size, "%.*f", decimals, value);
+}
+
+static void print_range(const cJSON *outcome, psr_figure figure, double mean,
+                        char text[static PSR_FIGURE_TEXT_BYTES])
+{
+    char of[3][16];
+    double least = psr_summary_figure(outcome, figure + 1), most = psr_summary_figure(outcome, figure + 2);
+    print_amount(mean, of[0], sizeof of[0]);
+    print_amount(least, of[1], sizeof of[1]);
+    print_amount(most, of[2], sizeof of[2]);
+    if (least < most)
+        snprintf(text, PSR_FIGURE_TEXT_BYTES, "%.15s (%.12s-%.12s)", of[0], of[1], of[2]);
+    else
+        snprintf(text, PSR_FIGURE_TEXT_BYTES, "%s", of[0]);
+}
+
+void psr_summary_text(const cJSON *outcome, psr_figure figure, char text[static PSR_FIGURE_TEXT_BYTES])
+{
+    double value = psr_summary_figure(outcome, figure);
+    const char *unit = psr_figure_definitions[figure].unit;
+    if (!isfinite(value))
+        snprintf(text, PSR_FIGURE_TEXT_BYTES, "-");
+    else if (is_over_workers(figure))
+        print_range(outcome, figure, value, text);
+    else if (figure == PSR_FIGURE_TEST_ACCURACY)
+        snprintf(text, PSR_FIGURE_TEXT_BYTES, "%.2f%%", 100 * value);
+    else if (figure == PSR_FIGURE_LOSS || figure == PSR_FIGURE_TEST_LOSS)
+        snprintf(text, PSR_FIGURE_TEXT_BYTES, "%.6g", value);
+    else if (unit[0])
+        print_amount(value, text, PSR_FIGURE_TEXT_BYTES);
+    else
+        snprintf(text, PSR_FIGURE_TEXT_BYTES, "%.0f", value);
+}
+
+/* ---- the summary ---- */
+
+static bool has(const cJSON *outcome, psr_figure figure)
+{
+    return isfinite(psr_summary_figure(outcome, figure));
+}
+
+static void add_time(psr_text_end *end, const cJSON *o)
+{
+    char train_s[PSR_FIGURE_TEXT_BYTES], rate[PSR_FIGURE_TEXT_BYTES];
+    double steps = psr_summary_figure(o, PSR_FIGURE_STEPS), own = psr_summary_figure(o, PSR_FIGURE_OWN_STEPS);
+    if (own == 0) { /* resumed behind its last step */
+        psr_text_add(end, "trained    0 steps: all %.0f were done before\n", steps);
+        return;
+    }
+    psr_summary_text(o, PSR_FIGURE_TRAIN_S, train_s);
+    psr_summary_text(o, PSR_FIGURE_IMAGES_PER_S, rate);
+    psr_text_add(end, "trained    %.0f step%s", own, own == 1 ? "" : "s");
+    if (own > 0 && own < steps)
+        psr_text_add(end, " (%.0f to %.0f)", steps - own + 1, steps);
+    psr_text_add(end, " in %s s, %s images/s over all workers\n", train_s, rate);
+}
+
+static void add_warmup(psr_text_end *end, const cJSON *o)
+{
+    char warmup_s[PSR_FIGURE_TEXT_BYTES], rate[PSR_FIGURE_TEXT_BYTES];
+    double steps = psr_summary_figure(o, PSR_FIGURE_WARMUP_STEPS);
+    if (!has(o, PSR_FIGURE_WARMUP_S) || !has(o, PSR_FIGURE_STEADY_IMAGES_PER_S))
+        return;
+    psr_summary_text(o, PSR_FIGURE_WARMUP_S, warmup_s);
+    psr_summary_text(o, PSR_FIGURE_STEADY_IMAGES_PER_S, rate);
+    if (steps == 1)
+        psr_text_add(end, "warm-up    the first step took %s s of that; %s images/s after it\n", warmup_s,
+                     rate);
+    else
+        psr_text_add(end, "warm-up    the first %.0f steps took %s s of that; %s images/s after them\n",
+                     steps, warmup_s, rate);
+}
+
+static void add_waiting(psr_text_end *end, const cJSON *o)
+{
+    char mean[16], least[16], most[16];
+    if (!has(o, PSR_FIGURE_WAIT_S) || !has(o, PSR_FIGURE_WAIT_S_MIN) ||
+        !(psr_summary_figure(o, PSR_FIGURE_WAIT_S_MAX) > 0))
+        return; /* or nobody had anything to wait for */
+    print_amount(psr_summary_figure(o, PSR_FIGURE_WAIT_S), mean, sizeof mean);
+    print_amount(psr_summary_figure(o, PSR_FIGURE_WAIT_S_MIN), least, sizeof least);
+    print_amount(psr_summary_figure(o, PSR_FIGURE_WAIT_S_MAX), most, sizeof most);
+    psr_text_add(end, "waiting    %s s for weights, mean over workers (least %s s, most %s s)\n", mean, least,
+                 most);
+}
+
+static void add_result(psr_text_end *end, const cJSON *o)
+{
+    char loss[PSR_FIGURE_TEXT_BYTES], accuracy[PSR_FIGURE_TEXT_BYTES];
+    const char *hash = psr_json_text(o, "hash");
+    if (!hash)
+        return;
+    psr_summary_text(o, PSR_FIGURE_LOSS, loss);
+    psr_summary_text(o, PSR_FIGURE_TEST_ACCURACY, accuracy);
+    psr_text_add(end, "result     ");
+    if (has(o, PSR_FIGURE_LOSS))
+        psr_text_add(end, "loss %s, ", loss);
+    if (has(o, PSR_FIGURE_TEST_ACCURACY))
+        psr_text_add(end, "test accuracy %s, ", accuracy);
+    psr_text_add(end, "weight hash %.32s\n", hash);
+}
+
+void psr_summary_print(const cJSON *outcome, char text[static PSR_SUMMARY_BYTES])
+{
+    psr_text_end end = {text, PSR_SUMMARY_BYTES};
+    text[0] = '\0';
+    if (has(outcome, PSR_FIGURE_OWN_STEPS) && has(outcome, PSR_FIGURE_STEPS))
+        add_time(&end, outcome);
+    add_warmup(&end, outcome);
+    add_waiting(&end, outcome);
+    add_result(&end, outcome);
+}
