@@ -1,0 +1,112 @@
+/* What cluster.c (the scheduler, shards, time and faults) and cluster_worker.c share. For those two files only. */
+#ifndef PSR_TESTS_CLUSTER_PRIVATE_H
+#define PSR_TESTS_CLUSTER_PRIVATE_H
+
+#include "tests/unit/cluster/cluster.h"
+
+#include "comm/loop.h"
+#include "ps/parts.h"
+#include "ps/scheduler/scheduler.h"
+#include "ps/shard/shard_run.h"
+#include "worker/exchange.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <ucontext.h>
+#include <cmocka.h>
+
+#define NEVER INT64_MAX
+#define LINE_MAX 1024
+
+typedef enum process_state {
+    PROCESS_NOT_YET,
+    PROCESS_RUNS,
+    PROCESS_STOPPED,
+    PROCESS_LEFT,   /* in order */
+    PROCESS_FAILED, /* by itself: status and line */
+    PROCESS_KILLED,
+} process_state;
+
+/* Of a member; the first field of worker and shard. The scheduler's has no member. */
+typedef struct process {
+    cluster *in;
+    psr_peer self;
+    process_state state;
+    psr_provision provision;
+    psr_transport *transport;
+    psr_member *member;
+    int64_t starts_us;
+    int64_t tick_us; /* when it wants to be told the time */
+    psr_err status;
+    char line[LINE_MAX];
+} process;
+
+typedef struct shard {
+    process process;
+    psr_loop *loop; /* these, once it has joined */
+    psr_shard_run *run;
+} shard;
+
+typedef struct worker {
+    process process;
+    psr_session *session; /* this and what follows, once it has joined */
+    psr_exchange *exchange;
+    float *history;              /* [step][arena] */
+    float *slots[CLUSTER_SLOTS]; /* worker 0 of a resumed run with shards: what it restores */
+    uint32_t *order;             /* of a backward pass */
+    uint64_t step;               /* that is under way, or the next */
+    uint64_t last_saved;         /* steps; 0: none */
+
+    /* Its compute thread. */
+    ucontext_t context;
+    void *stack;
+    psr_loop_waiter waiter;
+    int64_t wakes_us; /* when it goes on; NEVER: it waits for a change */
+    bool hung, computes, done, ended;
+    psr_err result; /* of its end */
+} worker;
+
+struct cluster {
+    cluster_options options;
+    psr_config config; /* the scheduler's */
+    uint32_t n, s;     /* workers, shards */
+    psr_sim *sim;
+    process scheduler_process;
+    psr_scheduler *scheduler;
+    worker *workers;
+    shard *shards;
+    uint64_t drawn;
+    uint32_t compute_max_us;
+    psr_err status;
+    char line[LINE_MAX];
+    int64_t joined_us, decided_us, ended_us;
+    int64_t fault_us, resume_us; /* NEVER: not, or not any more */
+    int64_t struck_us;
+    bool stop_told;
+    ucontext_t events; /* what resumes the compute threads */
+
+    /* Checkpoints, one for each number of steps: [steps - first_step]. */
+    float *sections;  /* [1 + CLUSTER_SLOTS][arena]: weights, slots */
+    size_t *filled;   /* [1 + CLUSTER_SLOTS] floats */
+    int64_t *disk_us; /* when it is in place; NEVER: not whole yet, or told */
+    uint32_t slot_count;
+
+    uint64_t staleness, gap, pushes_in_flight;
+};
+
+uint32_t cluster_draw(cluster *c, uint32_t below);
+int64_t cluster_now_ms(const cluster *c);
+void cluster_stop(cluster *c); /* the launcher's Ctrl-C */
+/* The process ends by itself, with this status and the detail: it tells the scheduler, as the programs do. */
+void process_fail(process *p, psr_err status);
+
+/* cluster_worker.c */
+psr_err worker_welcomed(worker *w);
+void worker_report(void *context, psr_msg_progress *progress);
+/* Its compute thread goes on, until it waits, computes or has ended. */
+void worker_resume(worker *w);
+void worker_done(worker *w);
+
+#endif

@@ -1,0 +1,129 @@
+#include "tests/unit/cluster/cluster_reference.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- a network: tensors of sizes that nothing divides ---- */
+
+void reference_layout(psr_layout *layout)
+{
+    static const uint32_t shapes[][4] = {{5, 3, 3, 3},   {5, 1, 1, 1},  {7, 5, 1, 1},
+                                         {1, 1, 1, 1},   {40, 7, 1, 1}, {17, 1, 1, 1},
+                                         {23, 19, 1, 1}, {2, 2, 2, 2},  {33, 1, 1, 1}};
+    static const uint32_t ranks[] = {4, 1, 2, 1, 2, 1, 2, 4, 1};
+    *layout = (psr_layout){0};
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        char name[] = {'t', (char)('0' + i), '\0'};
+        assert_int_equal(psr_layout_add(layout, name, ranks[i], shapes[i]), PSR_OK);
+    }
+}
+
+const reference_rule reference_rules[] = {
+    {"sgd", PSR_OPTIMIZER_SGD, 0, false},       {"momentum", PSR_OPTIMIZER_SGD, 0.9, false},
+    {"nesterov", PSR_OPTIMIZER_SGD, 0.9, true}, {"adam", PSR_OPTIMIZER_ADAM, 0, false},
+    {"lars", PSR_OPTIMIZER_LARS, 0.9, false},
+};
+_Static_assert(sizeof reference_rules / sizeof reference_rules[0] == REFERENCE_RULES, "as many as there are");
+
+psr_config reference_config(const reference_rule *r, uint32_t workers)
+{
+    psr_config config;
+    psr_config_defaults(&config);
+    config.workers = workers;
+    config.optimizer = r->kind;
+    config.momentum = r->momentum;
+    config.nesterov = r->nesterov;
+    config.lr = 0.05;
+    config.weight_decay = 1e-3;
+    config.schedule = PSR_SCHEDULE_COSINE;
+    config.slice_bytes = 256; /* smaller than most buckets, and no divisor of them */
+    config.window = 3;
+    return config;
+}
+
+/* ---- the reference ---- */
+
+/* sum[i] over all workers, chunk c of a bucket in the order c+1, .., n-1, 0, .., c. (Another: c, c+1, .., as
+ * a control.) */
+static void reference_sum(const psr_bucket *bucket, uint32_t n, uint64_t step, reference_order which,
+                          float *sum)
+{
+    for (uint32_t c = 0; c < n; c++) {
+        size_t begin = bucket->offset + bucket->length * c / n;
+        size_t end = bucket->offset + bucket->length * (c + 1) / n;
+        uint32_t first = which == REFERENCE_FOLD ? c + 1 : c;
+        for (size_t i = begin; i < end; i++) {
+            float total = cluster_gradient(first % n, step, i);
+            for (uint32_t k = 1; k < n; k++)
+                total = total + cluster_gradient((first + k) % n, step, i);
+            sum[i] = total;
+        }
+    }
+}
+
+/* Weights after each step: history[step][arena]. slots, when not NULL: the optimizer's at the end. */
+float *reference_run(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets,
+                     uint64_t first_step, uint64_t steps, reference_order which, float **slots)
+{
+    psr_optimizer *optimizer;
+    assert_int_equal(psr_optimizer_new(config, layout, &optimizer), PSR_OK);
+    float *weights = calloc(layout->length, sizeof *weights);
+    float *sum = calloc(layout->length, sizeof *sum);
+    float *history = calloc(layout->length * steps, sizeof *history);
+    cluster_initial_weights(layout, weights);
+    for (uint32_t i = 0; i < psr_optimizer_slot_count(optimizer) && first_step > 0; i++)
+        cluster_initial_slot(layout, i, psr_optimizer_slot(optimizer, i));
+    for (uint64_t step = first_step; step < first_step + steps; step++) {
+        for (uint32_t b = 0; b < buckets->count; b++)
+            reference_sum(&buckets->items[b], config->workers, step, which, sum);
+        float lr = psr_schedule_lr(config, step, first_step + steps);
+        if (psr_optimizer_whole_tensors(optimizer))
+            for (size_t t = 0; t < layout->tensor_count; t++)
+                psr_optimizer_update_tensor(optimizer, weights, sum, t, lr, step + 1);
+        else
+            psr_optimizer_update(optimizer, weights, sum, 0, layout->length, lr, step + 1);
+        memcpy(history + (step - first_step) * layout->length, weights, layout->length * sizeof *weights);
+    }
+    for (uint32_t i = 0; slots && i < psr_optimizer_slot_count(optimizer); i++)
+        memcpy(slots[i], psr_optimizer_slot(optimizer, i), layout->length * sizeof(float));
+    free(weights);
+    free(sum);
+    psr_optimizer_free(optimizer);
+    return history;
+}
+
+/* ---- comparing ---- */
+
+/* Padding of tensors is no parameter: LARS leaves it alone, others update it. */
+bool reference_same(const psr_layout *layout, const float *a, const float *b)
+{
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const psr_tensor *tensor = &layout->tensors[t];
+        if (memcmp(a + tensor->offset, b + tensor->offset, tensor->count * sizeof *a) != 0)
+            return false;
+    }
+    return true;
+}
+
+void reference_check(const cluster_options *options, const float *reference)
+{
+    cluster *c = cluster_run(options);
+    for (uint64_t k = 0; k < options->steps; k++)
+        for (uint32_t r = 0; r < options->config->workers; r++)
+            if (!reference_same(options->layout, cluster_weights(c, r, options->first_step + k),
+                                reference + k * options->layout->length))
+                fail_msg("mode %s, %u workers, %u shards, optimizer %d: worker %u differs after step %llu",
+                         options->config->mode == PSR_MODE_PS ? "ps" : "ring", options->config->workers,
+                         options->config->shards, (int)options->config->optimizer, r,
+                         (unsigned long long)(options->first_step + k));
+    const float *saved = cluster_checkpointed_weights(c, options->first_step + options->steps);
+    assert_non_null(saved);
+    assert_true(
+        reference_same(options->layout, saved, reference + (options->steps - 1) * options->layout->length));
+    cluster_free(c);
+}

@@ -1,0 +1,330 @@
+/* A worker of the simulated cluster: its session and exchange as they are, and a compute thread that is played: a function with
+ * a stack of its own, which gives way to the rest of the cluster whenever it waits or computes. */
+#include "tests/unit/cluster/cluster_private.h"
+
+#include "comm/wire/messages.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STACK_BYTES ((size_t)256 << 10)
+
+/* ---- giving way ---- */
+
+static void give_way(worker *w, int64_t wakes_us)
+{
+    w->wakes_us = wakes_us;
+    swapcontext(&w->context, &w->process.in->events);
+}
+
+static void pause_until_changed(void *context)
+{
+    give_way(context, NEVER);
+}
+
+static void pass_time(void *context, double seconds)
+{
+    worker *w = context;
+    give_way(w, psr_sim_now_us(w->process.in->sim) + (int64_t)(seconds * 1e6));
+}
+
+static void go_on(void *context)
+{
+    worker *w = context;
+    w->wakes_us = psr_sim_now_us(w->process.in->sim);
+}
+
+/* Computes something: it takes times of all sizes, as delays are. */
+static psr_err compute(worker *w, psr_phase phase)
+{
+    cluster *c = w->process.in;
+    uint32_t longest_us = (c->compute_max_us >> cluster_draw(c, 6)) + 1;
+    if (w->process.self.rank == c->options.slow_worker)
+        longest_us *= 10;
+    psr_session_progress(w->session, (int)phase);
+    w->computes = true;
+    psr_err err = psr_session_pause(w->session, cluster_draw(c, longest_us) * 1e-6);
+    w->computes = false;
+    psr_session_progress(w->session, (int)phase);
+    return err;
+}
+
+/* ---- before the first step ---- */
+
+static float *slot_arena(worker *w, uint32_t slot)
+{
+    return psr_exchange_updates_here(w->exchange) ? psr_exchange_slot(w->exchange, slot) : w->slots[slot];
+}
+
+static psr_err restore(worker *w)
+{
+    const cluster *c = w->process.in;
+    size_t missing = (1 + c->slot_count) * c->options.layout->length;
+    while (missing > 0) {
+        psr_message *message = NULL;
+        psr_msg_piece piece;
+        PSR_TRY(psr_session_restored(w->session, &message));
+        psr_err err = psr_msg_piece_read(message, &piece);
+        if (err == PSR_OK) {
+            float *to = piece.section == PSR_SECTION_WEIGHTS
+                            ? psr_exchange_weights(w->exchange)
+                            : slot_arena(w, piece.section - PSR_SECTION_SLOT(0));
+            memcpy(to + piece.span.offset, message->payload, message->payload_bytes);
+            missing -= piece.span.count;
+        }
+        psr_message_free(&message);
+        PSR_TRY(err);
+    }
+    return PSR_OK;
+}
+
+/* As psr_snapshot_load. */
+static psr_err load(worker *w)
+{
+    const cluster *c = w->process.in;
+    const bool first = w->process.self.rank == 0, resumed = c->options.first_step > 0;
+    if (first && resumed)
+        PSR_TRY(restore(w));
+    else if (first)
+        cluster_initial_weights(c->options.layout, psr_exchange_weights(w->exchange));
+    PSR_TRY(psr_exchange_install(w->exchange, 0, psr_exchange_weights(w->exchange)));
+    bool has_slots = first || psr_exchange_updates_here(w->exchange);
+    for (uint32_t slot = 0; slot < c->slot_count && resumed && has_slots; slot++)
+        PSR_TRY(psr_exchange_install(w->exchange, 1 + slot, slot_arena(w, slot)));
+    return PSR_OK;
+}
+
+/* ---- a step ---- */
+
+static void see_gap(worker *w)
+{
+    cluster *c = w->process.in;
+    uint64_t slowest = UINT64_MAX;
+    psr_exchange_figures figures;
+    for (uint32_t r = 0; r < c->n; r++)
+        slowest = c->workers[r].step < slowest ? c->workers[r].step : slowest;
+    if (w->step - slowest > c->gap)
+        c->gap = w->step - slowest;
+    psr_exchange_take_figures(w->exchange, &figures);
+    c->staleness = figures.staleness > c->staleness ? figures.staleness : c->staleness;
+}
+
+/* The weights of a bucket are those after the step before this one. */
+static void keep(worker *w, uint32_t b, uint64_t steps)
+{
+    const cluster_options *o = &w->process.in->options;
+    const psr_bucket *range = &o->buckets->items[b];
+    if (steps > o->first_step)
+        memcpy(w->history + (steps - 1 - o->first_step) * o->layout->length + range->offset,
+               psr_exchange_weights(w->exchange) + range->offset, range->length * sizeof(float));
+}
+
+static psr_err forward(worker *w)
+{
+    const psr_buckets *buckets = w->process.in->options.buckets;
+    float *gradients = psr_exchange_gradients(w->exchange);
+    for (uint32_t b = buckets->count; b-- > 0;) {
+        PSR_TRY(compute(w, PSR_PHASE_FORWARD));
+        PSR_TRY(psr_exchange_weights_wanted(w->exchange, b));
+        keep(w, b, w->step);
+        for (size_t i = 0; i < buckets->items[b].length; i++)
+            gradients[buckets->items[b].offset + i] = NAN; /* it may be written again */
+    }
+    see_gap(w);
+    return PSR_OK;
+}
+
+/* In order, but for what a network with branches makes of it. */
+static psr_err backward(worker *w)
+{
+    cluster *c = w->process.in;
+    const psr_buckets *buckets = c->options.buckets;
+    float *gradients = psr_exchange_gradients(w->exchange);
+    for (uint32_t b = 0; b < buckets->count; b++) {
+        w->order[b] = b;
+        if (b > 0 && cluster_draw(c, 4) == 0) {
+            w->order[b] = w->order[b - 1];
+            w->order[b - 1] = b;
+        }
+    }
+    for (uint32_t k = 0; k < buckets->count; k++) {
+        const psr_bucket *range = &buckets->items[w->order[k]];
+        PSR_TRY(compute(w, PSR_PHASE_BACKWARD));
+        for (size_t i = range->offset; i < range->offset + range->length; i++)
+            gradients[i] = cluster_gradient(w->process.self.rank, w->step, i);
+        PSR_TRY(psr_exchange_gradient_ready(w->exchange, w->order[k]));
+    }
+    return PSR_OK;
+}
+
+static psr_err take_step(worker *w)
+{
+    cluster *c = w->process.in;
+    PSR_TRY(psr_exchange_begin_step(w->exchange, &(psr_step){w->step, w->process.self.rank, 1, c->n}));
+    if (w->step == c->options.stop_at)
+        cluster_stop(c);
+    PSR_TRY(forward(w));
+    PSR_TRY(backward(w));
+    w->step++;
+    return psr_exchange_end_step(w->exchange);
+}
+
+/* ---- between steps and at the end ---- */
+
+/* Worker 0 sends what the shards do not hold. */
+static psr_err save(worker *w)
+{
+    if (w->process.self.rank != 0 || w->last_saved == w->step)
+        return PSR_OK;
+    PSR_TRY(psr_exchange_drain(w->exchange));
+    PSR_TRY(psr_session_await_saved(w->session, w->last_saved));
+    w->last_saved = w->step;
+    size_t length = w->process.in->options.layout->length;
+    PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_WEIGHTS,
+                                   psr_exchange_weights(w->exchange), length));
+    for (uint32_t i = 0; i < psr_exchange_slot_count(w->exchange); i++)
+        PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_SLOT(i),
+                                       psr_exchange_slot(w->exchange, i), length));
+    return PSR_OK;
+}
+
+/* As an evaluation's figures are averaged. */
+static psr_err average(worker *w)
+{
+    double row[2] = {(double)cluster_gradient(w->process.self.rank, w->step, 0), 1};
+    double want = (double)cluster_gradient(0, w->step, 0);
+    for (uint32_t r = 1; r < w->process.in->n; r++)
+        want += (double)cluster_gradient(r, w->step, 0);
+    want /= w->process.in->n;
+    PSR_TRY(psr_exchange_average(w->exchange, row, 2));
+    return memcmp(&want, row, sizeof want) == 0
+               ? PSR_OK
+               : psr_fail(PSR_ERR_COMPUTE, "the average is %a rather than %a", row[0], want);
+}
+
+static psr_err finish(worker *w)
+{
+    const cluster_options *o = &w->process.in->options;
+    PSR_TRY(psr_exchange_drain(w->exchange));
+    for (uint32_t b = 0; b < o->buckets->count; b++)
+        keep(w, b, w->step);
+    PSR_TRY(average(w));
+    PSR_TRY(save(w));
+    w->done = true;
+    return psr_session_done(w->session, w->step, false, "{}");
+}
+
+static psr_err train(worker *w)
+{
+    const cluster_options *o = &w->process.in->options;
+    PSR_TRY(compute(w, PSR_PHASE_START));
+    PSR_TRY(load(w));
+    PSR_TRY(psr_session_ready(w->session, NULL));
+    while (w->step < o->first_step + o->steps) {
+        psr_err err = take_step(w);
+        if (err == PSR_ERR_CANCELLED && w->step > psr_session_last_step(w->session))
+            break;
+        PSR_TRY(err);
+        if (o->config->checkpoint_every > 0 && w->step % o->config->checkpoint_every == 0)
+            PSR_TRY(save(w));
+    }
+    return finish(w);
+}
+
+/* ---- the compute thread ---- */
+
+static worker *entering; /* makecontext passes integers alone */
+
+static void enter(void)
+{
+    worker *w = entering;
+    w->result = train(w);
+    if (w->result != PSR_OK)
+        psr_session_fail(w->session, w->result);
+    w->ended = true;
+    give_way(w, NEVER);
+}
+
+void worker_resume(worker *w)
+{
+    entering = w;
+    w->wakes_us = NEVER;
+    swapcontext(&w->process.in->events, &w->context);
+}
+
+static void make_compute_thread(worker *w)
+{
+    w->stack = malloc(STACK_BYTES);
+    getcontext(&w->context);
+    w->context.uc_stack.ss_sp = w->stack;
+    w->context.uc_stack.ss_size = STACK_BYTES;
+    w->context.uc_link = NULL;
+    makecontext(&w->context, enter, 0);
+    w->wakes_us = psr_sim_now_us(w->process.in->sim);
+}
+
+/* ---- life ---- */
+
+void worker_report(void *context, psr_msg_progress *progress)
+{
+    const worker *w = context;
+    if (w->session)
+        psr_session_report(w->session, progress);
+}
+
+static psr_err connect_peers(worker *w)
+{
+    const cluster *c = w->process.in;
+    uint32_t rank = w->process.self.rank;
+    for (uint32_t s = 0; s < c->s; s++)
+        PSR_TRY(psr_member_connect(w->process.member, (psr_peer){PSR_ROLE_SHARD, s}));
+    for (uint32_t other = 0; other < c->n; other++) {
+        bool neighbour = c->s == 0 && other == (rank + 1) % c->n;
+        if (other != rank && (rank == 0 || other == 0 || neighbour))
+            PSR_TRY(psr_member_connect(w->process.member, (psr_peer){PSR_ROLE_WORKER, other}));
+    }
+    return PSR_OK;
+}
+
+psr_err worker_welcomed(worker *w)
+{
+    const cluster *c = w->process.in;
+    const cluster_options *o = &c->options;
+    w->waiter = (psr_loop_waiter){w, pause_until_changed, pass_time, go_on};
+    w->step = psr_member_first_step(w->process.member);
+    w->history = calloc(o->layout->length * (o->steps + 1) + 1, sizeof(float));
+    w->order = calloc(o->buckets->count + 1, sizeof *w->order);
+    for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
+        w->slots[i] = calloc(o->layout->length + 1, sizeof(float));
+    PSR_TRY(connect_peers(w));
+    const psr_session_options session = {.first_step = w->step,
+                                         .total_steps = psr_member_facts(w->process.member)->total_steps,
+                                         .commands_max = psr_exchange_commands_max(o->buckets),
+                                         .transport = w->process.transport,
+                                         .member = w->process.member,
+                                         .waiter = &w->waiter};
+    PSR_TRY(psr_session_new(&session, &w->session));
+    psr_exchange_options exchange = {.session = w->session,
+                                     .config = o->config,
+                                     .layout = o->layout,
+                                     .buckets = o->buckets,
+                                     .plan = &psr_member_view(w->process.member)->plan,
+                                     .rank = w->process.self.rank};
+    PSR_TRY(psr_engine_choose(o->config, &exchange.engine));
+    PSR_TRY(psr_exchange_new(&exchange, &w->exchange));
+    make_compute_thread(w);
+    return PSR_OK;
+}
+
+/* After its transport. */
+void worker_done(worker *w)
+{
+    psr_exchange_free(w->exchange);
+    psr_session_free(w->session);
+    free(w->stack);
+    free(w->history);
+    free(w->order);
+    for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
+        free(w->slots[i]);
+}

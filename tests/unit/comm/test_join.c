@@ -1,0 +1,245 @@
+/* What is said while a run comes together, and what a process is started with: there and back, and hostile
+ * bytes. */
+#include "tests/unit/expect.h"
+
+#include "comm/members/member.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void join_facts_config_and_welcome_come_back_as_they_were(void **state)
+{
+    (void)state;
+    char *json = NULL;
+    const psr_join join = {.version = "1.2", .host = "b\"\\host", .endpoint = "tcp://10.0.0.1:4", .pid = 77};
+    psr_join join_again;
+    expect_ok(psr_join_to_json(&join, &json));
+    expect_ok(psr_join_from_json(json, strlen(json), &join_again));
+    assert_memory_equal(&join, &join_again, sizeof join);
+    free(json);
+
+    const psr_facts facts = {.identity = "x",
+                             .data_name = "y",
+                             .train_count = UINT32_MAX,
+                             .test_count = 1,
+                             .channels = 3,
+                             .height = 4,
+                             .width = 5,
+                             .classes = 6,
+                             .steps_per_epoch = 7,
+                             .total_steps = UINT64_C(999999999999999),
+                             .parameter_count = 9};
+    psr_facts facts_again;
+    expect_ok(psr_facts_to_json(&facts, &json));
+    expect_ok(psr_facts_from_json(json, strlen(json), &facts_again));
+    assert_memory_equal(&facts, &facts_again, sizeof facts);
+    free(json);
+
+    psr_config config, config_again;
+    uint32_t rank;
+    psr_config_defaults(&config);
+    config.lr = 0.1;
+    config.sync = PSR_SYNC_SSP;
+    config.ssp_bound = 3;
+    expect_ok(psr_welcome_config_to_json(12, &config, &json));
+    expect_ok(psr_welcome_config_from_json(json, strlen(json), &rank, &config_again));
+    assert_int_equal(rank, 12);
+    assert_true(config_again.lr == 0.1);
+    assert_int_equal(config_again.ssp_bound, 3);
+    free(json);
+
+    psr_view_member members[] = {{{PSR_ROLE_SHARD, 0}, "a", "tcp://a:1"},
+                                 {{PSR_ROLE_WORKER, 5}, "b", "tcp://b:2"}};
+    psr_plan_bucket buckets[] = {{.span = {32, 16}, .route = PSR_ROUTE_SHARD}};
+    const psr_welcome welcome = {.facts = facts,
+                                 .first_step = 40,
+                                 .view = {.epoch = 3,
+                                          .members = members,
+                                          .member_count = 2,
+                                          .plan = {.buckets = buckets,
+                                                   .bucket_count = 1,
+                                                   .ranks = 1,
+                                                   .shards = 1,
+                                                   .slice_floats = 16,
+                                                   .window = 1}}};
+    psr_welcome welcome_again;
+    expect_ok(psr_welcome_to_json(&welcome, &json));
+    expect_ok(psr_welcome_from_json(json, strlen(json), &welcome_again));
+    assert_int_equal(welcome_again.first_step, 40);
+    assert_memory_equal(&welcome_again.facts, &facts, sizeof facts);
+    assert_int_equal(welcome_again.view.epoch, 3);
+    assert_int_equal(welcome_again.view.member_count, 2);
+    assert_int_equal(welcome_again.view.plan.slice_count, 1);
+    psr_view_done(&welcome_again.view);
+    free(json);
+
+    psr_traffic traffic = {20000000000, 243}, traffic_again;
+    expect_ok(psr_traffic_to_json(&traffic, &json));
+    expect_ok(psr_traffic_from_json(json, strlen(json), &traffic_again));
+    assert_memory_equal(&traffic, &traffic_again, sizeof traffic);
+    free(json);
+}
+
+static void each_field_that_is_wrong_is_named(void **state)
+{
+    (void)state;
+    const struct {
+        const char *json, *detail;
+    } joins[] = {
+        {"", "not a JSON object"},
+        {"[1, 2]", "not a JSON object"},
+        {"{\"version\": 3}", "field \"version\" is missing or no text"},
+        {"{\"version\": \"0123456789012345678901234567890123456789\"}",
+         "field \"version\" is longer than 31 bytes"},
+        {"{\"version\": \"1\", \"host\": \"a\"}", "field \"endpoint\" is missing or no text"},
+        {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": -1}",
+         "field \"pid\" is no count of at most 2147483647"},
+        {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": 1.5}",
+         "field \"pid\" is no count of at most 2147483647"},
+        {"{\"version\": \"1\", \"host\": \"a\", \"endpoint\": \"e\", \"pid\": 1e300}",
+         "field \"pid\" is no count of at most 2147483647"},
+        {"{\"version\": \"1\", \"host\": \"\\u001b[2Jb\"}",
+         "field \"host\" holds control characters: \"?[2Jb\""},
+        {"{\"version\": \"1\", \"host\": \"\xc2\x9b\x32Jb\"}",
+         "field \"host\" holds control characters: \"??2Jb\""},
+        {"{\"version\": \"1\", \"host\": \"a\\nb\"}", "field \"host\" holds control characters: \"a b\""},
+    };
+    for (size_t i = 0; i < sizeof joins / sizeof joins[0]; i++) {
+        psr_join join;
+        expect_failure(psr_join_from_json(joins[i].json, strlen(joins[i].json), &join), PSR_ERR_FORMAT,
+                       joins[i].detail);
+    }
+    const char begun[] = "{\"first_step\": 0}";
+    psr_welcome welcome;
+    expect_failure(psr_welcome_from_json(begun, strlen(begun), &welcome), PSR_ERR_FORMAT,
+                   "field \"facts\" is missing");
+    const char without_view[] = "{\"first_step\": 0, \"facts\": {\"identity\": \"\", \"data_name\": \"\", "
+                                "\"train_count\": 0, \"test_count\": 0, "
+                                "\"channels\": 0, \"height\": 0, \"width\": 0, \"classes\": 0, "
+                                "\"steps_per_epoch\": 0, \"total_steps\": 0, "
+                                "\"parameter_count\": 0}}";
+    expect_failure(psr_welcome_from_json(without_view, strlen(without_view), &welcome), PSR_ERR_FORMAT,
+                   "field \"view\" is missing");
+}
+
+/* ---- provisions ---- */
+
+static void keys_of_two_workers(bool curve, psr_keys **keys, size_t *count)
+{
+    expect_ok(psr_keys_generate(2, 1, curve, keys, count));
+}
+
+static void free_keys(psr_keys *keys, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        psr_keys_done(&keys[i]);
+    free(keys);
+}
+
+static void a_provision_comes_back_as_it_was_and_nothing_after_its_line_is_read(void **state)
+{
+    (void)state;
+    psr_keys *keys;
+    size_t count;
+    char *json = NULL;
+    int ends[2];
+    keys_of_two_workers(true, &keys, &count);
+    psr_provision provision = {.self = {PSR_ROLE_WORKER, 1},
+                               .host = "b",
+                               .scheduler = "tcp://a:1",
+                               .interface = "10.0.0.2",
+                               .port = 65535,
+                               .keys = keys[3]},
+                  again;
+    expect_ok(psr_provision_to_json(&provision, &json));
+    assert_null(strchr(json, '\n'));
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], json, strlen(json)), strlen(json));
+    assert_int_equal(write(ends[1], "\nrest", 5), 5);
+    expect_ok(psr_provision_from_fd(ends[0], &again));
+    assert_true(psr_peer_equal(again.self, provision.self));
+    assert_string_equal(again.host, "b");
+    assert_string_equal(again.scheduler, "tcp://a:1");
+    assert_string_equal(again.interface, "10.0.0.2");
+    assert_int_equal(again.port, 65535);
+    assert_string_equal(again.keys.secret_key, keys[3].secret_key);
+    char rest[8] = "";
+    assert_int_equal(read(ends[0], rest, sizeof rest), 4);
+    assert_string_equal(rest, "rest");
+    psr_provision_done(&again);
+    close(ends[1]);
+    expect_failure(psr_provision_from_fd(ends[0], &again), PSR_ERR_FORMAT,
+                   "provision: standard input ended before a line of JSON had come");
+    close(ends[0]);
+    free(json);
+    free_keys(keys, count);
+}
+
+static void a_provision_with_a_wrong_field_is_refused_by_its_name(void **state)
+{
+    (void)state;
+    const struct {
+        const char *json, *detail;
+    } cases[] = {
+        {"", "provision: not a JSON object"},
+        {"{}", "provision: field \"role\" is \"\", not scheduler, shard or worker"},
+        {"{\"role\": \"worker\", \"rank\": -1}",
+         "provision: field \"rank\" is no number from 0 to 4294967294"},
+        {"{\"role\": \"worker\", \"port\": 65536}", "provision: field \"port\" is no number from 0 to 65535"},
+        {"{\"role\": \"worker\", \"host\": 1}", "provision: field \"host\" is no text of at most 63 bytes"},
+        {"{\"role\": \"worker\"}", "provision: field \"keys\" is missing"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        psr_provision provision;
+        expect_failure(psr_provision_from_json(cases[i].json, strlen(cases[i].json), &provision),
+                       PSR_ERR_FORMAT, cases[i].detail);
+    }
+}
+
+static void by_hand_a_key_file_says_which_rank_one_is(void **state)
+{
+    (void)state;
+    psr_keys *keys;
+    size_t count;
+    char path[] = "/tmp/psr-join-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    keys_of_two_workers(true, &keys, &count);
+    expect_ok(psr_keys_save(&keys[3], path));
+    psr_provision provision;
+    psr_peer any = {PSR_ROLE_WORKER, PSR_RANK_ANY};
+    expect_ok(psr_provision_by_hand(any, "head:5555", path, "lo", &provision));
+    assert_int_equal(provision.self.rank, 1);
+    assert_string_equal(provision.scheduler, "tcp://head:5555");
+    assert_string_equal(provision.interface, "lo");
+    psr_provision_done(&provision);
+    expect_failure(psr_provision_by_hand(any, "head", path, NULL, &provision), PSR_ERR_USAGE,
+                   "--scheduler: \"head\" is not HOST:PORT nor a socket's path");
+    expect_ok(psr_provision_by_hand(any, "/tmp/psring-x/scheduler-0-01234567", path, NULL, &provision));
+    assert_string_equal(provision.scheduler, "ipc:///tmp/psring-x/scheduler-0-01234567");
+    assert_string_equal(provision.directory, "/tmp/psring-x");
+    psr_provision_done(&provision);
+    expect_failure(psr_provision_by_hand(any, "ipc:///scheduler", path, NULL, &provision), PSR_ERR_USAGE,
+                   "--scheduler: endpoint ipc:///scheduler: it should be ipc:///DIRECTORY/SOCKET");
+    expect_failure(psr_provision_by_hand(any, "/tmp/psring-x/s", path, "lo", &provision), PSR_ERR_USAGE,
+                   "--interface: this run is on ipc sockets; leave it out");
+    assert_int_equal(unlink(path), 0);
+    free_keys(keys, count);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(join_facts_config_and_welcome_come_back_as_they_were),
+        cmocka_unit_test(each_field_that_is_wrong_is_named),
+        cmocka_unit_test(a_provision_comes_back_as_it_was_and_nothing_after_its_line_is_read),
+        cmocka_unit_test(a_provision_with_a_wrong_field_is_refused_by_its_name),
+        cmocka_unit_test(by_hand_a_key_file_says_which_rank_one_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+#include "tests/unit/expect.h"
+
+#include "comm/wire/messages.h"
+
+#include <string.h>
+
+/* A message with that head, of worker 1. */
+static psr_message with(psr_head head)
+{
+    return (psr_message){.from = {PSR_ROLE_WORKER, 1}, .head = head};
+}
+
+/* The same head with one of its fields changed. */
+static psr_message changed(psr_head head, size_t field, uint64_t value)
+{
+    head.fields[field] = value;
+    return with(head);
+}
+
+static void parts_of_a_bucket_come_back_as_they_were(void **state)
+{
+    (void)state;
+    const psr_span span = {(size_t)1 << 40, 77};
+    psr_message message = with(psr_msg_init_head(&(psr_msg_init){3, 7, span, 2}));
+    psr_msg_init init;
+    expect_ok(psr_msg_init_read(&message, &init));
+    assert_int_equal(init.bucket, 3);
+    assert_int_equal(init.step, 7);
+    assert_memory_equal(&init.span, &span, sizeof span);
+    assert_int_equal(init.section, 2);
+    assert_int_equal(psr_msg_step(&message.head), 7);
+
+    message = with(psr_msg_push_head(&(psr_msg_push){0, UINT64_MAX, span, true}));
+    psr_msg_push push;
+    expect_ok(psr_msg_push_read(&message, &push));
+    assert_int_equal(push.bucket, 0);
+    assert_true(push.step == UINT64_MAX);
+    assert_memory_equal(&push.span, &span, sizeof span);
+    assert_true(push.answer);
+
+    message = with(psr_msg_pull_head(&(psr_msg_pull){UINT32_MAX - 1, 9, span}));
+    psr_msg_pull pull;
+    expect_ok(psr_msg_pull_read(&message, &pull));
+    assert_int_equal(pull.bucket, UINT32_MAX - 1);
+    assert_int_equal(pull.step, 9);
+    assert_memory_equal(&pull.span, &span, sizeof span);
+
+    message = with(psr_msg_weights_head(&(psr_msg_weights){1, 2, span, UINT64_MAX - 1, UINT64_MAX}));
+    psr_msg_weights weights;
+    expect_ok(psr_msg_weights_read(&message, &weights));
+    assert_int_equal(weights.bucket, 1);
+    assert_int_equal(weights.step, 2);
+    assert_memory_equal(&weights.span, &span, sizeof span);
+    assert_true(weights.staleness == UINT64_MAX - 1);
+    assert_true(weights.received == UINT64_MAX);
+
+    message = with(psr_msg_ring_head(&(psr_msg_ring){4, 5, span, PSR_RING_GATHER, 6, UINT32_MAX}));
+    psr_msg_ring ring;
+    expect_ok(psr_msg_ring_read(&message, &ring));
+    assert_int_equal(ring.bucket, 4);
+    assert_int_equal(ring.step, 5);
+    assert_memory_equal(&ring.span, &span, sizeof span);
+    assert_int_equal(ring.phase, PSR_RING_GATHER);
+    assert_int_equal(ring.chunk, 6);
+    assert_int_equal(ring.hop, UINT32_MAX);
+}
+
+static void what_collectives_and_members_say_comes_back_as_it_was(void **state)
+{
+    (void)state;
+    const psr_span span = {64, 8};
+    psr_message message = with(psr_msg_gather_head(&(psr_msg_gather){11, span}));
+    psr_msg_gather gather;
+    expect_ok(psr_msg_gather_read(&message, &gather));
+    assert_int_equal(gather.number, 11);
+    assert_memory_equal(&gather.span, &span, sizeof span);
+    message = with(psr_msg_spread_head(&(psr_msg_spread){12, span}));
+    psr_msg_spread spread;
+    expect_ok(psr_msg_spread_read(&message, &spread));
+    assert_int_equal(spread.number, 12);
+    assert_memory_equal(&spread.span, &span, sizeof span);
+
+    message = with(psr_msg_checkpoint_head(&(psr_msg_piece){20, PSR_SECTION_RANK(3), span}));
+    psr_msg_piece piece;
+    assert_int_equal(message.head.type, PSR_MSG_CHECKPOINT);
+    expect_ok(psr_msg_piece_read(&message, &piece));
+    assert_int_equal(piece.steps, 20);
+    assert_int_equal(piece.section, PSR_SECTION_RANK(3));
+    assert_memory_equal(&piece.span, &span, sizeof span);
+    assert_int_equal(psr_msg_restore_head(&piece).type, PSR_MSG_RESTORE);
+
+    const psr_msg_progress doing = {8, 3, PSR_PHASE_SHUTDOWN, 99, true, {PSR_ROLE_SHARD, 4}, true, 30};
+    message = with(psr_msg_progress_head(&doing));
+    psr_msg_progress progress;
+    expect_ok(psr_msg_progress_read(&message, &progress));
+    assert_int_equal(progress.step, 8);
+    assert_int_equal(progress.bucket, 3);
+    assert_int_equal(progress.phase, PSR_PHASE_SHUTDOWN);
+    assert_int_equal(progress.counter, 99);
+    assert_true(progress.waits && psr_peer_equal(progress.waits_for, doing.waits_for));
+    assert_true(progress.evaluates);
+    assert_int_equal(progress.counted, 30);
+
+    message = with(psr_msg_done_head(&(psr_msg_done){20, true}));
+    psr_msg_done done;
+    expect_ok(psr_msg_done_read(&message, &done));
+    assert_int_equal(done.steps, 20);
+    assert_true(done.left_out);
+
+    uint64_t number = 0;
+    bool wanted = false;
+    message = with(psr_msg_ack_head(41));
+    expect_ok(psr_msg_ack_read(&message, &number));
+    assert_int_equal(number, 41);
+    message = with(psr_msg_held_head(42));
+    expect_ok(psr_msg_held_read(&message, &number));
+    assert_int_equal(number, 42);
+    message = with(psr_msg_stop_at_head(43));
+    expect_ok(psr_msg_stop_at_read(&message, &number));
+    assert_int_equal(number, 43);
+    message = with(psr_msg_saved_head(44));
+    expect_ok(psr_msg_saved_read(&message, &number));
+    assert_int_equal(number, 44);
+    message = with(psr_msg_alive_head(true));
+    expect_ok(psr_msg_alive_read(&message, &wanted));
+    assert_true(wanted);
+}
+
+#define REFUSED(read, type, head, field, value, text)                                                        \
+    do {                                                                                                     \
+        psr_message message_ = changed(head, field, value);                                                  \
+        type ret_, before_;                                                                                  \
+        memset(&ret_, 0x5a, sizeof ret_);                                                                    \
+        memcpy(&before_, &ret_, sizeof ret_);                                                                \
+        assert_int_equal(read(&message_, &ret_), PSR_ERR_PROTOCOL);                                          \
+        assert_non_null(strstr(psr_err_detail(), text));                                                     \
+        assert_memory_equal(&ret_, &before_, sizeof ret_);                                                   \
+    } while (0)
+
+static void a_field_beyond_what_it_may_be_is_refused_by_its_name(void **state)
+{
+    (void)state;
+    const uint64_t wide = (uint64_t)UINT32_MAX + 1;
+    psr_head init = psr_msg_init_head(&(psr_msg_init){0}), push = psr_msg_push_head(&(psr_msg_push){0});
+    psr_head ring = psr_msg_ring_head(&(psr_msg_ring){0});
+    psr_head progress = psr_msg_progress_head(&(psr_msg_progress){0});
+    psr_head done = psr_msg_done_head(&(psr_msg_done){0}), alive = psr_msg_alive_head(false);
+    psr_head piece = psr_msg_checkpoint_head(&(psr_msg_piece){0});
+    REFUSED(psr_msg_init_read, psr_msg_init, init, 2, wide,
+            "its section is 4294967296: 4294967295 is the most");
+    REFUSED(psr_msg_push_read, psr_msg_push, push, 2, 2, "its answer is 2: 1 is the most");
+    REFUSED(psr_msg_ring_read, psr_msg_ring, ring, 2, 2, "its phase is 2: 1 is the most");
+    REFUSED(psr_msg_ring_read, psr_msg_ring, ring, 3, wide, "its chunk is 4294967296");
+    REFUSED(psr_msg_ring_read, psr_msg_ring, ring, 4, UINT64_MAX, "its hop is 18446744073709551615");
+    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 0, 11, "its phase is 11: 10 is the most");
+    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 2, 2, "its waits is 2");
+    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 3, 3, "its role is 3: 2 is the most");
+    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 4, wide, "its rank is 4294967296");
+    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 5, 2, "its evaluates is 2");
+    REFUSED(psr_msg_done_read, psr_msg_done, done, 1, 2, "its left_out is 2");
+    REFUSED(psr_msg_alive_read, bool, alive, 0, 2, "its report_wanted is 2");
+    REFUSED(psr_msg_piece_read, psr_msg_piece, piece, 3, wide, "its section is 4294967296");
+}
+
+static void a_tag_of_another_view_or_of_no_bucket_is_refused(void **state)
+{
+    (void)state;
+    psr_msg_push push;
+    psr_msg_gather gather;
+    psr_message message = with(psr_msg_push_head(&(psr_msg_push){0}));
+    message.head.tag.epoch = 3;
+    assert_int_equal(psr_msg_push_read(&message, &push), PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(psr_err_detail(), "its epoch is 3: 0 is the most"));
+    message = with(psr_msg_push_head(&(psr_msg_push){0}));
+    message.head.tag.group = 1;
+    assert_int_equal(psr_msg_push_read(&message, &push), PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(psr_err_detail(), "its group is 1"));
+    message = with(psr_msg_push_head(&(psr_msg_push){0}));
+    message.head.tag.slot = 0;
+    assert_int_equal(psr_msg_push_read(&message, &push), PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(psr_err_detail(), "its slot is 0, which is no bucket's"));
+    message = with(psr_msg_gather_head(&(psr_msg_gather){.number = 1}));
+    message.head.tag.slot = 1;
+    assert_int_equal(psr_msg_gather_read(&message, &gather), PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(psr_err_detail(), "its slot is 1: 0 is the most"));
+}
+
+static void a_failure_without_a_status_that_there_is_counts_as_a_peers(void **state)
+{
+    (void)state;
+    psr_message message = with(psr_msg_failed_head(PSR_ERR_NUMERIC));
+    assert_int_equal(psr_msg_failed_status(&message), PSR_ERR_NUMERIC);
+    message = with(psr_msg_failed_head(PSR_OK));
+    assert_int_equal(psr_msg_failed_status(&message), PSR_ERR_PEER);
+    message = changed(psr_msg_failed_head(PSR_OK), 0, UINT64_MAX);
+    assert_int_equal(psr_msg_failed_status(&message), PSR_ERR_PEER);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_of_a_bucket_come_back_as_they_were),
+        cmocka_unit_test(what_collectives_and_members_say_comes_back_as_it_was),
+        cmocka_unit_test(a_field_beyond_what_it_may_be_is_refused_by_its_name),
+        cmocka_unit_test(a_tag_of_another_view_or_of_no_bucket_is_refused),
+        cmocka_unit_test(a_failure_without_a_status_that_there_is_counts_as_a_peers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,656 @@
+/* A whole ring in one process: every rank with its own arena, over a network that delays by a seed. What must
+ * come out is summed here by lines of their own. */
+#include "tests/unit/network_fixture.h"
+
+#include "base/rng.h"
+#include "comm/wire/messages.h"
+#include "comm/operations/ring.h"
+
+#include <math.h>
+
+enum { RANKS_MAX = 8, BUCKETS_MAX = 8, STEPS_MAX = 3, ARENA_MAX = 4096 };
+
+typedef struct setup {
+    uint32_t ranks, window, steps;
+    size_t slice_floats;
+    size_t lengths[BUCKETS_MAX]; /* ends at 0 */
+    uint32_t delay_max_us;
+    uint64_t seed;
+} setup;
+
+typedef struct cluster cluster;
+
+typedef struct member {
+    cluster *cluster;
+    uint32_t rank;
+    psr_transport *transport;
+    psr_ring *ring;
+    float arena[ARENA_MAX];
+    uint64_t made_ready[BUCKETS_MAX], reduced[BUCKETS_MAX]; /* steps */
+    uint32_t in_flight;
+    uint64_t floats_sent;
+} member;
+
+struct cluster {
+    setup setup;
+    psr_plan plan;
+    psr_sim *sim;
+    member members[RANKS_MAX];
+    uint64_t draws;
+};
+
+static uint32_t draw(cluster *c, uint32_t bound)
+{
+    psr_rng_at at = {.seed = c->setup.seed, .purpose = PSR_RNG_TEST, .layer = 1};
+    return psr_rng_below(at, &c->draws, bound);
+}
+
+/* Of very different sizes, so that the order of a sum shows in its bits. */
+static float gradient(uint64_t seed, uint32_t rank, uint64_t step, size_t i)
+{
+    psr_rng_at at = {
+        .seed = seed, .purpose = PSR_RNG_TEST, .epoch = (uint32_t)step, .sample = rank, .layer = 2};
+    uint32_t word = psr_rng_word(at, i);
+    return ldexpf(psr_rng_unit(word) - 0.5f, (int)(word % 23) - 11);
+}
+
+/* The sum of element i of a bucket, chunk by chunk: from rank c + 1 on round to rank c. */
+static float expected_sum(const setup *s, uint64_t step, size_t offset, size_t length, size_t i)
+{
+    uint32_t n = s->ranks, c = 0;
+    while (!(i >= length * c / n && i < length * (c + 1) / n))
+        c++;
+    float sum = gradient(s->seed, (c + 1) % n, step, offset + i);
+    for (uint32_t k = 2; k <= n; k++)
+        sum = sum + gradient(s->seed, (c + k) % n, step, offset + i);
+    return sum;
+}
+
+static psr_msg_ring read_head(const psr_head *head)
+{
+    psr_message message = {.head = *head};
+    psr_msg_ring says;
+    assert_ok(psr_msg_ring_read(&message, &says));
+    return says;
+}
+
+static psr_err send_on(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    member *m = context;
+    assert_int_equal(head->type, PSR_MSG_RING);
+    assert_true(psr_peer_equal(to, (psr_peer){PSR_ROLE_WORKER, (m->rank + 1) % m->cluster->setup.ranks}));
+    psr_msg_ring says = read_head(head);
+    assert_int_equal(payload->bytes, says.span.count * sizeof(float));
+    assert_non_null(payload->release); /* lent, never copied */
+    assert_true(says.span.count <= m->cluster->setup.slice_floats);
+    if (says.phase == PSR_RING_REDUCE && says.hop == 0)
+        assert_true(++m->in_flight <= m->cluster->setup.window);
+    m->floats_sent += says.span.count;
+    return psr_transport_send(m->transport, to, head, payload);
+}
+
+/* This rank's gradient of the bucket is in the arena. */
+static psr_err start(psr_ring *ring, uint64_t step, uint32_t bucket, float *arena, const psr_plan *plan)
+{
+    psr_span span = plan->buckets[bucket].span;
+    const psr_buffer buffer = {.data = arena + span.offset, .count = span.count, .type = PSR_TYPE_FLOAT32};
+    return psr_operation_start(psr_ring_operation(ring, bucket), step, &buffer);
+}
+
+static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)
+{
+    member *m = context;
+    const psr_span *range = &m->cluster->plan.buckets[bucket].span;
+    assert_int_equal(m->reduced[bucket]++, step);
+    assert_int_equal(m->made_ready[bucket], step + 1);
+    for (size_t i = 0; i < range->count; i++) {
+        float want = expected_sum(&m->cluster->setup, step, range->offset, range->count, i);
+        if (memcmp(&want, &m->arena[range->offset + i], sizeof want) != 0)
+            fail_msg("n %u step %llu bucket %u element %zu: %a rather than %a", m->cluster->setup.ranks,
+                     (unsigned long long)step, bucket, i, (double)m->arena[range->offset + i], (double)want);
+    }
+    return PSR_OK;
+}
+
+/* Buckets fill from the end of the arena; gaps between them, that nobody may touch. */
+static void lay_out(cluster *c)
+{
+    psr_part parts[BUCKETS_MAX];
+    uint32_t count = 0;
+    size_t at = ARENA_MAX;
+    for (; count < BUCKETS_MAX && c->setup.lengths[count] > 0; count++) {
+        at -= c->setup.lengths[count] + 3;
+        parts[count] = (psr_part){{at, c->setup.lengths[count]}, count};
+    }
+    const psr_plan_options options = {.route = PSR_ROUTE_RING,
+                                      .ranks = c->setup.ranks,
+                                      .slice_floats = c->setup.slice_floats,
+                                      .window = c->setup.window};
+    assert_ok(psr_plan_make(&options, parts, count, &c->plan));
+}
+
+static cluster *build(const setup *s)
+{
+    cluster *c = calloc(1, sizeof *c);
+    c->setup = *s;
+    lay_out(c);
+    psr_sim_faults faults = {.seed = s->seed, .delay_max_us = s->delay_max_us};
+    assert_ok(psr_sim_new(&faults, &c->sim));
+    for (uint32_t r = 0; r < s->ranks; r++) {
+        member *m = &c->members[r];
+        *m = (member){.cluster = c, .rank = r};
+        for (size_t i = 0; i < ARENA_MAX; i++)
+            m->arena[i] = NAN;
+        assert_ok(psr_transport_sim_new(c->sim, (psr_peer){PSR_ROLE_WORKER, r}, &m->transport));
+        assert_ok(
+            psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, (r + 1) % s->ranks}, "", NULL));
+        psr_ring_options options = {
+            .plan = &c->plan,
+            .rank = r,
+            .outbox = {.context = m, .send = send_on},
+            .context = m,
+            .reduced = bucket_reduced,
+        };
+        assert_ok(psr_ring_new(&options, &m->ring));
+    }
+    return c;
+}
+
+static void destroy(cluster *c)
+{
+    for (uint32_t r = 0; r < c->setup.ranks; r++)
+        psr_transport_free(&c->members[r].transport, 0);
+    psr_sim_free(c->sim);
+    for (uint32_t r = 0; r < c->setup.ranks; r++)
+        psr_ring_free(c->members[r].ring);
+    psr_plan_done(&c->plan);
+    free(c);
+}
+
+/* A random rank's next bucket, when its range may be written. false: not now. */
+static bool make_ready(cluster *c)
+{
+    member *m = &c->members[draw(c, c->setup.ranks)];
+    uint32_t b = draw(c, c->plan.bucket_count);
+    if (m->made_ready[b] == c->setup.steps || m->reduced[b] < m->made_ready[b] ||
+        psr_operation_lent(psr_ring_operation(m->ring, b)) > 0)
+        return false;
+    uint64_t step = m->made_ready[b]++;
+    for (size_t i = 0; i < c->plan.buckets[b].span.count; i++)
+        m->arena[c->plan.buckets[b].span.offset + i] =
+            gradient(c->setup.seed, m->rank, step, c->plan.buckets[b].span.offset + i);
+    assert_ok(start(m->ring, step, b, m->arena, &c->plan));
+    return true;
+}
+
+static bool deliver(cluster *c)
+{
+    psr_peer to;
+    if (!psr_sim_step(c->sim, &to))
+        return false;
+    member *m = &c->members[to.rank];
+    psr_message *message = NULL;
+    assert_ok(psr_transport_recv(m->transport, 0, &message));
+    psr_msg_ring says = read_head(&message->head);
+    if (says.phase == PSR_RING_GATHER && (says.chunk + 1) % c->setup.ranks == m->rank)
+        m->in_flight--;
+    assert_ok(psr_ring_message(m->ring, &message));
+    assert_null(message);
+    return true;
+}
+
+static bool done(const cluster *c)
+{
+    for (uint32_t r = 0; r < c->setup.ranks; r++)
+        for (uint32_t b = 0; b < c->plan.bucket_count; b++)
+            if (c->members[r].reduced[b] < c->setup.steps)
+                return false;
+    return true;
+}
+
+static void run(const setup *s)
+{
+    cluster *c = build(s);
+    for (unsigned idle = 0; !done(c);) {
+        bool moved = draw(c, 4) == 0 ? make_ready(c) : deliver(c);
+        idle = moved ? 0 : idle + 1;
+        assert_true(idle < 10000); /* nobody waits for ever */
+    }
+    assert_false(deliver(c));
+    uint64_t floats = 0;
+    for (uint32_t r = 0; r < s->ranks; r++) {
+        member *m = &c->members[r];
+        psr_waiting waiting;
+        uint32_t bucket;
+        assert_false(psr_ring_waits(m->ring, &waiting, &bucket));
+        assert_int_equal(m->in_flight, 0);
+        floats += m->floats_sent;
+        size_t outside = 0;
+        for (size_t i = 0; i < ARENA_MAX; i++)
+            outside += isnan(m->arena[i]) ? 1 : 0;
+        for (uint32_t b = 0; b < c->plan.bucket_count; b++) {
+            assert_int_equal(psr_operation_lent(psr_ring_operation(m->ring, b)), 0);
+            outside += c->plan.buckets[b].span.count;
+        }
+        assert_int_equal(outside, ARENA_MAX); /* nothing beside the buckets was written */
+    }
+    /* 2(n-1) times the bucket over all ranks: the formula of ring.h. */
+    uint64_t all = 0;
+    for (uint32_t b = 0; b < c->plan.bucket_count; b++)
+        all += c->plan.buckets[b].span.count;
+    assert_int_equal(floats, 2 * (s->ranks - 1) * all * s->steps);
+    destroy(c);
+}
+
+static const uint32_t worlds[] = {1, 2, 3, 5, 8};
+
+static void sums_have_the_bits_of_the_fold_for_every_number_of_ranks(void **state)
+{
+    (void)state;
+    for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+            setup s = {.ranks = worlds[w],
+                       .window = 1 + (uint32_t)seed % 4,
+                       .steps = STEPS_MAX,
+                       .slice_floats = 16,
+                       .lengths = {1000, 64, 13, 777, 1, 2, 7},
+                       .delay_max_us = (uint32_t)(seed % 3) * 20,
+                       .seed = seed};
+            run(&s);
+        }
+}
+
+static void buckets_shorter_than_the_ring_and_of_one_element_are_summed(void **state)
+{
+    (void)state;
+    for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
+        for (size_t length = 1; length <= 9; length++) {
+            setup s = {.ranks = worlds[w],
+                       .window = 2,
+                       .steps = STEPS_MAX,
+                       .slice_floats = 2,
+                       .lengths = {length},
+                       .delay_max_us = 5,
+                       .seed = length};
+            run(&s);
+        }
+}
+
+static void how_messages_are_sliced_does_not_matter(void **state)
+{
+    (void)state;
+    static const size_t slices[] = {1, 3, 7, 100, 5000};
+    for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++) {
+        setup s = {.ranks = 3,
+                   .window = 3,
+                   .steps = 2,
+                   .slice_floats = slices[i],
+                   .lengths = {333, 1001},
+                   .delay_max_us = 9,
+                   .seed = 5};
+        run(&s);
+    }
+}
+
+static void the_control_with_another_order_has_other_bits(void **state)
+{
+    (void)state;
+    for (uint32_t n = 3; n <= 8; n++) {
+        setup s = {.ranks = n, .seed = 9};
+        size_t differ = 0, length = 500;
+        for (size_t i = 0; i < length; i++) {
+            float sum = gradient(s.seed, 0, 0, i); /* rank by rank, the same for all chunks */
+            for (uint32_t r = 1; r < n; r++)
+                sum = sum + gradient(s.seed, r, 0, i);
+            float want = expected_sum(&s, 0, 0, length, i);
+            differ += memcmp(&sum, &want, sizeof sum) != 0 ? 1 : 0;
+        }
+        assert_true(differ > length / 20);
+    }
+}
+
+/* ---- one rank, its neighbours played by hand ---- */
+
+typedef struct sent {
+    psr_msg_ring says;
+    psr_payload payload;
+} sent;
+
+typedef struct bench {
+    psr_plan plan;
+    psr_ring *ring;
+    float arena[64];
+    sent sent[64];
+    uint32_t sent_count;
+    uint32_t reduced;
+} bench;
+
+/* Rank 1 of 3. Bucket 0: [32, 44), chunks of 4; bucket 1: [0, 12). Slices of 2. */
+static const psr_part bench_buckets[] = {{{32, 12}, 0}, {{0, 12}, 1}};
+
+static psr_plan bench_plan(uint32_t window)
+{
+    const psr_plan_options options = {
+        .route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 2, .window = window};
+    psr_plan plan;
+    assert_ok(psr_plan_make(&options, bench_buckets, 2, &plan));
+    return plan;
+}
+
+static psr_err keep(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    bench *b = context;
+    assert_true(psr_peer_equal(to, (psr_peer){PSR_ROLE_WORKER, 2}));
+    b->sent[b->sent_count++] = (sent){read_head(head), *payload};
+    return PSR_OK;
+}
+
+static psr_err count_reduced(void *context, uint64_t step, uint32_t bucket)
+{
+    (void)step;
+    (void)bucket;
+    ((bench *)context)->reduced++;
+    return PSR_OK;
+}
+
+static bench *bench_new(uint32_t window)
+{
+    bench *b = calloc(1, sizeof *b);
+    b->plan = bench_plan(window);
+    psr_ring_options options = {.plan = &b->plan,
+                                .rank = 1,
+                                .outbox = {.context = b, .send = keep},
+                                .context = b,
+                                .reduced = count_reduced};
+    assert_ok(psr_ring_new(&options, &b->ring));
+    return b;
+}
+
+static void return_loans(bench *b)
+{
+    for (uint32_t i = 0; i < b->sent_count; i++)
+        b->sent[i].payload.release(b->sent[i].payload.context);
+    b->sent_count = 0;
+}
+
+static void bench_free(bench *b)
+{
+    return_loans(b);
+    psr_ring_free(b->ring);
+    psr_plan_done(&b->plan);
+    free(b);
+}
+
+typedef struct made {
+    psr_message base;
+    float values[64];
+} made;
+
+static unsigned freed;
+
+static void made_release(psr_message *message)
+{
+    freed++;
+    free(message);
+}
+
+/* What rank 0 may send to rank 1: chunk, hop, begin within the chunk. */
+static psr_message *make(uint64_t step, uint32_t bucket, psr_ring_phase phase, uint32_t chunk, uint32_t hop,
+                         size_t begin)
+{
+    made *m = calloc(1, sizeof *m);
+    m->base = (psr_message){
+        .from = {PSR_ROLE_WORKER, 0},
+        .head = psr_msg_ring_head(
+            &(psr_msg_ring){.bucket = bucket,
+                            .step = step,
+                            .span = {bench_buckets[bucket].span.offset + 4 * chunk + begin, 2},
+                            .phase = phase,
+                            .chunk = chunk,
+                            .hop = hop}),
+        .payload = m->values,
+        .payload_bytes = 2 * sizeof(float),
+        .release = made_release,
+    };
+    m->base.head.encoding = PSR_ENCODING_FLOAT32;
+    for (size_t i = 0; i < 64; i++)
+        m->values[i] = 1.0f;
+    return &m->base;
+}
+
+static psr_err give(bench *b, psr_message *message)
+{
+    unsigned before = freed;
+    psr_err err = psr_ring_message(b->ring, &message);
+    assert_null(message);
+    if (err != PSR_OK)
+        assert_int_equal(freed, before + 1);
+    return err;
+}
+
+static void assert_sent_last(const bench *b, psr_ring_phase phase, uint32_t chunk, uint32_t hop)
+{
+    const psr_msg_ring *says = &b->sent[b->sent_count - 1].says;
+    assert_int_equal(says->phase, phase);
+    assert_int_equal(says->chunk, chunk);
+    assert_int_equal(says->hop, hop);
+}
+
+static void a_bucket_goes_round_and_is_reported_once(void **state)
+{
+    (void)state;
+    bench *b = bench_new(4);
+    psr_waiting waiting = {{PSR_ROLE_SHARD, 9}, 0};
+    uint32_t bucket = 9;
+    for (int i = 0; i < 64; i++)
+        b->arena[i] = 10.0f;
+    assert_false(psr_ring_waits(b->ring, &waiting, &bucket));
+    assert_ok(start(b->ring, 7, 0, b->arena, &b->plan));
+    assert_true(psr_ring_waits(b->ring, &waiting, &bucket));
+    assert_int_equal(waiting.round, 7);
+    assert_int_equal(bucket, 0);
+    assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_WORKER, 0}));
+    assert_false(psr_operation_done(psr_ring_operation(b->ring, 0)));
+    assert_true(psr_operation_done(psr_ring_operation(b->ring, 1)));
+    /* It injects chunk 0: two slices, from the arena itself. */
+    assert_int_equal(b->sent_count, 2);
+    assert_ptr_equal(b->sent[0].payload.data, b->arena + 32);
+    assert_ptr_equal(b->sent[1].payload.data, b->arena + 34);
+    assert_int_equal(b->sent[1].says.span.offset, 34);
+    assert_int_equal(b->sent[1].says.chunk, 0);
+    assert_int_equal(b->sent[1].says.hop, 0);
+    assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 2);
+    return_loans(b);
+    assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 0);
+    for (size_t begin = 0; begin < 4; begin += 2) {
+        assert_ok(give(b, make(7, 0, 0, 2, 0, begin))); /* chunk 2 on its first hop: add, pass on */
+        assert_sent_last(b, PSR_RING_REDUCE, 2, 1);
+        assert_ok(give(b, make(7, 0, 0, 1, 1, begin))); /* chunk 1 comes home: its sum sets out */
+        assert_sent_last(b, PSR_RING_GATHER, 1, 0);
+    }
+    for (size_t begin = 0; begin < 4; begin += 2) {
+        assert_ok(give(b, make(7, 0, 1, 0, 0, begin))); /* the sum of what it injected: passed on once more */
+        assert_sent_last(b, PSR_RING_GATHER, 0, 1);
+        assert_int_equal(b->reduced, 0);
+        uint32_t before = b->sent_count;
+        assert_ok(give(b, make(7, 0, 1, 2, 1, begin))); /* has been everywhere */
+        assert_int_equal(b->sent_count, before);
+    }
+    assert_int_equal(b->reduced, 1);
+    assert_true(psr_operation_done(psr_ring_operation(b->ring, 0)));
+    assert_false(psr_ring_waits(b->ring, &waiting, &bucket));
+    for (int i = 0; i < 12; i++)
+        assert_true(b->arena[32 + i] == (i >= 4 && i < 8 ? 11.0f : 1.0f));
+    bench_free(b);
+}
+
+static void the_window_bounds_what_is_injected_and_the_next_needed_goes_first(void **state)
+{
+    (void)state;
+    bench *b = bench_new(1);
+    assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
+    assert_ok(start(b->ring, 0, 1, b->arena, &b->plan));
+    assert_int_equal(b->sent_count, 1);
+    assert_int_equal(b->sent[0].says.bucket, 0); /* it was ready first and there was room */
+    assert_ok(give(b, make(0, 0, 1, 0, 0, 0)));
+    assert_int_equal(b->sent_count, 3);          /* the sum passed on, then one more */
+    assert_int_equal(b->sent[2].says.bucket, 1); /* the first layers' bucket overtakes the rest of bucket 0 */
+    assert_int_equal(b->sent[2].says.phase, PSR_RING_REDUCE);
+    bench_free(b);
+}
+
+static void what_comes_before_a_bucket_is_ready_is_held(void **state)
+{
+    (void)state;
+    bench *b = bench_new(2);
+    freed = 0;
+    assert_ok(give(b, make(5, 0, 0, 2, 0, 0)));
+    assert_ok(give(b, make(5, 0, 0, 1, 1, 0)));
+    assert_ok(give(b, make(5, 0, 0, 2, 0, 2)));
+    assert_int_equal(freed, 0);
+    assert_int_equal(b->sent_count, 0);
+    for (int i = 0; i < 64; i++)
+        b->arena[i] = 10.0f;
+    assert_ok(start(b->ring, 5, 0, b->arena, &b->plan));
+    assert_int_equal(freed, 3);
+    assert_int_equal(b->sent_count, 2 + 3);
+    assert_true(b->arena[40] == 11.0f && b->arena[43] == 11.0f && b->arena[36] == 11.0f &&
+                b->arena[38] == 10.0f);
+    /* Held messages of a ring that ends are freed. */
+    assert_ok(give(b, make(5, 1, 0, 2, 0, 0)));
+    bench_free(b);
+    assert_int_equal(freed, 4);
+}
+
+static void more_early_messages_than_windows_allow_are_refused(void **state)
+{
+    (void)state;
+    bench *b = bench_new(1); /* two other ranks: two slices */
+    assert_ok(give(b, make(0, 0, 0, 2, 0, 0)));
+    assert_ok(give(b, make(0, 1, 0, 1, 1, 0)));
+    assert_fails(give(b, make(0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL, "on their way");
+    bench_free(b);
+}
+
+static void a_neighbour_at_another_step_is_refused(void **state)
+{
+    (void)state;
+    bench *b = bench_new(4);
+    assert_ok(give(b, make(5, 0, 0, 2, 0, 0)));
+    assert_fails(give(b, make(6, 0, 0, 2, 0, 2)), PSR_ERR_PROTOCOL, "at wire step 5 here");
+    assert_fails(start(b->ring, 4, 0, b->arena, &b->plan), PSR_ERR_PROTOCOL, "worker 0 is at step 6");
+    assert_ok(start(b->ring, 3, 1, b->arena, &b->plan));
+    assert_fails(give(b, make(4, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
+    assert_fails(give(b, make(2, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
+    bench_free(b);
+}
+
+static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(void **state)
+{
+    (void)state;
+    bench *b = bench_new(4);
+    for (int i = 0; i < 64; i++)
+        b->arena[i] = 10.0f;
+    assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
+    uint32_t sent_before = b->sent_count;
+
+/* A message that was changed after it was made: what it says, and what it is. */
+#define refused(says_change, message_change, text)                                                           \
+    do {                                                                                                     \
+        psr_message *m = make(0, 0, PSR_RING_REDUCE, 2, 0, 0);                                               \
+        psr_msg_ring says = read_head(&m->head);                                                             \
+        says_change;                                                                                         \
+        m->head = psr_msg_ring_head(&says);                                                                  \
+        m->head.encoding = PSR_ENCODING_FLOAT32;                                                             \
+        message_change;                                                                                      \
+        assert_fails(give(b, m), PSR_ERR_PROTOCOL, text);                                                    \
+        assert_int_equal(b->sent_count, sent_before);                                                        \
+    } while (0)
+#define refused_message(change, text) refused((void)0, change, text)
+#define refused_field(change, text) refused(change, (void)0, text)
+
+    refused_message(m->from.rank = 2, "hears worker 0 alone");
+    refused_message(m->from.role = PSR_ROLE_SHARD, "hears worker 0 alone");
+    refused_message(m->head.type = PSR_MSG_PUSH, "hears worker 0 alone");
+    refused_field(says.phase = PSR_RING_PHASES, "its phase is 2: 1 is the most");
+    refused_field(says.bucket = 2, "there are 2 buckets");
+    refused_field(says.chunk = 3, "does not come from there");
+    refused_field(says.chunk = says.hop = UINT32_MAX, "does not come from there");
+    refused_field(says.hop = 1, "does not come from there");
+    refused_field(says.hop = 3, "does not come from there");
+    refused_field(says.chunk = 0, "does not come from there");                 /* chunk 0 begins here */
+    refused_field((says.chunk = 0, says.hop = 2), "does not come from there"); /* and needs no third hop */
+    refused_field((says.phase = PSR_RING_GATHER, says.chunk = 1, says.hop = 2),
+                  "does not come from there"); /* sums of chunk 1 begin here */
+    refused_field(says.span.offset = 39, "no slice of chunk 2 begins there");
+    refused_field(says.span.offset = 41, "no slice of chunk 2 begins there");
+    refused_field(says.span.offset = 44, "no slice of chunk 2 begins there");
+    refused_field(says.span.offset = SIZE_MAX, "no slice of chunk 2 begins there");
+    refused_field(says.span.offset = 0, "no slice of chunk 2 begins there");
+    refused_field(says.span.count = 1, "has 2 floats");
+    refused_field(says.span.count = SIZE_MAX, "has 2 floats");
+    refused_message(m->payload_bytes = 4, "payload has 4 bytes");
+    refused_message(m->payload_bytes = 0, "payload has 0 bytes");
+    refused_message(m->payload_bytes = 9, "payload has 9 bytes");
+    refused_field(says.span.offset += 2, "0 floats of chunk 2 came before");
+    refused_field((says.phase = PSR_RING_GATHER, says.hop = 1), "not contributed");
+    refused_field((says.bucket = 1, says.span.offset = 8, says.phase = PSR_RING_GATHER, says.hop = 1),
+                  "not contributed");
+#undef refused_field
+#undef refused_message
+#undef refused
+    for (int i = 0; i < 64; i++)
+        assert_true(b->arena[i] == 10.0f);
+
+    assert_ok(give(b, make(0, 0, 0, 2, 0, 0)));
+    assert_fails(give(b, make(0, 0, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "2 floats of chunk 2 came before");
+    assert_ok(give(b, make(0, 0, 1, 2, 1, 0)));
+    assert_fails(give(b, make(0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL, "2 floats of chunk 2 came before");
+    assert_fails(give(b, make(0, 0, 1, 2, 1, 2)), PSR_ERR_PROTOCOL, "not contributed");
+    bench_free(b);
+}
+
+static psr_err refuse_to_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context;
+    (void)to;
+    (void)head;
+    payload->release(payload->context);
+    return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+}
+
+static void a_failure_to_send_is_the_callers(void **state)
+{
+    (void)state;
+    float arena[64] = {0};
+    psr_plan plan = bench_plan(1);
+    psr_ring_options options = {.plan = &plan,
+                                .rank = 1,
+                                .outbox = {.context = NULL, .send = refuse_to_send},
+                                .reduced = count_reduced};
+    psr_ring *ring;
+    assert_ok(psr_ring_new(&options, &ring));
+    assert_fails(start(ring, 0, 0, arena, &plan), PSR_ERR_NOMEM, "no memory for a message");
+    assert_int_equal(psr_operation_lent(psr_ring_operation(ring, 0)), 0);
+    psr_ring_free(ring);
+    psr_ring_free(NULL);
+    psr_plan_done(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_have_the_bits_of_the_fold_for_every_number_of_ranks),
+        cmocka_unit_test(buckets_shorter_than_the_ring_and_of_one_element_are_summed),
+        cmocka_unit_test(how_messages_are_sliced_does_not_matter),
+        cmocka_unit_test(the_control_with_another_order_has_other_bits),
+        cmocka_unit_test(a_bucket_goes_round_and_is_reported_once),
+        cmocka_unit_test(the_window_bounds_what_is_injected_and_the_next_needed_goes_first),
+        cmocka_unit_test(what_comes_before_a_bucket_is_ready_is_held),
+        cmocka_unit_test(more_early_messages_than_windows_allow_are_refused),
+        cmocka_unit_test(a_neighbour_at_another_step_is_refused),
+        cmocka_unit_test(every_message_that_cannot_come_now_is_refused_and_changes_nothing),
+        cmocka_unit_test(a_failure_to_send_is_the_callers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

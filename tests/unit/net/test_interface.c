@@ -1,0 +1,78 @@
+#include "tests/unit/network_fixture.h"
+
+#include "net/interface.h"
+
+static void assert_address(const char *name, const char *address)
+{
+    char found[PSR_ADDRESS_BYTES];
+    assert_ok(psr_interface_address(name, found));
+    assert_string_equal(found, address);
+}
+
+static void a_name_or_an_address_of_this_machine_gives_the_address(void **state)
+{
+    (void)state;
+    assert_address("lo", "127.0.0.1");
+    assert_address("127.0.0.1", "127.0.0.1");
+    assert_address("127.1.2.3", "127.1.2.3"); /* all of it is this machine's, though not listed */
+    assert_address("::1", "::1");
+}
+
+static void what_is_none_is_refused_with_those_that_there_are(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "",
+        "nosuch0",
+        "192.0.2.1",
+        "127.0.0",
+        "fe80::1",
+        "lo lo",
+        "a name that is longer than that of any interface and of any address that there is"};
+    char found[PSR_ADDRESS_BYTES] = "untouched";
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_fails(psr_interface_address(names[i], found), PSR_ERR_USAGE, "it has lo (127.0.0.1)");
+    assert_string_equal(found, "untouched");
+}
+
+static void all_interfaces_at_once_are_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"*", "0.0.0.0", "::"};
+    char found[PSR_ADDRESS_BYTES];
+    for (size_t i = 0; i < 3; i++)
+        assert_fails(psr_interface_address(names[i], found), PSR_ERR_USAGE, "name one");
+}
+
+static void loopback_is_told_from_the_rest(void **state)
+{
+    (void)state;
+    assert_true(psr_address_is_loopback("127.0.0.1"));
+    assert_true(psr_address_is_loopback("::1"));
+    assert_false(psr_address_is_loopback("localhost"));
+    assert_false(psr_address_is_loopback("::ffff:10.0.0.1"));
+}
+
+static void endpoints_are_written_for_both_kinds_of_address(void **state)
+{
+    (void)state;
+    char text[64];
+    psr_endpoint_format("10.0.0.7", 4242, text, sizeof text);
+    assert_string_equal(text, "tcp://10.0.0.7:4242");
+    psr_endpoint_format("127.0.0.1", 0, text, sizeof text);
+    assert_string_equal(text, "tcp://127.0.0.1:*");
+    psr_endpoint_format("fd00::7", 4242, text, sizeof text);
+    assert_string_equal(text, "tcp://[fd00::7]:4242");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_or_an_address_of_this_machine_gives_the_address),
+        cmocka_unit_test(what_is_none_is_refused_with_those_that_there_are),
+        cmocka_unit_test(all_interfaces_at_once_are_refused),
+        cmocka_unit_test(loopback_is_told_from_the_rest),
+        cmocka_unit_test(endpoints_are_written_for_both_kinds_of_address),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+/* The ipc sockets of a run and the directory that they are in. */
+#include "tests/unit/network_fixture.h"
+
+#include "net/socket_directory.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static char top[] = "/tmp/psr-test-sockets-XXXXXX";
+
+static int make_top(void **state)
+{
+    (void)state;
+    return mkdtemp(top) == NULL ? -1 : 0;
+}
+
+static int remove_top(void **state)
+{
+    (void)state;
+    return rmdir(top); /* fails where a test left something behind */
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static void put_socket(const psr_socket_directory *directory, const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%.80s/%.20s", directory->path, name);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    close(fd);
+}
+
+static void a_directory_is_this_users_alone_and_goes_with_its_sockets(void **state)
+{
+    (void)state;
+    psr_socket_directory directory;
+    assert_ok(psr_socket_directory_make(top, &directory));
+    assert_int_equal(strncmp(directory.path, top, strlen(top)), 0);
+    struct stat info;
+    assert_int_equal(stat(directory.path, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0700);
+    put_socket(&directory, "worker-0-01234567");
+    char path[PSR_SOCKET_DIRECTORY_BYTES];
+    strcpy(path, directory.path);
+    psr_socket_directory_remove(&directory);
+    assert_false(exists(path));
+    psr_socket_directory_remove(&directory); /* none: nothing happens */
+}
+
+static void what_is_no_socket_is_not_removed(void **state)
+{
+    (void)state;
+    psr_socket_directory directory;
+    assert_ok(psr_socket_directory_make(top, &directory));
+    char path[PSR_SOCKET_DIRECTORY_BYTES], file[PSR_SOCKET_DIRECTORY_BYTES + 8];
+    strcpy(path, directory.path);
+    snprintf(file, sizeof file, "%s/letter", path);
+    close(open(file, O_CREAT | O_WRONLY, 0600));
+    psr_socket_directory_remove(&directory);
+    assert_true(exists(file));
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void one_that_nobody_holds_is_removed_by_the_next_run_and_one_that_is_held_is_not(void **state)
+{
+    (void)state;
+    psr_socket_directory launchers, schedulers, next, last;
+    assert_ok(psr_socket_directory_make(top, &launchers));
+    assert_ok(psr_socket_directory_hold(launchers.path, &schedulers));
+    put_socket(&launchers, "worker-0-01234567");
+    char path[PSR_SOCKET_DIRECTORY_BYTES];
+    strcpy(path, launchers.path);
+    psr_socket_directory_release(&launchers); /* as when it is killed */
+    assert_ok(psr_socket_directory_make(top, &next));
+    assert_true(exists(path)); /* the scheduler is still there */
+    psr_socket_directory_release(&schedulers);
+    assert_ok(psr_socket_directory_make(top, &last));
+    assert_false(exists(path));
+    assert_true(exists(next.path));
+    psr_socket_directory_remove(&next);
+    psr_socket_directory_remove(&last);
+}
+
+static void a_place_that_others_may_use_is_not_taken(void **state)
+{
+    (void)state;
+    char open_place[64], link[64];
+    snprintf(open_place, sizeof open_place, "%s/open", top);
+    snprintf(link, sizeof link, "%s/link", top);
+    assert_int_equal(mkdir(open_place, 0755), 0);
+    assert_int_equal(symlink(top, link), 0);
+    psr_socket_directory directory;
+    assert_fails(psr_socket_directory_hold(open_place, &directory), PSR_ERR_USAGE, "of mode 0700");
+    assert_fails(psr_socket_directory_hold(link, &directory), PSR_ERR_USAGE, "of mode 0700");
+    assert_fails(psr_socket_directory_hold("/nonexistent/place", &directory), PSR_ERR_NOT_FOUND,
+                 "its run is over");
+    assert_fails(psr_socket_directory_hold("place", &directory), PSR_ERR_USAGE, "a path from /");
+    const char *const not_runtime[] = {open_place, link, "relative", NULL};
+    for (size_t i = 0; i < 4; i++) {
+        assert_ok(psr_socket_directory_make(not_runtime[i], &directory));
+        assert_int_equal(strncmp(directory.path, "/tmp/psring-", 12), 0);
+        psr_socket_directory_remove(&directory);
+    }
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(rmdir(open_place), 0);
+}
+
+static void an_endpoint_tells_its_directory(void **state)
+{
+    (void)state;
+    char path[PSR_SOCKET_DIRECTORY_BYTES];
+    assert_ok(psr_socket_directory_of("ipc:///run/user/7/psring-abc/worker-1-0", path));
+    assert_string_equal(path, "/run/user/7/psring-abc");
+    static const char *const others[] = {"ipc://relative/x",  "ipc:///x",          "ipc:///x/",
+                                         "ipc://@abstract/x", "tcp://127.0.0.1:1", ""};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_fails(psr_socket_directory_of(others[i], path), PSR_ERR_USAGE, "ipc:///DIRECTORY/SOCKET");
+}
+
+/* ---- inboxes in it ---- */
+
+static psr_transport *open_in(const psr_socket_directory *directory, const run_keys *keys, psr_peer self)
+{
+    psr_zmq_options options = {.self = self,
+                               .keys = keys_of(keys, self),
+                               .directory = directory->path,
+                               .log_stranger = note_stranger};
+    psr_transport *transport;
+    assert_ok(psr_transport_zmq_new(&options, &transport));
+    return transport;
+}
+
+static void members_talk_over_sockets_of_names_that_none_has_twice(void **state)
+{
+    (void)state;
+    psr_socket_directory directory;
+    assert_ok(psr_socket_directory_make(top, &directory));
+    run_keys keys = make_keys(false);
+    for (size_t i = 0; i < keys.count; i++)
+        keys.sets[i].bare = false; /* that is about TCP */
+    psr_transport *s = open_in(&directory, &keys, scheduler), *w = open_in(&directory, &keys, worker1),
+                  *again = open_in(&directory, &keys, worker1);
+    assert_string_not_equal(psr_transport_endpoint(w), psr_transport_endpoint(again));
+    assert_non_null(strstr(psr_transport_endpoint(w), "/worker-1-"));
+    join_to(w, scheduler, s);
+    join_to(s, worker1, w);
+    send_number(w, scheduler, 1);
+    receive_number(s, worker1, 1);
+    send_number(s, worker1, 2);
+    receive_number(w, scheduler, 2);
+    psr_transport_free(&again, 0);
+    psr_transport_free(&w, 0);
+    psr_transport_free(&s, 0);
+    assert_int_equal(rmdir(directory.path), 0); /* each took its socket along */
+    psr_socket_directory_release(&directory);
+    free_keys(&keys);
+}
+
+static void a_wrong_token_is_turned_away_by_the_process_that_sent_it(void **state)
+{
+    (void)state;
+    psr_socket_directory directory;
+    assert_ok(psr_socket_directory_make(top, &directory));
+    run_keys keys = make_keys(false), others = make_keys(false);
+    stranger_lines[0] = '\0';
+    psr_transport *s = open_in(&directory, &keys, scheduler), *w = open_in(&directory, &others, worker1);
+    join_to(w, scheduler, s);
+    await_strangers(s, 1);
+    char from[64];
+    snprintf(from, sizeof from, "turned away a stranger (process %d of user %u): ", (int)getpid(),
+             (unsigned)geteuid());
+    if (strstr(stranger_lines, from) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", stranger_lines, from);
+    psr_transport_free(&w, 0);
+    psr_transport_free(&s, 0);
+    psr_socket_directory_remove(&directory);
+    free_keys(&keys);
+    free_keys(&others);
+}
+
+static void nobody_is_led_to_a_socket_elsewhere(void **state)
+{
+    (void)state;
+    psr_socket_directory directory;
+    assert_ok(psr_socket_directory_make(top, &directory));
+    run_keys keys = make_keys(false);
+    psr_transport *w = open_in(&directory, &keys, worker1), *on_tcp = open_member(&keys, worker0);
+    assert_fails(psr_transport_connect(w, scheduler, "ipc:///tmp/elsewhere/scheduler", NULL), PSR_ERR_USAGE,
+                 "is not in the directory of this run's sockets");
+    assert_fails(psr_transport_connect(on_tcp, worker1, psr_transport_endpoint(w), NULL), PSR_ERR_USAGE,
+                 "this process listens on TCP");
+    psr_transport_free(&w, 0);
+    psr_transport_free(&on_tcp, 0);
+    psr_socket_directory_remove(&directory);
+    free_keys(&keys);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_directory_is_this_users_alone_and_goes_with_its_sockets),
+        cmocka_unit_test(what_is_no_socket_is_not_removed),
+        cmocka_unit_test(one_that_nobody_holds_is_removed_by_the_next_run_and_one_that_is_held_is_not),
+        cmocka_unit_test(a_place_that_others_may_use_is_not_taken),
+        cmocka_unit_test(an_endpoint_tells_its_directory),
+        cmocka_unit_test(members_talk_over_sockets_of_names_that_none_has_twice),
+        cmocka_unit_test(a_wrong_token_is_turned_away_by_the_process_that_sent_it),
+        cmocka_unit_test(nobody_is_led_to_a_socket_elsewhere),
+    };
+    return cmocka_run_group_tests(tests, make_top, remove_top);
+}

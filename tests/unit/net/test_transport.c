@@ -1,0 +1,654 @@
+#include "tests/unit/network_fixture.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void a_message_arrives_as_it_was_sent(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, shard0);
+    join_to(a, shard0, b);
+    psr_head head = {.type = PSR_MSG_PUSH,
+                     .encoding = PSR_ENCODING_FLOAT32,
+                     .tag = {1, 2, 3, UINT64_MAX},
+                     .fields = {UINT64_C(1) << 40, 77, 1}};
+    float values[] = {1.5f, -2.0f, 3.25f};
+    assert_ok(psr_transport_send(a, shard0, &head, &(psr_payload){.data = values, .bytes = sizeof values}));
+    memset(values, 0, sizeof values); /* it was copied */
+    psr_message *message = receive(b);
+    assert_true(psr_peer_equal(message->from, worker0));
+    assert_int_equal(message->head.type, PSR_MSG_PUSH);
+    assert_int_equal(message->head.encoding, PSR_ENCODING_FLOAT32);
+    assert_memory_equal(&message->head.tag, &head.tag, sizeof head.tag);
+    assert_memory_equal(message->head.fields, head.fields, sizeof head.fields);
+    assert_int_equal(message->payload_bytes, sizeof values);
+    assert_memory_equal(message->payload, ((float[]){1.5f, -2.0f, 3.25f}), sizeof values);
+
+    psr_transport_counts sent, received;
+    psr_transport_counts_get(a, &sent);
+    psr_transport_counts_get(b, &received);
+    assert_int_equal(sent.messages_sent, 1);
+    assert_int_equal(sent.bytes_sent, sizeof values);
+    assert_int_equal(received.messages_received, 1);
+    assert_int_equal(received.bytes_received, sizeof values);
+    assert_int_equal(received.strangers, 0);
+
+    /* A message outlives the transport that received it. */
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    assert_null(b);
+    assert_memory_equal(message->payload, ((float[]){1.5f, -2.0f, 3.25f}), sizeof values);
+    psr_message_free(&message);
+    free_keys(&keys);
+}
+
+static void each_message_names_the_member_that_sent_it(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *w0 = open_member(&keys, worker0), *w1 = open_member(&keys, worker1),
+                  *s = open_member(&keys, scheduler);
+    join_to(w0, scheduler, s);
+    join_to(w1, scheduler, s);
+    join_to(w0, worker1, w1);
+    join_to(s, worker0, w0);
+    send_number(w0, scheduler, 1);
+    receive_number(s, worker0, 1);
+    send_number(w1, scheduler, 2);
+    receive_number(s, worker1, 2);
+    send_number(w0, worker1, 3);
+    receive_number(w1, worker0, 3);
+    send_number(s, worker0, 4);
+    receive_number(w0, scheduler, 4);
+    psr_transport_free(&w0, 0);
+    psr_transport_free(&w1, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+static void a_channel_keeps_the_order_of_messages_of_all_sizes(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    static uint8_t bytes[100000];
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    join_to(a, worker1, b);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        size_t size = i % 7 == 0 ? sizeof bytes : i % 90;
+        memset(bytes, (int)i, size);
+        psr_head head = {.type = PSR_MSG_GATHER, .tag = {.round = i}};
+        assert_ok(psr_transport_send(a, worker1, &head, &(psr_payload){.data = bytes, .bytes = size}));
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        psr_message *message = receive(b);
+        size_t size = i % 7 == 0 ? sizeof bytes : i % 90;
+        assert_int_equal(message->head.tag.round, i);
+        assert_int_equal(message->payload_bytes, size);
+        memset(bytes, (int)i, size);
+        assert_memory_equal(message->payload, bytes, size);
+        psr_message_free(&message);
+    }
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    free_keys(&keys);
+}
+
+static void a_payload_is_aligned_for_double_whatever_came_before_it(void **state)
+{
+    (void)state;
+    static uint8_t bytes[20000];
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    join_to(a, worker1, b);
+    size_t sizes[400], count = 0;
+    for (size_t i = 1; i <= 200; i++)
+        sizes[count++] = i;
+    for (size_t i = 0; i < 100; i++) {
+        sizes[count++] = 8100 + i;
+        sizes[count++] = 97 * (i + 1) + 3;
+    }
+    /* All of them first, so that libzmq receives them in batches. */
+    for (size_t i = 0; i < count; i++) {
+        memset(bytes, (int)(i * 31), sizes[i]);
+        psr_head head = {.type = PSR_MSG_GATHER, .tag = {.round = i}};
+        assert_ok(psr_transport_send(a, worker1, &head, &(psr_payload){.data = bytes, .bytes = sizes[i]}));
+    }
+    for (size_t i = 0; i < count; i++) {
+        psr_message *message = receive(b);
+        assert_int_equal((uintptr_t)message->payload % _Alignof(double), 0);
+        assert_int_equal(message->payload_bytes, sizes[i]);
+        memset(bytes, (int)(i * 31), sizes[i]);
+        assert_memory_equal(message->payload, bytes, sizes[i]);
+        psr_message_free(&message);
+    }
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    free_keys(&keys);
+}
+
+static void count_release(void *context)
+{
+    atomic_fetch_add((atomic_uint *)context, 1);
+}
+
+static void lent_bytes_are_given_back_once_when_they_have_left(void **state)
+{
+    (void)state;
+    enum { COUNT = 50, BYTES = 262144 };
+    static uint8_t bytes[BYTES];
+    atomic_uint released = 0;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    join_to(a, worker1, b);
+    psr_head head = {.type = PSR_MSG_RING};
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_ok(
+            psr_transport_send(a, worker1, &head, &(psr_payload){bytes, BYTES, count_release, &released}));
+    for (unsigned i = 0; i < COUNT; i++) {
+        psr_message *message = receive(b);
+        assert_ptr_not_equal(message->payload, bytes);
+        psr_message_free(&message);
+    }
+    psr_transport_free(&a, 1000);
+    assert_int_equal(released, COUNT);
+    psr_transport_free(&b, 0);
+    free_keys(&keys);
+}
+
+static void lent_bytes_are_given_back_once_when_they_cannot_leave(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1000];
+    atomic_uint released = 0;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    psr_head head = {.type = PSR_MSG_RING};
+    psr_payload lent = {bytes, sizeof bytes, count_release, &released};
+    assert_fails(psr_transport_send(a, worker1, &head, &lent), PSR_ERR_NOT_FOUND, "no channel to worker 1");
+    assert_int_equal(released, 1);
+
+    psr_payload huge = {bytes, (size_t)PSR_PAYLOAD_BYTES_MAX + 1, count_release, &released};
+    assert_fails(psr_transport_send(a, worker1, &head, &huge), PSR_ERR_PROTOCOL, "1048576 is the most");
+    assert_int_equal(released, 2);
+
+    join_to(a, worker1, b);
+    psr_payload nothing = {bytes, 0, count_release, &released};
+    assert_ok(psr_transport_send(a, worker1, &head, &nothing));
+    assert_int_equal(released, 3);
+    psr_message *message = receive(b);
+    assert_int_equal(message->payload_bytes, 0);
+    psr_message_free(&message);
+
+    /* The peer is gone: they never leave, and come back when the transport ends. */
+    psr_transport_free(&b, 0);
+    for (unsigned i = 0; i < 10; i++)
+        assert_ok(psr_transport_send(a, worker1, &head, &lent));
+    psr_transport_free(&a, 0);
+    assert_int_equal(released, 13);
+    free_keys(&keys);
+}
+
+static void what_is_queued_is_delivered_before_the_transport_ends(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    join_to(a, worker1, b);
+    for (uint64_t i = 0; i < 100; i++)
+        send_number(a, worker1, i);
+    psr_transport_free(&a, WAIT_MS);
+    for (uint64_t i = 0; i < 100; i++)
+        receive_number(b, worker0, i);
+    psr_transport_free(&b, 0);
+    free_keys(&keys);
+}
+
+static void nobody_there_does_not_keep_the_end_longer_than_the_linger(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    char endpoint[128];
+    snprintf(endpoint, sizeof endpoint, "%s", psr_transport_endpoint(b));
+    psr_transport_free(&b, 0);
+    assert_ok(psr_transport_connect(a, worker1, endpoint, NULL));
+    send_number(a, worker1, 1);
+    int64_t begin_ms = psr_clock_ms();
+    psr_transport_free(&a, 200);
+    assert_true(psr_clock_ms() - begin_ms >= 190);
+    free_keys(&keys);
+}
+
+static void receiving_gives_up_at_its_deadline(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0);
+    psr_message *message = NULL;
+    int64_t begin_ms = psr_clock_ms();
+    assert_fails(psr_transport_recv(a, 60, &message), PSR_ERR_TIMEOUT, "60 ms");
+    assert_true(psr_clock_ms() - begin_ms >= 59);
+    assert_fails(psr_transport_recv(a, 0, &message), PSR_ERR_TIMEOUT, "no message");
+    assert_null(message);
+    psr_transport_free(&a, 0);
+    free_keys(&keys);
+}
+
+static void *wake_it(void *context)
+{
+    psr_transport_wake(context);
+    return NULL;
+}
+
+static void a_wake_from_another_thread_ends_a_wait(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0);
+    for (int i = 0; i < 50; i++) {
+        pthread_t thread;
+        psr_message *message = NULL;
+        assert_int_equal(pthread_create(&thread, NULL, wake_it, a), 0);
+        assert_fails(psr_transport_recv(a, i % 2 ? -1 : WAIT_MS, &message), PSR_ERR_CANCELLED, "woken");
+        pthread_join(thread, NULL);
+    }
+    psr_transport_free(&a, 0);
+    free_keys(&keys);
+}
+
+static void wakes_coalesce_and_come_after_what_is_there(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    join_to(a, worker1, b);
+    psr_message *message = NULL;
+    /* Two messages in one write: when the first is there, so is the second. */
+    send_number(a, worker1, 0);
+    receive_number(b, worker0, 0);
+    send_number(a, worker1, 1);
+    receive_number(b, worker0, 1);
+    psr_transport_wake(b);
+    psr_transport_wake(b);
+    psr_transport_wake(b);
+    assert_fails(psr_transport_recv(b, 0, &message), PSR_ERR_CANCELLED, "woken");
+    assert_fails(psr_transport_recv(b, 0, &message), PSR_ERR_TIMEOUT, "no message");
+    psr_transport_wake(b);
+    send_number(a, worker1, 2);
+    for (bool cancelled = false, received = false; !cancelled || !received;) {
+        psr_err err = psr_transport_recv(b, WAIT_MS, &message);
+        if (err == PSR_ERR_CANCELLED) {
+            assert_false(cancelled);
+            cancelled = true;
+        } else {
+            assert_ok(err);
+            assert_false(received);
+            received = true;
+            psr_message_free(&message);
+        }
+    }
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    free_keys(&keys);
+}
+
+static void a_member_that_got_its_rank_speaks_under_its_new_name(void **state)
+{
+    (void)state;
+    static const psr_peer nameless = {PSR_ROLE_WORKER, PSR_RANK_ANY};
+    run_keys keys = make_keys(false);
+    psr_transport *s = open_member(&keys, scheduler);
+    psr_transport *a = open_as(keys_of(&keys, worker0), nameless),
+                  *b = open_as(keys_of(&keys, worker1), nameless);
+    join_to(a, scheduler, s);
+    join_to(b, scheduler, s);
+    send_number(a, scheduler, 1);
+    receive_number(s, nameless, 1);
+    send_number(b, scheduler, 2);
+    receive_number(s, nameless, 2);
+    assert_ok(psr_transport_rename(a, worker1));
+    send_number(a, scheduler, 3);
+    receive_number(s, worker1, 3);
+    assert_ok(psr_transport_rename(b, worker0));
+    send_number(b, scheduler, 4);
+    receive_number(s, worker0, 4);
+    /* And to those that it connects to afterwards. */
+    join_to(a, worker0, b);
+    send_number(a, worker0, 5);
+    receive_number(b, worker1, 5);
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+static void a_member_that_has_a_rank_cannot_change_it(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *s = open_member(&keys, scheduler), *a = open_member(&keys, worker0);
+    join_to(a, scheduler, s);
+    send_number(a, scheduler, 1);
+    receive_number(s, worker0, 1);
+    assert_ok(psr_transport_rename(a, worker1));
+    psr_message *message = NULL;
+    assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_PROTOCOL,
+                 "worker 0: now says it is worker 1");
+    psr_transport_free(&a, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+static void with_curve_members_with_keys_of_the_roster_talk(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true);
+    psr_transport *s = open_member(&keys, scheduler), *w = open_member(&keys, worker1);
+    join_to(w, scheduler, s);
+    assert_ok(
+        psr_transport_connect(s, worker1, psr_transport_endpoint(w), keys_of(&keys, worker1)->public_key));
+    static uint8_t bytes[300000];
+    memset(bytes, 7, sizeof bytes);
+    psr_head head = {.type = PSR_MSG_CHECKPOINT};
+    assert_ok(psr_transport_send(w, scheduler, &head, &(psr_payload){.data = bytes, .bytes = sizeof bytes}));
+    psr_message *message = receive(s);
+    assert_true(psr_peer_equal(message->from, worker1));
+    assert_int_equal(message->payload_bytes, sizeof bytes);
+    assert_memory_equal(message->payload, bytes, sizeof bytes);
+    assert_int_equal((uintptr_t)message->payload % _Alignof(double), 0);
+    psr_message_free(&message);
+    send_number(s, worker1, 9);
+    receive_number(w, scheduler, 9);
+    psr_transport_free(&w, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+static void with_curve_the_key_says_the_rank_of_one_that_asks_for_any(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true);
+    psr_transport *s = open_member(&keys, scheduler);
+    psr_transport *w = open_as(keys_of(&keys, worker1), (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY});
+    join_to(w, scheduler, s);
+    send_number(w, scheduler, 1);
+    receive_number(s, worker1, 1);
+    psr_transport_free(&w, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+/* ---- a TCP connection that breaks ----
+ *
+ * A relay between sender and inbox, on a thread, told what to do through a pipe: 'c' cuts the connection, 's'
+ * swallows what comes from then on instead of passing it on. It answers each order when it is done: 'c' after
+ * the sender has connected again, 's' after something was swallowed. */
+
+typedef struct relay {
+    int listener, orders[2], answers[2];
+    struct sockaddr_in target;
+    char endpoint[64];
+    pthread_t thread;
+} relay;
+
+typedef struct legs {
+    int sender, inbox;
+    bool swallow, swallowed;
+} legs;
+
+static void connect_legs(relay *r, legs *l)
+{
+    l->sender = accept(r->listener, NULL, NULL);
+    l->inbox = socket(AF_INET, SOCK_STREAM, 0);
+    l->swallow = l->swallowed = false;
+    if (l->sender < 0 || connect(l->inbox, (struct sockaddr *)&r->target, sizeof r->target) != 0)
+        abort();
+}
+
+static void cut_legs(legs *l)
+{
+    close(l->sender);
+    close(l->inbox);
+}
+
+static void pass_on(legs *l, int from, int to)
+{
+    static char bytes[65536];
+    ssize_t got = recv(from, bytes, sizeof bytes, 0);
+    l->swallowed = l->swallowed || (l->swallow && got > 0);
+    for (ssize_t sent = 0, now; !l->swallow && sent < got; sent += now)
+        if ((now = send(to, bytes + sent, (size_t)(got - sent), MSG_NOSIGNAL)) <= 0)
+            break;
+}
+
+static void *relay_main(void *context)
+{
+    relay *r = context;
+    legs l;
+    connect_legs(r, &l);
+    for (bool owed = false;;) {
+        struct pollfd items[] = {{r->orders[0], POLLIN, 0}, {l.sender, POLLIN, 0}, {l.inbox, POLLIN, 0}};
+        poll(items, 3, -1);
+        char order = 0;
+        if (items[0].revents && read(r->orders[0], &order, 1) != 1)
+            break;
+        if (order == 'c') {
+            cut_legs(&l);
+            connect_legs(r, &l);
+            (void)!write(r->answers[1], "c", 1);
+        } else if (order == 's') {
+            l.swallow = owed = true;
+        } else if (items[1].revents) {
+            pass_on(&l, l.sender, l.inbox);
+        } else if (items[2].revents) {
+            pass_on(&l, l.inbox, l.sender);
+        }
+        if (owed && l.swallowed) {
+            owed = false;
+            (void)!write(r->answers[1], "s", 1);
+        }
+    }
+    cut_legs(&l);
+    return NULL;
+}
+
+static void relay_open(relay *r, const psr_transport *to)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof own;
+    r->target = own;
+    r->target.sin_port = htons((uint16_t)strtoul(strrchr(psr_transport_endpoint(to), ':') + 1, NULL, 10));
+    r->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(r->listener, (struct sockaddr *)&own, sizeof own), 0);
+    assert_int_equal(listen(r->listener, 5), 0);
+    assert_int_equal(getsockname(r->listener, (struct sockaddr *)&own, &size), 0);
+    snprintf(r->endpoint, sizeof r->endpoint, "tcp://127.0.0.1:%u", ntohs(own.sin_port));
+    assert_int_equal(pipe(r->orders) | pipe(r->answers), 0);
+    assert_int_equal(pthread_create(&r->thread, NULL, relay_main, r), 0);
+}
+
+static void order(relay *r, char what)
+{
+    assert_int_equal(write(r->orders[1], &what, 1), 1);
+}
+
+static void await_answer(relay *r, char what)
+{
+    struct pollfd item = {r->answers[0], POLLIN, 0};
+    char answer = 0;
+    assert_int_equal(poll(&item, 1, WAIT_MS), 1);
+    assert_int_equal(read(r->answers[0], &answer, 1), 1);
+    assert_int_equal(answer, what);
+}
+
+static void relay_close(relay *r)
+{
+    close(r->orders[1]); /* the end of its orders ends it */
+    pthread_join(r->thread, NULL);
+    close(r->orders[0]);
+    close(r->answers[0]);
+    close(r->answers[1]);
+    close(r->listener);
+}
+
+static void a_connection_that_breaks_while_nothing_is_under_way_is_made_again(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    relay r;
+    relay_open(&r, b);
+    assert_ok(psr_transport_connect(a, worker1, r.endpoint, NULL));
+    for (uint64_t i = 0; i < 3; i++) {
+        send_number(a, worker1, i);
+        receive_number(b, worker0, i);
+        order(&r, 'c');
+        await_answer(&r, 'c');
+    }
+    send_number(a, worker1, 9);
+    receive_number(b, worker0, 9);
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    relay_close(&r);
+    free_keys(&keys);
+}
+
+static void a_connection_that_breaks_with_something_under_way_is_noticed(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
+    relay r;
+    relay_open(&r, b);
+    assert_ok(psr_transport_connect(a, worker1, r.endpoint, NULL));
+    send_number(a, worker1, 0);
+    receive_number(b, worker0, 0);
+    order(&r, 's');
+    send_number(a, worker1, 1);
+    await_answer(&r, 's');
+    order(&r, 'c');
+    await_answer(&r, 'c');
+    send_number(a, worker1, 2);
+    psr_message *message = NULL;
+    assert_fails(psr_transport_recv(b, WAIT_MS, &message), PSR_ERR_PEER,
+                 "worker 0: its connection broke and 1 message was lost");
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    relay_close(&r);
+    free_keys(&keys);
+}
+
+static void an_interface_may_be_named(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *a = NULL;
+    psr_zmq_options options = {.self = worker0, .keys = keys_of(&keys, worker0), .interface = "lo"};
+    assert_ok(psr_transport_zmq_new(&options, &a));
+    assert_memory_equal(psr_transport_endpoint(a), "tcp://127.0.0.1:", 16);
+    psr_transport_free(&a, 0);
+    options.interface = "127.0.0.2";
+    assert_ok(psr_transport_zmq_new(&options, &a));
+    assert_memory_equal(psr_transport_endpoint(a), "tcp://127.0.0.2:", 16);
+    psr_transport_free(&a, 0);
+    free_keys(&keys);
+}
+
+static void a_place_that_cannot_be_listened_on_is_refused(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false), curve = make_keys(true);
+    psr_transport *a = open_member(&keys, worker0), *b = NULL;
+    psr_zmq_options options = {.self = worker1, .keys = keys_of(&keys, worker1), .interface = "nosuch0"};
+    assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE, "nosuch0: this machine has none");
+    assert_non_null(strstr(psr_err_detail(), "lo (127.0.0.1)"));
+    options.interface = "0.0.0.0";
+    assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE, "name one");
+    options.interface = "192.0.2.1"; /* of nobody: RFC 5737 */
+    options.keys = keys_of(&curve, worker1);
+    assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE, "192.0.2.1");
+
+    options = (psr_zmq_options){.self = worker1, .keys = keys_of(&keys, worker1)};
+    options.port = (uint16_t)strtoul(strrchr(psr_transport_endpoint(a), ':') + 1, NULL, 10);
+    char text[64];
+    snprintf(text, sizeof text, "port %u of 127.0.0.1 is in use", options.port);
+    assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_IO, text);
+
+    run_keys token = make_keys(false);
+    token.sets[3].bare = false;
+    options = (psr_zmq_options){.self = worker1, .keys = keys_of(&token, worker1)};
+    assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE,
+                 "interface 127.0.0.1: TCP needs CURVE keys");
+    free_keys(&token);
+
+    psr_keys none = {.bare = true};
+    options = (psr_zmq_options){.self = worker1, .keys = &none};
+    assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE, "no keys");
+    assert_null(b);
+    psr_transport_free(&a, 0);
+    free_keys(&keys);
+    free_keys(&curve);
+}
+
+static void a_peer_that_cannot_be_connected_to_is_refused(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false), curve = make_keys(true);
+    psr_transport *a = open_member(&keys, worker0), *b = open_member(&curve, worker0);
+    keys.sets[2].bare = false;
+    assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:4242", NULL), PSR_ERR_USAGE,
+                 "TCP needs CURVE keys");
+    keys.sets[2].bare = true;
+    assert_fails(psr_transport_connect(a, worker1, "ipc:///tmp/x", NULL), PSR_ERR_USAGE,
+                 "this process listens on TCP");
+    assert_fails(psr_transport_connect(a, worker1, "udp://127.0.0.1:1", NULL), PSR_ERR_USAGE,
+                 "tcp://HOST:PORT");
+    assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:notaport", NULL), PSR_ERR_USAGE,
+                 "notaport");
+    assert_fails(
+        psr_transport_connect(a, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "tcp://127.0.0.1:1", NULL),
+        PSR_ERR_USAGE, "no member can be called");
+    assert_fails(psr_transport_connect(b, (psr_peer){PSR_ROLE_WORKER, 7}, "tcp://127.0.0.1:1", NULL),
+                 PSR_ERR_USAGE, "no CURVE key");
+    assert_ok(psr_transport_connect(a, worker1, "tcp://127.0.0.1:1", NULL));
+    assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:1", NULL), PSR_ERR_USAGE,
+                 "connected already");
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    free_keys(&keys);
+    free_keys(&curve);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_message_arrives_as_it_was_sent),
+        cmocka_unit_test(each_message_names_the_member_that_sent_it),
+        cmocka_unit_test(a_channel_keeps_the_order_of_messages_of_all_sizes),
+        cmocka_unit_test(a_payload_is_aligned_for_double_whatever_came_before_it),
+        cmocka_unit_test(lent_bytes_are_given_back_once_when_they_have_left),
+        cmocka_unit_test(lent_bytes_are_given_back_once_when_they_cannot_leave),
+        cmocka_unit_test(what_is_queued_is_delivered_before_the_transport_ends),
+        cmocka_unit_test(nobody_there_does_not_keep_the_end_longer_than_the_linger),
+        cmocka_unit_test(receiving_gives_up_at_its_deadline),
+        cmocka_unit_test(a_wake_from_another_thread_ends_a_wait),
+        cmocka_unit_test(wakes_coalesce_and_come_after_what_is_there),
+        cmocka_unit_test(a_member_that_got_its_rank_speaks_under_its_new_name),
+        cmocka_unit_test(a_member_that_has_a_rank_cannot_change_it),
+        cmocka_unit_test(with_curve_members_with_keys_of_the_roster_talk),
+        cmocka_unit_test(with_curve_the_key_says_the_rank_of_one_that_asks_for_any),
+        cmocka_unit_test(a_connection_that_breaks_while_nothing_is_under_way_is_made_again),
+        cmocka_unit_test(a_connection_that_breaks_with_something_under_way_is_noticed),
+        cmocka_unit_test(an_interface_may_be_named),
+        cmocka_unit_test(a_place_that_cannot_be_listened_on_is_refused),
+        cmocka_unit_test(a_peer_that_cannot_be_connected_to_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,175 @@
+/* The scheduler's pipes with the launcher. Standard input and output of this program are replaced for the tests by pipes of
+ * their own. */
+#include "tests/unit/expect.h"
+#include "tests/unit/ps/wakes.h"
+
+#include "ps/scheduler/launcher.h"
+#include "ps/input_thread.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void put(int fd, const char *text)
+{
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+/* ---- the launcher's pipes ---- */
+
+typedef struct pipes {
+    int own_in, own_out; /* this program's, kept aside */
+    int to, from;        /* the launcher's ends */
+    psr_launcher *launcher;
+} pipes;
+
+static void open_pipes(pipes *p)
+{
+    int in[2], out[2];
+    fflush(stdout);
+    p->own_in = dup(STDIN_FILENO);
+    p->own_out = dup(STDOUT_FILENO);
+    assert_int_equal(pipe(in), 0);
+    assert_int_equal(pipe(out), 0);
+    dup2(in[0], STDIN_FILENO);
+    dup2(out[1], STDOUT_FILENO);
+    close(in[0]);
+    close(out[1]);
+    p->to = in[1];
+    p->from = out[0];
+    expect_ok(psr_launcher_new(false, wake, NULL, &p->launcher));
+}
+
+static void close_pipes(pipes *p)
+{
+    if (p->to >= 0)
+        close(p->to);
+    close(p->from);
+    psr_launcher_free(p->launcher);
+    dup2(p->own_in, STDIN_FILENO);
+    dup2(p->own_out, STDOUT_FILENO);
+    close(p->own_in);
+    close(p->own_out);
+}
+
+/* What it hears next; waits for a wake when there is nothing yet. */
+static psr_launcher_heard hear(pipes *p, psr_order *order)
+{
+    for (;;) {
+        unsigned before = wakes_so_far();
+        psr_launcher_heard heard = psr_launcher_take(p->launcher, order);
+        if (heard != PSR_LAUNCHER_NOTHING)
+            return heard;
+        await_wake(before);
+    }
+}
+
+static void orders_are_read_and_what_is_none_is_told_as_such(void **state)
+{
+    (void)state;
+    pipes p;
+    psr_order order;
+    open_pipes(&p);
+    put(p.to, "{\"order\": \"lost\", \"role\": \"worker\", \"rank\": 3, \"host\": \"b\", \"by_itself\": "
+              "false, \"how\": \"killed "
+              "by signal 9\"}\n"
+              "{\"order\": \"agent\", \"host\": \"b\"}\n"
+              "{\"order\": \"stop\"}\n"
+              "not json\n");
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_ORDER);
+    assert_int_equal(order.kind, PSR_ORDER_LOST);
+    assert_true(psr_peer_equal(order.peer, (psr_peer){PSR_ROLE_WORKER, 3}));
+    assert_string_equal(order.host, "b");
+    assert_string_equal(order.how, "killed by signal 9");
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_BAD);
+    assert_string_equal(psr_err_detail(),
+                        "'{\"order\": \"agent\", \"host\": \"b\"}': field \"how\" is missing");
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_ORDER);
+    assert_int_equal(order.kind, PSR_ORDER_STOP);
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_BAD);
+    assert_string_equal(psr_err_detail(), "'not json': field \"order\" is missing or no text");
+    kill(getpid(), SIGTERM);
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_INTERRUPT);
+    close(p.to);
+    p.to = -1;
+    assert_int_equal(hear(&p, &order), PSR_LAUNCHER_GONE);
+    close_pipes(&p);
+}
+
+static void read_all(int fd, char *text, size_t size)
+{
+    ssize_t got = read(fd, text, size - 1);
+    text[got > 0 ? got : 0] = '\0';
+}
+
+static void events_are_one_line_of_json_each(void **state)
+{
+    (void)state;
+    pipes p;
+    char text[4096];
+    open_pipes(&p);
+    const psr_view_member entry = {{PSR_ROLE_WORKER, 1}, "b", "tcp://b:1"};
+    psr_launcher_listening(p.launcher, "tcp://a:1");
+    psr_launcher_joined(p.launcher, &entry, 2, 3);
+    psr_launcher_running(p.launcher);
+    psr_launcher_progress(p.launcher, 4, 10, 0.5, 100);
+    psr_launcher_progress(p.launcher, 5, 10, NAN, 100);
+    psr_launcher_evaluating(p.launcher, 5, 10, 30, 90);
+    psr_launcher_evaluated(p.launcher, "well");
+    psr_launcher_say(p.launcher, PSR_LOG_OF_RUN, PSR_LOG_INFO, "a \"word\"");
+    psr_launcher_alive(p.launcher);
+    psr_launcher_paused(p.launcher);
+    psr_launcher_ended(p.launcher, PSR_ERR_PROTOCOL, "why", "{\"hash\": \"12\"}");
+    read_all(p.from, text, sizeof text);
+    assert_string_equal(
+        text, "{\"event\":\"listening\",\"endpoint\":\"tcp://a:1\"}\n"
+              "{\"event\":\"joined\",\"role\":\"worker\",\"rank\":1,\"host\":\"b\",\"count\":2,\"total\":3}\n"
+              "{\"event\":\"running\"}\n"
+              "{\"event\":\"progress\",\"step\":4,\"total\":10,\"loss\":0.5,\"images_per_s\":100}\n"
+              "{\"event\":\"progress\",\"step\":5,\"total\":10,\"images_per_s\":100}\n"
+              "{\"event\":\"evaluating\",\"step\":5,\"total\":10,\"counted\":30,\"samples\":90}\n"
+              "{\"event\":\"evaluated\",\"line\":\"well\"}\n"
+              "{\"event\":\"say\",\"level\":\"info\",\"kind\":\"run\",\"line\":\"a \\\"word\\\"\"}\n"
+              "{\"event\":\"alive\"}\n"
+              "{\"event\":\"paused\"}\n"
+              "{\"event\":\"ended\",\"status\":3,\"line\":\"why\",\"outcome\":{\"hash\":\"12\"}}\n");
+    close_pipes(&p);
+}
+
+static void a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once(void **state)
+{
+    (void)state;
+    pipes p;
+    open_pipes(&p);
+    for (uint64_t step = 0; step < 20000; step++) /* far more than a pipe holds */
+        psr_launcher_progress(p.launcher, step, 20000, 0.5, 100);
+    for (int i = 0; i < 20000; i++)
+        psr_launcher_say(p.launcher, PSR_LOG_OF_STRANGER, PSR_LOG_WARN, "turned away one more");
+    psr_launcher_ended(p.launcher, PSR_OK, "the end", NULL);
+    size_t size = 1 << 20, used = 0;
+    char *text = calloc(size, 1);
+    while (!strstr(text + (used > 200 ? used - 200 : 0), "the end")) {
+        ssize_t got = read(p.from, text + used, size - 1 - used);
+        assert_true(got > 0);
+        used += (size_t)got;
+        psr_launcher_flush(p.launcher);
+    }
+    assert_true(used < 300000); /* the bar's many steps and the strangers were left out */
+    assert_non_null(strstr(text, "{\"event\":\"ended\",\"status\":0,\"line\":\"the end\"}\n"));
+    free(text);
+    close_pipes(&p);
+}
+
+int main(void)
+{
+    psr_input_thread_block_signals();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orders_are_read_and_what_is_none_is_told_as_such),
+        cmocka_unit_test(events_are_one_line_of_json_each),
+        cmocka_unit_test(a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

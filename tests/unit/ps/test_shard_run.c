@@ -1,0 +1,208 @@
+/* A shard from WELCOME to BYE, with what it says written down. How it folds is test_shard's. */
+#include "tests/unit/network_fixture.h"
+
+#include "ps/parts.h"
+#include "ps/shard/shard_run.h"
+
+enum { FLOATS = 16, TOLD_MAX = 32, STEPS = 2 };
+
+static struct {
+    psr_config config;
+    psr_layout layout;
+    psr_buckets buckets;
+    psr_plan plan;
+    psr_shard_run *run;
+    psr_peer to[TOLD_MAX];
+    psr_head told[TOLD_MAX];
+    size_t count;
+} s;
+
+static psr_err send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context;
+    assert_true(s.count < TOLD_MAX);
+    s.to[s.count] = to;
+    s.told[s.count++] = *head;
+    if (payload && payload->release)
+        payload->release(payload->context);
+    return PSR_OK;
+}
+
+static void make(uint32_t shard, double momentum)
+{
+    memset(&s, 0, sizeof s);
+    psr_config_defaults(&s.config);
+    s.config.workers = 1;
+    s.config.shards = 2;
+    s.config.momentum = momentum;
+    assert_ok(psr_layout_add(&s.layout, "t", 1, (uint32_t[]){FLOATS}));
+    assert_ok(psr_buckets_plan(&s.layout, FLOATS * sizeof(float), &s.buckets));
+    assert_int_equal(s.buckets.count, 1);
+    assert_ok(psr_parts_plan(&s.config, &s.buckets, &s.plan));
+    const psr_shard_options options = {.config = &s.config,
+                                       .layout = &s.layout,
+                                       .plan = &s.plan,
+                                       .shard = shard,
+                                       .total_steps = STEPS,
+                                       .outbox = {.send = send}};
+    assert_ok(psr_shard_run_new(&options, &s.run));
+}
+
+static void finish(void)
+{
+    psr_shard_run_free(s.run);
+    psr_plan_done(&s.plan);
+    psr_buckets_done(&s.buckets);
+    psr_layout_done(&s.layout);
+}
+
+static void release(psr_message *message)
+{
+    free(message);
+}
+
+static psr_err hear(psr_peer from, psr_head head, bool floats)
+{
+    struct {
+        psr_message message;
+        float values[FLOATS];
+    } *parcel = calloc(1, sizeof *parcel);
+    parcel->message =
+        (psr_message){.from = from, .head = head, .payload = parcel->values, .release = release};
+    if (floats) {
+        parcel->message.payload_bytes = sizeof parcel->values;
+        parcel->message.head.encoding = PSR_ENCODING_FLOAT32;
+    }
+    psr_message *message = &parcel->message;
+    psr_err err = psr_shard_run_message(s.run, &message);
+    assert_null(message);
+    return err;
+}
+
+static psr_err order(psr_message_type type)
+{
+    return hear(scheduler, (psr_head){.type = type}, false);
+}
+
+static psr_err push(uint64_t step)
+{
+    return hear(worker0,
+                psr_msg_push_head(&(psr_msg_push){.step = step, .span = {0, FLOATS}, .answer = true}), true);
+}
+
+static psr_msg_progress report(void)
+{
+    psr_msg_progress progress = {0};
+    psr_shard_run_report(s.run, &progress);
+    return progress;
+}
+
+static psr_message_type said(size_t i)
+{
+    assert_true(i < s.count);
+    return s.told[i].type;
+}
+
+static psr_msg_done done_said(size_t i)
+{
+    psr_message message = {.head = s.told[i]};
+    psr_msg_done says;
+    assert_ok(psr_msg_done_read(&message, &says));
+    return says;
+}
+
+static psr_msg_piece piece_said(size_t i)
+{
+    psr_message message = {.head = s.told[i]};
+    psr_msg_piece says;
+    assert_ok(psr_msg_piece_read(&message, &says));
+    return says;
+}
+
+static void a_shard_is_ready_when_its_part_is_there_and_done_after_the_last_step(void **state)
+{
+    (void)state;
+    make(0, 0);
+    assert_ok(psr_shard_run_begin(s.run));
+    assert_int_equal(s.count, 0);
+    assert_true(report().waits && psr_peer_equal(report().waits_for, worker0));
+    assert_ok(hear(worker0, psr_msg_init_head(&(psr_msg_init){.span = {0, FLOATS}}), true));
+    assert_int_equal(s.count, 1);
+    assert_int_equal(said(0), PSR_MSG_READY);
+    assert_true(psr_peer_equal(s.to[0], scheduler));
+    assert_int_equal(report().phase, PSR_PHASE_BARRIER);
+    assert_true(report().waits && psr_peer_equal(report().waits_for, scheduler));
+    assert_ok(order(PSR_MSG_START));
+    assert_int_equal(report().phase, PSR_PHASE_PUSH);
+    assert_true(report().waits && psr_peer_equal(report().waits_for, worker0));
+    assert_ok(push(0));
+    assert_int_equal(said(1), PSR_MSG_WEIGHTS);
+    assert_int_equal(report().step, 1);
+    assert_null(psr_shard_run_traffic(s.run));
+    assert_ok(push(1));
+    assert_int_equal(said(2), PSR_MSG_WEIGHTS);
+    assert_int_equal(said(3), PSR_MSG_DONE);
+    assert_int_equal(done_said(3).steps, STEPS);
+    assert_int_equal(report().phase, PSR_PHASE_SHUTDOWN);
+    const psr_traffic *traffic = psr_shard_run_traffic(s.run);
+    assert_non_null(traffic);
+    assert_int_equal(traffic->gradient_bytes, STEPS * FLOATS * sizeof(float));
+    assert_int_equal(traffic->weight_bytes, STEPS * FLOATS * sizeof(float));
+    assert_false(psr_shard_run_left(s.run));
+    assert_ok(order(PSR_MSG_BYE));
+    assert_true(psr_shard_run_left(s.run));
+    assert_int_equal(s.count, 4);
+    finish();
+}
+
+static void one_that_owns_nothing_waits_for_nobody(void **state)
+{
+    (void)state;
+    make(1, 0);
+    assert_ok(psr_shard_run_begin(s.run));
+    assert_int_equal(said(0), PSR_MSG_READY);
+    assert_ok(order(PSR_MSG_START));
+    assert_int_equal(said(1), PSR_MSG_DONE);
+    finish();
+}
+
+static void told_to_stop_it_sends_its_part_of_the_checkpoint_and_is_done(void **state)
+{
+    (void)state;
+    make(0, 0.9);
+    assert_ok(psr_shard_run_begin(s.run));
+    assert_ok(hear(worker0, psr_msg_init_head(&(psr_msg_init){.span = {0, FLOATS}}), true));
+    assert_ok(order(PSR_MSG_START));
+    assert_ok(hear(scheduler, psr_msg_stop_at_head(0), false));
+    assert_ok(push(0));
+    bool checkpointed = false;
+    for (size_t i = 0; i < s.count; i++)
+        checkpointed = checkpointed ||
+                       (said(i) == PSR_MSG_CHECKPOINT && piece_said(i).steps == 1 &&
+                        piece_said(i).section == PSR_SECTION_SLOT(0) && piece_said(i).span.count == FLOATS);
+    assert_true(checkpointed);
+    assert_int_equal(said(s.count - 1), PSR_MSG_DONE);
+    assert_int_equal(done_said(s.count - 1).steps, 1);
+    finish();
+}
+
+static void what_no_scheduler_says_to_a_shard_is_a_violation(void **state)
+{
+    (void)state;
+    make(0, 0);
+    assert_fails(order(PSR_MSG_HOLD), PSR_ERR_PROTOCOL, "which no shard takes");
+    assert_fails(hear(worker0, psr_msg_ring_head(&(psr_msg_ring){.span = {0, FLOATS}}), true),
+                 PSR_ERR_PROTOCOL, "worker 0");
+    finish();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shard_is_ready_when_its_part_is_there_and_done_after_the_last_step),
+        cmocka_unit_test(one_that_owns_nothing_waits_for_nobody),
+        cmocka_unit_test(told_to_stop_it_sends_its_part_of_the_checkpoint_and_is_done),
+        cmocka_unit_test(what_no_scheduler_says_to_a_shard_is_a_violation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

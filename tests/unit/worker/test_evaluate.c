@@ -1,0 +1,184 @@
+/* Evaluation over several ranks against one pass over every test sample. The ranks are those of --mode local,
+ * whose exchange needs no thread for this; that other modes count the same is shown by real processes
+ * (tests/integration). */
+#include "tests/unit/expect.h"
+
+#include "base/arena.h"
+#include "worker/evaluate.h"
+#include "worker/exchange_private.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DATA "synthetic:count=40,test=50,channels=1,size=8,classes=4"
+
+static psr_config config;
+static psr_network *net;
+static psr_buckets buckets;
+static psr_session *session;
+static const psr_plan plan = {.ranks = 3}; /* mode local: nothing leaves the process */
+static psr_exchange *exchange;
+static psr_trainer trainer;
+
+static int set_up(void **state)
+{
+    (void)state;
+    psr_config_defaults(&config);
+    config.mode = PSR_MODE_LOCAL;
+    config.backend = PSR_BACKEND_REFERENCE;
+    config.workers = 3; /* shares of 17, 17 and 16: the last batches are of 1, 1 and none */
+    config.batch_size = 8;
+    config.threads = 1;
+    config.steps = 1;
+    strcpy(config.data, DATA);
+    strcpy(config.model, "resnet20");
+    expect_ok(psr_network_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
+    expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
+    const psr_session_options session_options = {.total_steps = 1,
+                                                 .commands_max = psr_exchange_commands_max(&buckets)};
+    expect_ok(psr_session_new(&session_options, &session));
+    const psr_exchange_options exchange_options = {.session = session,
+                                                   .config = &config,
+                                                   .layout = &net->params,
+                                                   .buckets = &buckets,
+                                                   .plan = &plan,
+                                                   .engine = &psr_engine_local};
+    expect_ok(psr_exchange_new(&exchange_options, &exchange));
+    const psr_trainer_options options = {.config = &config,
+                                         .net = net,
+                                         .buckets = &buckets,
+                                         .session = session,
+                                         .exchange = exchange,
+                                         .data = DATA,
+                                         .total_steps = 1};
+    expect_ok(psr_trainer_init(&options, &trainer));
+    assert_int_equal(trainer.replica_count, 3);
+
+    float *spare = NULL;
+    expect_ok(psr_arena_new(net->buffers.length, &spare));
+    psr_network_init(net, 5, psr_exchange_weights(exchange), spare);
+    /* Every rank has statistics of its own; variances stay positive. */
+    for (uint32_t r = 0; r < 3; r++) {
+        for (size_t i = 0; i < net->buffers.length; i++)
+            trainer.replicas[r].buffers[i] = spare[i] + (float)((i % 7) * (r + 1)) / 30;
+    }
+    psr_arena_free(spare, net->buffers.length);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    psr_trainer_done(&trainer);
+    psr_exchange_free(exchange);
+    psr_session_free(session);
+    psr_buckets_done(&buckets);
+    psr_network_free(net);
+    return 0;
+}
+
+static void statistics_are_averaged_in_double_and_ranks_keep_their_own(void **state)
+{
+    (void)state;
+    float *averaged = calloc(net->buffers.length, sizeof *averaged);
+    float *before = malloc(net->buffers.length * sizeof *before);
+    memcpy(before, trainer.replicas[1].buffers, net->buffers.length * sizeof *before);
+    expect_ok(psr_average_buffers(&trainer, averaged));
+    uint32_t differ = 0;
+    for (size_t i = 0; i < net->buffers.length; i++) {
+        double sum = (double)trainer.replicas[0].buffers[i] + (double)trainer.replicas[1].buffers[i] +
+                     (double)trainer.replicas[2].buffers[i];
+        assert_true(averaged[i] == (float)(sum / 3));
+        differ += averaged[i] != trainer.replicas[0].buffers[i];
+    }
+    assert_true(differ > 100);
+    assert_memory_equal(before, trainer.replicas[1].buffers, net->buffers.length * sizeof *before);
+    free(averaged);
+    free(before);
+}
+
+/* One sample at a time, straight from the data set. */
+static void count_one_by_one(float *averaged, uint64_t *ret_correct, double *ret_loss)
+{
+    const psr_dataset *test = trainer.test;
+    size_t pixels = (size_t)test->channels * test->height * test->width;
+    float *image = aligned_alloc(64, (pixels * sizeof *image + 63) / 64 * 64);
+    uint64_t correct = 0;
+    double loss = 0;
+    for (uint32_t i = 0; i < test->count; i++) {
+        for (size_t p = 0; p < pixels; p++)
+            image[p] = ((float)test->pixels[i * pixels + p] / 255 - test->mean[0]) / test->deviation[0];
+        const psr_batch batch = {.images = image, .labels = &test->labels[i], .samples = &i, .count = 1};
+        const psr_exec_state on = {.weights = psr_exchange_weights(exchange), .buffers = averaged};
+        psr_pass_result result;
+        expect_ok(psr_backend_infer(trainer.backend, &batch, &on, NULL, NULL, &result));
+        correct += result.correct;
+        loss += result.loss_sum;
+    }
+    free(image);
+    *ret_correct = correct;
+    *ret_loss = loss / test->count;
+}
+
+static void every_test_sample_counts_once_however_many_share_it(void **state)
+{
+    (void)state;
+    psr_evaluation evaluation;
+    expect_ok(psr_evaluate(&trainer, 1, &evaluation));
+    assert_int_equal(evaluation.count, 50);
+
+    float *averaged = calloc(net->buffers.length, sizeof *averaged);
+    expect_ok(psr_average_buffers(&trainer, averaged));
+    uint64_t correct;
+    double loss;
+    count_one_by_one(averaged, &correct, &loss);
+    assert_true(evaluation.accuracy == (double)correct / 50);
+    assert_true(fabs(evaluation.loss - loss) < 1e-5 * fabs(loss));
+    assert_true(correct > 0 && correct < 50); /* neither all nor none, or the count would show little */
+    free(averaged);
+}
+
+static void an_evaluation_changes_neither_weights_nor_statistics(void **state)
+{
+    (void)state;
+    uint64_t weights = psr_layout_hash(&net->params, psr_exchange_weights(exchange));
+    uint64_t statistics = psr_layout_hash(&net->buffers, trainer.replicas[2].buffers);
+    psr_evaluation first, again;
+    expect_ok(psr_evaluate(&trainer, 1, &first));
+    expect_ok(psr_evaluate(&trainer, 1, &again));
+    assert_true(first.loss == again.loss && first.accuracy == again.accuracy);
+    assert_true(weights == psr_layout_hash(&net->params, psr_exchange_weights(exchange)));
+    assert_true(statistics == psr_layout_hash(&net->buffers, trainer.replicas[2].buffers));
+}
+
+static void an_evaluation_is_left_out_when_the_run_stops_with_its_step_and_only_then(void **state)
+{
+    (void)state;
+    psr_evaluation evaluation;
+    session->stop_at = 4; /* 0-based: five steps are to be taken */
+    expect_ok(psr_evaluate(&trainer, 4, &evaluation));
+    assert_false(evaluation.left_out);
+    assert_int_equal(evaluation.count, 50);
+    expect_ok(psr_evaluate(&trainer, 5, &evaluation));
+    assert_true(evaluation.left_out);
+    session->stop_at = UINT64_MAX;
+    session->held = true; /* nobody has begun a step that this process has not */
+    expect_ok(psr_evaluate(&trainer, 5, &evaluation));
+    assert_true(evaluation.left_out);
+    session->held = false;
+    assert_int_equal(atomic_load(&session->evaluating), 0);
+    expect_ok(psr_evaluate(&trainer, 5, &evaluation));
+    assert_false(evaluation.left_out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(statistics_are_averaged_in_double_and_ranks_keep_their_own),
+        cmocka_unit_test(every_test_sample_counts_once_however_many_share_it),
+        cmocka_unit_test(an_evaluation_changes_neither_weights_nor_statistics),
+        cmocka_unit_test(an_evaluation_is_left_out_when_the_run_stops_with_its_step_and_only_then),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
