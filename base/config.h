@@ -149,8 +149,11 @@ PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
 
 /* JSON object { "option-name": "text", ... } of every option, in the table's order. ret owns: free(). */
 PSR_MUST_CHECK psr_err psr_config_to_json(const psr_config *config, char **ret_json);
+/* The same of what shards are told alone: consistency, optimizer, schedule and when checkpoints are due, but no network, data
+ * set or path. What reads it has the rest at its default. */
+PSR_MUST_CHECK psr_err psr_config_to_json_for_shards(const psr_config *config, char **ret_json);
 
-/* Reads what psr_config_to_json wrote, on top of what config holds: a bare object, or a run.json that has
+/* Reads what these wrote, on top of what config holds: a bare object, or a run.json that has
  * it under "config". Unknown names and wrong kinds: FORMAT. Bytes may be hostile. */
 PSR_MUST_CHECK psr_err psr_config_from_json(psr_config *config, const char *json, size_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-psr_err psr_config_to_json(const psr_config *config, char **ret_json)
+static psr_err write_options(const psr_config *config, bool for_shards_alone, char **ret_json)
 {
     psr_err err = PSR_ERR_NOMEM;
     char *json = NULL;
@@ -16,6 +16,8 @@ psr_err psr_config_to_json(const psr_config *config, char **ret_json)
         goto out;
     for (size_t i = 0; i < psr_options_count; i++) {
         char text[PSR_OPTION_TEXT_MAX];
+        if (for_shards_alone && !psr_options[i].for_shards)
+            continue;
         if (!psr_option_print(&psr_options[i], config, text, sizeof text) ||
             cJSON_AddStringToObject(object, psr_options[i].name, text) == NULL)
             goto out;
@@ -29,6 +31,16 @@ psr_err psr_config_to_json(const psr_config *config, char **ret_json)
 out:
     cJSON_Delete(object);
     return err == PSR_OK ? PSR_OK : psr_fail(err, "no memory for the configuration as JSON");
+}
+
+psr_err psr_config_to_json(const psr_config *config, char **ret_json)
+{
+    return write_options(config, false, ret_json);
+}
+
+psr_err psr_config_to_json_for_shards(const psr_config *config, char **ret_json)
+{
+    return write_options(config, true, ret_json);
 }
 
 static psr_err read_entry(psr_config *config, const cJSON *entry)

@@ -28,6 +28,7 @@ struct psr_option {
     const char *implied; /* what "--NAME" without an argument says; NULL: the argument must be given */
     bool hidden;
     bool negatable;
+    bool for_shards; /* told to shards: psr_config_to_json_for_shards */
     /* SPECIAL reads and prints itself; a STRING may have a read that only judges. Text is never NULL.
      * A failure's detail is put behind "--NAME: " by the caller. */
     psr_err (*read)(psr_config *config, const char *text);

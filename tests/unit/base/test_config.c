@@ -139,6 +139,41 @@ static void the_whole_configuration_reads_back_to_the_same_bits_as_json(void **s
     free(json);
 }
 
+static const char *text_of(const char *name)
+{
+    for (int k = 0; k < OTHERS; k++)
+        if (strcmp(others[k].name, name) == 0)
+            return others[k].text;
+    fail_msg("--%s", name);
+    return NULL;
+}
+
+/* No network, data set or path: each option has another value than the default here, so one more that is told would be seen. */
+static void shards_are_told_their_options_and_no_other(void **state)
+{
+    (void)state;
+    static const char *const told[] = {
+        "sync",       "fold",        "lr",         "momentum",         "weight-decay",
+        "nesterov",   "optimizer",   "adam-beta1", "adam-beta2",       "adam-epsilon",
+        "lars-trust", "lr-schedule", "warmup",     "checkpoint-every", "fault-point",
+    };
+    psr_config whole, expected, read;
+    psr_config_defaults(&whole);
+    psr_config_defaults(&expected);
+    psr_config_defaults(&read);
+    for (int k = 0; k < OTHERS; k++)
+        assert_int_equal(psr_config_set(&whole, others[k].name, others[k].text), PSR_OK);
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
+        assert_int_equal(psr_config_set(&expected, told[i], text_of(told[i])), PSR_OK);
+    char *json = NULL;
+    assert_int_equal(psr_config_to_json_for_shards(&whole, &json), PSR_OK);
+    assert_int_equal(psr_config_from_json(&read, json, strlen(json)), PSR_OK);
+    assert_memory_equal(&read, &expected, sizeof read);
+    assert_null(strstr(json, "model"));
+    assert_null(strstr(json, "data"));
+    free(json);
+}
+
 static void json_goes_on_top_of_what_was_there(void **state)
 {
     (void)state;
@@ -578,6 +613,7 @@ int main(void)
         cmocka_unit_test(every_option_of_the_table_is_in_this_test),
         cmocka_unit_test(every_option_reads_back_to_the_same_bits_as_text),
         cmocka_unit_test(the_whole_configuration_reads_back_to_the_same_bits_as_json),
+        cmocka_unit_test(shards_are_told_their_options_and_no_other),
         cmocka_unit_test(json_goes_on_top_of_what_was_there),
         cmocka_unit_test(wrong_json_is_refused_by_name_and_changes_nothing),
         cmocka_unit_test(json_that_is_cut_or_nested_without_end_is_refused),
