@@ -235,7 +235,6 @@ static uint32_t count_wrong(const process *p, uint32_t rounds)
 static void exchange_once(process *p, uint64_t step)
 {
     p->landed = 0;
-    must(p->ops->begin_step(p->engine, step), "begin_step");
     for (uint32_t k = 0; k < p->b->buckets.count; k++)
         must(p->ops->ready(p->engine, step, k), "ready");
     while (p->landed < p->b->buckets.count) {

@@ -2,7 +2,7 @@
  * and threads) and the cluster simulation of the tests drive the same engines. Nothing else in worker/ knows the
  * architecture: what depends on it asks the engine for a property with a name.
  *
- * Events in: begin_step, ready, message. Out: messages through the outbox and landed(step, bucket): the
+ * Events in: ready, end_step, message. Out: messages through the outbox and landed(step, bucket): the
  * bucket's range of the weights arena now holds the weights AFTER that step. One thread: the exchange thread; for an
  * engine that plays all ranks, which needs nobody else, the compute thread. */
 #ifndef PSR_WORKER_ENGINE_H
@@ -43,7 +43,6 @@ typedef struct psr_engine_ops {
     void (*close)(psr_engine *engine);
     /* Where a rank writes its gradient; NULL: every rank in env's arena. */
     float *(*gradients)(psr_engine *engine, uint32_t rank);
-    psr_err (*begin_step)(psr_engine *engine, uint64_t step);
     /* The first for every bucket, or the second once all of a rank's have been reported; the other is NULL. */
     psr_err (*ready)(psr_engine *engine, uint64_t step, uint32_t bucket);
     psr_err (*end_step)(psr_engine *engine, uint64_t step, uint32_t rank);

@@ -41,13 +41,6 @@ static float *local_gradients(psr_engine *engine, uint32_t rank)
     return psr_local_gradients(engine->local, rank);
 }
 
-static psr_err local_begin_step(psr_engine *engine, uint64_t step)
-{
-    (void)engine;
-    (void)step;
-    return PSR_OK;
-}
-
 static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
 {
     const psr_engine_env *env = &engine->env;
@@ -91,7 +84,6 @@ const psr_engine_ops psr_engine_local = {
     .open = local_open,
     .close = local_close,
     .gradients = local_gradients,
-    .begin_step = local_begin_step,
     .end_step = local_end_step,
     .message = local_message,
     .waits = local_waits,

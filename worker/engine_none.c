@@ -23,13 +23,6 @@ static void none_close(psr_engine *engine)
     free(engine);
 }
 
-static psr_err none_begin_step(psr_engine *engine, uint64_t step)
-{
-    (void)engine;
-    (void)step;
-    return PSR_OK;
-}
-
 static psr_err none_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     return engine->env.landed(engine->env.context, step, bucket);
@@ -63,7 +56,6 @@ const psr_engine_ops psr_engine_none = {
     .waits_in = PSR_PHASE_RING,
     .open = none_open,
     .close = none_close,
-    .begin_step = none_begin_step,
     .ready = none_ready,
     .message = none_message,
     .waits = none_waits,

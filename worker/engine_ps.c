@@ -112,13 +112,6 @@ static psr_err send_ready(psr_engine *engine, psr_lane *lane)
     return PSR_OK;
 }
 
-static psr_err engine_begin_step(psr_engine *engine, uint64_t step)
-{
-    (void)engine;
-    (void)step;
-    return PSR_OK;
-}
-
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_plan_bucket *b = &engine->env.plan->buckets[bucket];
@@ -259,7 +252,6 @@ const psr_engine_ops psr_engine_ps = {
     .waits_in = PSR_PHASE_PULL,
     .open = engine_open,
     .close = engine_close,
-    .begin_step = engine_begin_step,
     .ready = engine_ready,
     .message = engine_message,
     .waits = engine_waits,

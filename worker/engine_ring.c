@@ -141,13 +141,6 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
 
 /* ---- events ---- */
 
-static psr_err engine_begin_step(psr_engine *engine, uint64_t step)
-{
-    (void)engine;
-    (void)step;
-    return PSR_OK;
-}
-
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_span *range = &engine->env.plan->buckets[bucket].span;
@@ -189,7 +182,6 @@ const psr_engine_ops psr_engine_ring = {
     .waits_in = PSR_PHASE_RING,
     .open = engine_open,
     .close = engine_close,
-    .begin_step = engine_begin_step,
     .ready = engine_ready,
     .message = engine_message,
     .waits = engine_waits,

@@ -39,7 +39,7 @@ psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
     case PSR_COMMAND_BEGIN:
         exchange->landed_count[step & 1] = 0;
         exchange->first_ready_ns[step & 1] = 0;
-        return exchange->ops->begin_step(exchange->engine, step);
+        return PSR_OK;
     case PSR_COMMAND_READY:
         engine_busy(exchange, step);
         return exchange->ops->ready(exchange->engine, step, command->bucket);

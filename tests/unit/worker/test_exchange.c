@@ -20,10 +20,10 @@ enum { EVENTS_MAX = 4096 };
 
 /* What came out of the exchange thread, in order. */
 typedef struct event {
-    const char *what; /* "begin", "ready", or what was told or sent: "tell", "send", "failed" */
+    const char *what; /* "ready", or what was told or sent: "tell", "send", "failed" */
     psr_head head;    /* "tell", "send" */
     psr_peer to;
-    uint64_t step;   /* "begin", "ready" */
+    uint64_t step;   /* "ready" */
     uint32_t bucket; /* "ready" */
     psr_err status;  /* "failed" */
     size_t bytes;
@@ -229,13 +229,6 @@ static void played_close(psr_engine *engine)
     played = NULL;
 }
 
-static psr_err played_begin_step(psr_engine *engine, uint64_t step)
-{
-    (void)engine;
-    note((event){.what = "begin", .step = step}, NULL, 0);
-    return PSR_OK;
-}
-
 static psr_err played_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_bucket *b = &engine->env.buckets->items[bucket];
@@ -277,8 +270,8 @@ static uint32_t played_lent(const psr_engine *engine, uint32_t bucket)
 }
 
 #define PLAYED                                                                                               \
-    .name = "played", .open = played_open, .close = played_close, .begin_step = played_begin_step,           \
-    .ready = played_ready, .message = played_message, .waits = played_waits, .lent = played_lent
+    .name = "played", .open = played_open, .close = played_close, .ready = played_ready,                     \
+    .message = played_message, .waits = played_waits, .lent = played_lent
 static const psr_engine_ops played_ops = {PLAYED, .waits_in = PSR_PHASE_RING};
 static const psr_engine_ops played_with_shards = {PLAYED, .shards_update = true};
 
@@ -394,15 +387,14 @@ static void *helper_result(void)
 
 /* ---- tests ---- */
 
-static void the_engine_hears_of_steps_and_buckets_in_the_compute_threads_order(void **state)
+static void the_engine_hears_of_buckets_in_the_compute_threads_order(void **state)
 {
     (void)state;
     whole_step(0);
-    const char *const what[] = {"begin", "ready", "ready", "ready"};
-    for (uint32_t i = 0; i < 4; i++) {
-        assert_string_equal(event_at(i)->what, what[i]);
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        assert_string_equal(event_at(i)->what, "ready");
         assert_int_equal(event_at(i)->step, 0);
-        assert_int_equal(event_at(i)->bucket, i == 0 ? 0 : i - 1);
+        assert_int_equal(event_at(i)->bucket, i);
     }
 }
 
@@ -422,9 +414,9 @@ static void weights_are_wanted_until_they_landed_and_the_gradient_is_no_longer_l
 {
     (void)state;
     whole_step(0);
-    event_at(3);
+    event_at(2);
     deliver(PSR_ROLE_SHARD, (psr_head){.type = PSR_MSG_ACK}, NULL, 0);
-    assert_string_equal(event_at(4)->what, "send");
+    assert_string_equal(event_at(3)->what, "send");
     begin(1, 4);
     meanwhile(land_then_give_back);
     expect_ok(psr_exchange_weights_wanted(exchange, 0));
@@ -468,7 +460,7 @@ static void a_drain_waits_for_every_bucket(void **state)
 static void *break_it_while_it_waits(void *unused)
 {
     until_it_waits_for(PSR_WAIT_BUCKET);
-    event_at(4);
+    event_at(2);
     break_network(PSR_ERR_PEER);
     return unused;
 }
@@ -488,7 +480,7 @@ static void a_failure_of_the_exchange_reaches_a_waiting_compute_thread_at_once(v
                    "worker 1 on host7 died");
     expect_failure(psr_session_metrics(session, "{}"), PSR_ERR_PEER, "worker 1 on host7 died");
     expect_failure(psr_session_pause(session, 1000), PSR_ERR_PEER, "worker 1 on host7 died");
-    event *last = event_at(5); /* begin, 3 ready, begin */
+    event *last = event_at(3); /* 3 ready before it */
     assert_string_equal(last->what, "failed");
     assert_string_equal(last->text, "worker 1 on host7 died");
 }
@@ -533,9 +525,9 @@ static void a_hold_is_answered_and_lasts_until_the_last_step_is_named(void **sta
     (void)state;
     whole_step(0);
     whole_step(1);
-    event_at(7);
+    event_at(5);
     deliver(PSR_ROLE_SCHEDULER, (psr_head){.type = PSR_MSG_HOLD}, NULL, 0);
-    event *held = event_at(8);
+    event *held = event_at(6);
     assert_string_equal(held->what, "tell");
     assert_int_equal(held->head.type, PSR_MSG_HELD);
     assert_int_equal(held_said(held), 1);
@@ -572,7 +564,7 @@ static void a_rank_without_samples_gives_zeros_for_every_bucket(void **state)
         gradients[i] = 7;
     begin(0, 0);
     expect_ok(psr_exchange_end_step(exchange));
-    for (uint32_t i = 1; i <= BUCKETS; i++) {
+    for (uint32_t i = 0; i < BUCKETS; i++) {
         assert_string_equal(event_at(i)->what, "ready");
         assert_true(event_at(i)->first == 0);
     }
@@ -844,7 +836,7 @@ static void an_average_is_the_sum_in_order_of_rank_divided_once_by_all_weights(v
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        with_exchange(the_engine_hears_of_steps_and_buckets_in_the_compute_threads_order),
+        with_exchange(the_engine_hears_of_buckets_in_the_compute_threads_order),
         with_exchange(weights_are_wanted_until_they_landed_and_the_gradient_is_no_longer_lent),
         with_exchange(a_drain_waits_for_every_bucket),
         with_exchange(a_failure_of_the_exchange_reaches_a_waiting_compute_thread_at_once),
