@@ -18,10 +18,12 @@
 
 #define RUNS_MAX 64
 #define CELL_BYTES 64
+#define LINE_WIDTH_MAX 100
+#define NAME_WIDTH_MAX 60
 #define OPTION_WIDTH_MAX 24
-#define COLUMNS_MAX 24
-#define OPTION_COLUMNS_MAX 6 /* of the table; when runs differ in more, they are listed below it */
-#define HEAD_WIDTH 8         /* a wider name is cut at its underscores, into at most so many lines: */
+#define OPTION_COLUMNS_MAX 64
+#define COLUMNS_MAX 80
+#define HEAD_WIDTH 8 /* a wider name is cut at its underscores, into at most so many lines: */
 #define HEAD_LINES 3
 
 enum { KEY_JSON = 1000, KEY_CSV };
@@ -136,8 +138,12 @@ static void print_name(const report *r, size_t i, char *text, size_t size)
 
 /* ---- the table ---- */
 
+/* Where it is too wide for one line, its columns stand in several blocks below one another, each with the runs' names; the first block
+ * says what the runs are, and the figures begin another. */
 typedef struct table {
     size_t columns, rows; /* row 0 has the names of the columns */
+    size_t first_figure;
+    bool wide;
     bool right[COLUMNS_MAX];
     bool equal[COLUMNS_MAX]; /* in all rows: told below the table, which then has no such column */
     int widths[COLUMNS_MAX];
@@ -150,47 +156,67 @@ static char *next_cell(table *t, size_t row, size_t *column)
     return t->cells[row][(*column)++];
 }
 
+static size_t option_columns(const report *r)
+{
+    size_t count = (size_t)cJSON_GetArraySize(r->differing);
+    return count < OPTION_COLUMNS_MAX ? count : OPTION_COLUMNS_MAX;
+}
+
 static void fill_head(const report *r, table *t)
 {
-    size_t c = 0;
+    size_t c = 0, option_count = option_columns(r);
     snprintf(next_cell(t, 0, &c), CELL_BYTES, "run");
-    const cJSON *name;
-    if (cJSON_GetArraySize(r->differing) <= OPTION_COLUMNS_MAX)
-        cJSON_ArrayForEach(name, r->differing)
-            snprintf(next_cell(t, 0, &c), CELL_BYTES, "%s", name->valuestring);
+    const cJSON *name = cJSON_GetArrayItem(r->differing, 0);
+    for (size_t i = 0; i < option_count; i++, name = name->next)
+        snprintf(next_cell(t, 0, &c), CELL_BYTES, "%s", name->valuestring);
     snprintf(next_cell(t, 0, &c), CELL_BYTES, "status");
+    snprintf(next_cell(t, 0, &c), CELL_BYTES, "hash");
+    t->first_figure = c;
     for (size_t i = 0; i < TABLE_FIGURES; i++) {
         t->right[c] = true;
         snprintf(next_cell(t, 0, &c), CELL_BYTES, "%s", psr_figure_definitions[table_figures[i]].name);
     }
-    snprintf(next_cell(t, 0, &c), CELL_BYTES, "hash");
     t->columns = c;
+}
+
+/* The end of a long name tells more than its beginning. */
+static void fill_name(const report *r, size_t i, char cell[CELL_BYTES])
+{
+    char name[4096];
+    print_name(r, i, name, sizeof name);
+    size_t size = strlen(name);
+    bool cut = size > NAME_WIDTH_MAX;
+    snprintf(cell, CELL_BYTES, "%s%.*s", cut ? ".." : "", NAME_WIDTH_MAX,
+             name + (cut ? size - NAME_WIDTH_MAX + 2 : 0));
+}
+
+static void fill_option(const psr_run_record *run, const char *name, char cell[CELL_BYTES])
+{
+    const char *value = psr_run_record_option(run, name), *mode = psr_run_record_option(run, "mode");
+    if (strcmp(name, "shards") == 0 && mode != NULL && strcmp(mode, "ps") != 0)
+        value = NULL; /* run.json has the option's default, and the run had no shards */
+    if (value != NULL && value[0] == '\0')
+        value = "(none)";
+    bool cut = value != NULL && strlen(value) > OPTION_WIDTH_MAX;
+    snprintf(cell, CELL_BYTES, "%.*s%s", cut ? OPTION_WIDTH_MAX - 2 : OPTION_WIDTH_MAX, value ? value : "-",
+             cut ? ".." : "");
 }
 
 static void fill_row(const report *r, size_t i, table *t)
 {
     const psr_run_record *run = &r->runs[i];
-    size_t c = 0, row = i + 1;
-    print_name(r, i, next_cell(t, row, &c), CELL_BYTES);
-    const cJSON *name;
-    if (cJSON_GetArraySize(r->differing) <= OPTION_COLUMNS_MAX) {
-        cJSON_ArrayForEach(name, r->differing)
-        {
-            const char *value = psr_run_record_option(run, name->valuestring);
-            snprintf(next_cell(t, row, &c), CELL_BYTES, "%.*s%s", OPTION_WIDTH_MAX,
-                     value == NULL ? "-"
-                     : value[0]    ? value
-                                   : "(none)",
-                     value && strlen(value) > OPTION_WIDTH_MAX ? ".." : "");
-        }
-    }
+    size_t c = 0, row = i + 1, option_count = option_columns(r);
+    fill_name(r, i, next_cell(t, row, &c));
+    const cJSON *name = cJSON_GetArrayItem(r->differing, 0);
+    for (size_t k = 0; k < option_count; k++, name = name->next)
+        fill_option(run, name->valuestring, next_cell(t, row, &c));
     snprintf(next_cell(t, row, &c), CELL_BYTES, "%s", psr_run_status_name(run->status));
+    snprintf(next_cell(t, row, &c), CELL_BYTES, "%s", hash_of(run) ? hash_of(run) : "-");
     for (size_t f = 0; f < TABLE_FIGURES; f++) {
         char text[PSR_FIGURE_TEXT_BYTES];
         psr_summary_text(run->outcome, table_figures[f], text);
         snprintf(next_cell(t, row, &c), CELL_BYTES, "%s", text);
     }
-    snprintf(next_cell(t, row, &c), CELL_BYTES, "%s", hash_of(run) ? hash_of(run) : "-");
 }
 
 /* Characters, not bytes: of UTF-8 those that begin one. */
@@ -226,6 +252,7 @@ static void cut_head(table *t, size_t column, int width)
 
 static void lay_out(table *t)
 {
+    int whole = 0;
     for (size_t c = 0; c < t->columns; c++) {
         int width = 0;
         t->equal[c] = is_equal(t, c);
@@ -235,16 +262,36 @@ static void lay_out(table *t)
         for (size_t line = 0; line < HEAD_LINES; line++)
             width = width_of(t->heads[line][c]) > width ? width_of(t->heads[line][c]) : width;
         t->widths[c] = width;
+        whole += t->equal[c] ? 0 : 2 + width;
     }
+    t->wide = whole - 2 > LINE_WIDTH_MAX;
 }
 
-/* Blanks are printed before what comes behind them, so that no line ends in one. */
-static void print_line(const table *t, char cells[COLUMNS_MAX][CELL_BYTES])
+static size_t next_shown(const table *t, size_t column)
+{
+    while (column < t->columns && t->equal[column])
+        column++;
+    return column;
+}
+
+/* Where the block ends that begins with this column. */
+static size_t block_end(const table *t, size_t begin)
+{
+    int width = t->widths[0];
+    size_t c = begin;
+    for (; c < t->columns; c++) {
+        width += t->equal[c] ? 0 : 2 + t->widths[c];
+        if (c > begin && (width > LINE_WIDTH_MAX || (t->wide && c == t->first_figure)))
+            break;
+    }
+    return c;
+}
+
+/* The runs' names and the columns from begin to end. Blanks are printed before what comes behind them, so that no line ends in one. */
+static void print_line(const table *t, char cells[COLUMNS_MAX][CELL_BYTES], size_t begin, size_t end)
 {
     int blanks = 0;
-    for (size_t c = 0; c < t->columns; c++) {
-        if (t->equal[c])
-            continue;
+    for (size_t c = 0; c < end; c = next_shown(t, c == 0 ? begin : c + 1)) {
         int rest = t->widths[c] - width_of(cells[c]);
         if (cells[c][0])
             psr_print(stdout, "%*s%s", blanks + (t->right[c] ? rest : 0), "", cells[c]);
@@ -255,50 +302,67 @@ static void print_line(const table *t, char cells[COLUMNS_MAX][CELL_BYTES])
     psr_print(stdout, "\n");
 }
 
+static void print_block(table *t, size_t begin, size_t end)
+{
+    for (size_t line = 0; line < HEAD_LINES; line++) {
+        bool empty = t->heads[line][0][0] == '\0';
+        for (size_t c = next_shown(t, begin); c < end; c = next_shown(t, c + 1))
+            empty = empty && t->heads[line][c][0] == '\0';
+        if (!empty)
+            print_line(t, t->heads[line], begin, end);
+    }
+    for (size_t row = 1; row < t->rows; row++)
+        print_line(t, t->cells[row], begin, end);
+}
+
+static void print_equal(const table *t)
+{
+    int at = 0;
+    for (size_t c = 0; c < t->columns; c++) {
+        if (!t->equal[c] || strcmp(t->cells[1][c], "-") == 0)
+            continue;
+        int width = width_of(t->cells[0][c]) + 1 + width_of(t->cells[1][c]);
+        bool full = at + 3 + width > LINE_WIDTH_MAX;
+        psr_print(stdout, "%s%s %s",
+                  at == 0 ? "\nIn all: "
+                  : full  ? ",\n        "
+                          : ", ",
+                  t->cells[0][c], t->cells[1][c]);
+        at = (at == 0 || full ? 8 : at + 2) + width;
+    }
+    if (at > 0)
+        psr_print(stdout, "\n");
+}
+
 static void print_cells(table *t)
 {
     lay_out(t);
-    for (size_t line = 0; line < HEAD_LINES; line++) {
-        bool empty = true;
-        for (size_t c = 0; c < t->columns; c++)
-            empty = empty && (t->equal[c] || t->heads[line][c][0] == '\0');
-        if (!empty)
-            print_line(t, t->heads[line]);
-    }
-    for (size_t row = 1; row < t->rows; row++)
-        print_line(t, t->cells[row]);
-    const char *before = "\nIn all: ";
-    for (size_t c = 0; c < t->columns; c++)
-        if (t->equal[c]) {
-            psr_print(stdout, "%s%s %s", before, t->cells[0][c], t->cells[1][c]);
-            before = ", ";
-        }
-    if (before[0] == ',')
-        psr_print(stdout, "\n");
+    size_t begin = next_shown(t, 1);
+    do {
+        size_t end = block_end(t, begin);
+        print_block(t, begin, end);
+        begin = next_shown(t, end);
+        if (begin < t->columns)
+            psr_print(stdout, "\n");
+    } while (begin < t->columns);
+    print_equal(t);
 }
 
 static void print_remarks(const report *r)
 {
-    bool many = cJSON_GetArraySize(r->differing) > OPTION_COLUMNS_MAX, first = true;
+    const char *before = "\n";
     for (size_t i = 0; i < r->count; i++) {
         const psr_run_record *run = &r->runs[i];
         char name[CELL_BYTES];
         print_name(r, i, name, sizeof name);
-        if (run->why[0] || (many && run->json)) {
-            psr_print(stdout, "%s%s:", first ? "\n" : "", name);
-            first = false;
-            if (run->why[0])
-                psr_print(stdout, " %s: %s", psr_run_status_name(run->status), run->why);
-            const cJSON *option;
-            if (many && run->json)
-                cJSON_ArrayForEach(option, r->differing)
-                {
-                    const char *value = psr_run_record_option(run, option->valuestring);
-                    psr_print(stdout, " %s=%.80s", option->valuestring, value ? value : "");
-                }
-            psr_print(stdout, "\n");
+        if (run->why[0]) {
+            psr_print(stdout, "%s%s: %s: %s\n", before, name, psr_run_status_name(run->status), run->why);
+            before = "";
         }
     }
+    int count = cJSON_GetArraySize(r->differing);
+    if (count > OPTION_COLUMNS_MAX)
+        psr_print(stdout, "\nThey differ in %d options more; --json has all.\n", count - OPTION_COLUMNS_MAX);
 }
 
 /* Runs with a hash: how many, and whether all have the same. */
