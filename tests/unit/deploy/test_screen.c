@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { TEXT_MAX = 4 << 20 };
@@ -133,20 +134,33 @@ static void beyond_a_mebibyte_text_is_left_out_and_that_is_told(void **state)
     free(text);
 }
 
-/* The thread stays where it is, with what it holds, until the process ends: the last of these tests. */
-static void who_will_not_wait_for_a_reader_need_not(void **state)
+static bool gives_up_without_a_reader(void)
 {
-    (void)state;
+    if (set_up(NULL) != 0)
+        return false;
     for (int i = 0; i < 200; i++)
         psr_screen_out(screen, "%-999d\n", i);
     psr_screen_drain(screen, give_up[0], 10);
-    ssize_t told = write(give_up[1], "x", 1);
+    if (write(give_up[1], "x", 1) != 1)
+        return false;
     psr_screen_drain(screen, give_up[0], -1);
     bool behind = psr_screen_is_behind(screen);
     psr_screen_free(screen);
-    restore_output();
-    assert_int_equal(told, 1);
-    assert_true(behind);
+    return behind;
+}
+
+/* In a process of its own, which ends as a program does then: with a thread in write(). A signal, such as the leak checker's at exit,
+ * begins that write anew, and here on a standard output that is the test's again. */
+static void who_will_not_wait_for_a_reader_need_not(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(gives_up_without_a_reader() ? EXIT_SUCCESS : EXIT_FAILURE);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, EXIT_SUCCESS);
 }
 
 int main(void)
@@ -157,7 +171,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(beyond_a_mebibyte_text_is_left_out_and_that_is_told, set_up,
                                         tear_down),
-        cmocka_unit_test_setup(who_will_not_wait_for_a_reader_need_not, set_up),
+        cmocka_unit_test(who_will_not_wait_for_a_reader_need_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
