@@ -126,11 +126,6 @@ bool psr_loop_room(const psr_loop *loop)
     return psr_command_room(loop->commands);
 }
 
-psr_command_queue *psr_loop_commands(psr_loop *loop)
-{
-    return loop->commands;
-}
-
 static psr_err send_owned(psr_loop *loop, const psr_command *command)
 {
     psr_transport *transport = loop->options.transport;

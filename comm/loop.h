@@ -84,9 +84,6 @@ PSR_MUST_CHECK psr_err psr_loop_wait(psr_loop *loop, bool (*reached)(void *conte
 /* Waits for that long. The loop's failure ends it. */
 PSR_MUST_CHECK psr_err psr_loop_pause(psr_loop *loop, double seconds);
 
-/* Commands that wait, for a driver that has no loop. */
-psr_command_queue *psr_loop_commands(psr_loop *loop);
-
 /* ---- any thread ---- */
 
 /* Something that the other thread may wait for has changed. */

@@ -1,5 +1,6 @@
-/* Where a run's state comes from and goes to. One process that plays all ranks (--mode local), whose exchange has no thread
- * here: what it would send is read from its queue, what the scheduler would restore is put where its thread would. */
+/* Where a run's state comes from and goes to. One process that plays all ranks (--mode local), whose loop goes without a thread
+ * here: what it sends comes out of the simulated network where the scheduler is, what the scheduler would restore is put where
+ * the loop would. */
 #include "tests/unit/expect.h"
 
 #include "base/arena.h"
@@ -20,23 +21,41 @@ static psr_network *net;
 static psr_buckets buckets;
 static const psr_plan plan = {.ranks = 3}; /* mode local: nothing leaves the process */
 static psr_sim *sim;
-static psr_transport *transport;
+static psr_transport *transport, *scheduler;
+static const psr_provision provision = {.self = {PSR_ROLE_WORKER, 0}, .scheduler = "sim://scheduler/0"};
+static psr_member *member;
 static psr_session *session;
 static psr_exchange *exchange;
 static psr_trainer trainer;
 
+/* The next message to the scheduler; NULL: there is no more. */
+static psr_message *next_told(void)
+{
+    psr_message *message = NULL;
+    psr_peer to;
+    while (psr_transport_recv(scheduler, 0, &message) == PSR_ERR_TIMEOUT)
+        if (!psr_sim_step(sim, &to))
+            return NULL;
+    return message;
+}
+
 static void open_at(uint64_t first_step)
 {
     const psr_sim_faults none = {.seed = 1};
-    const psr_peer self = {PSR_ROLE_WORKER, 0};
     expect_ok(psr_network_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
     expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
     expect_ok(psr_sim_new(&none, &sim));
-    expect_ok(psr_transport_sim_new(sim, self, &transport));
+    expect_ok(psr_transport_sim_new(sim, provision.self, &transport));
+    expect_ok(psr_transport_sim_new(sim, (psr_peer){PSR_ROLE_SCHEDULER, 0}, &scheduler));
+    const psr_member_options member_options = {.transport = transport, .provision = &provision};
+    expect_ok(psr_member_open(&member_options, 0, &member));
+    psr_message *join = next_told();
+    psr_message_free(&join);
     const psr_session_options session_options = {.first_step = first_step,
                                                  .total_steps = 9,
                                                  .commands_max = psr_exchange_commands_max(&buckets),
-                                                 .transport = transport};
+                                                 .transport = transport,
+                                                 .member = member};
     expect_ok(psr_session_new(&session_options, &session));
     const psr_exchange_options exchange_options = {.session = session,
                                                    .config = &config,
@@ -76,8 +95,10 @@ static int tear_down(void **state)
     (void)state;
     psr_trainer_done(&trainer);
     psr_transport_free(&transport, 0);
+    psr_transport_free(&scheduler, 0);
     psr_exchange_free(exchange);
     psr_session_free(session);
+    psr_member_free(member);
     psr_sim_free(sim);
     psr_buckets_done(&buckets);
     psr_network_free(net);
@@ -278,13 +299,14 @@ static void a_checkpoint_sends_every_section_once(void **state)
 
     size_t seen[PSR_SECTION_RANK(3)] = {0};
     float *whole = calloc(net->params.length, sizeof *whole); /* of the section whose pieces come */
-    psr_command command;
-    while (psr_command_pop(psr_loop_commands(session->loop), &command)) {
-        psr_message message = {.head = command.head};
+    int64_t next_ms;
+    expect_ok(psr_loop_step(session->loop, 0, &next_ms));
+    for (psr_message *message; (message = next_told()) != NULL; psr_message_free(&message)) {
         psr_msg_piece says;
-        assert_int_equal(command.kind, PSR_COMMAND_SEND);
-        assert_int_equal(message.head.type, PSR_MSG_CHECKPOINT);
-        expect_ok(psr_msg_piece_read(&message, &says));
+        const float *values;
+        assert_int_equal(message->head.type, PSR_MSG_CHECKPOINT);
+        expect_ok(psr_msg_piece_read(message, &says));
+        expect_ok(psr_decode_floats(message, says.span.count, &values));
         assert_int_equal(says.steps, 7);
         assert_in_range(says.section, 0, PSR_SECTION_RANK(2));
         bool arena = says.section == PSR_SECTION_WEIGHTS || says.section == PSR_SECTION_SLOT(0);
@@ -292,8 +314,7 @@ static void a_checkpoint_sends_every_section_once(void **state)
         assert_int_equal(says.span.offset, seen[says.section]); /* in order, and none twice */
         seen[says.section] += says.span.count;
         assert_in_range(seen[says.section], 1, layout->length);
-        memcpy(whole + says.span.offset, command.data, says.span.count * sizeof *whole);
-        free(command.data);
+        memcpy(whole + says.span.offset, values, says.span.count * sizeof *whole);
         if (seen[says.section] < layout->length)
             continue;
         if (says.section != PSR_SECTION_BUFFERS)
