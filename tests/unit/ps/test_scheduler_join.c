@@ -1,0 +1,182 @@
+/* How a run comes up: ranks, versions, facts that must agree, who never comes. */
+#include "tests/unit/ps/scheduler_fixture.h"
+
+#include <string.h>
+
+static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(count_sent(f, PSR_MSG_CONFIG), 3);
+    assert_non_null(strstr(last_sent(f, PSR_MSG_CONFIG)->text, "\"rank\":1"));
+    tell_facts(f, w1, some_facts);
+    tell_facts(f, w0, some_facts);
+    assert_int_equal(f->begun, 0);
+    tell_facts(f, s0, some_facts);
+    assert_int_equal(f->begun, 1);
+    assert_int_equal(f->facts.total_steps, 20);
+    assert_int_equal(count_sent(f, PSR_MSG_WELCOME), 3);
+    assert_int_equal(f->restored, 0);
+    say(f, w1, PSR_MSG_READY, NULL);
+    say(f, s0, PSR_MSG_READY, NULL);
+    assert_int_equal(count_sent(f, PSR_MSG_START), 0);
+    say(f, w0, PSR_MSG_READY, "{\"algorithms\": \"ddd,doo\"}");
+    assert_int_equal(count_sent(f, PSR_MSG_START), 3);
+    assert_string_equal(f->algorithms, "ddd,doo");
+    assert_false(f->ended);
+}
+
+static void ranks_that_nobody_asks_for_are_given_in_the_order_of_joining(void **state)
+{
+    fixture *f = *state;
+    f->config.workers = 3;
+    open_scheduler(f);
+    join(f, w1, "x");
+    join(f, any_worker, "y");
+    assert_int_equal(last_sent(f, PSR_MSG_CONFIG)->to.rank, 0);
+    join(f, any_worker, "z");
+    assert_int_equal(last_sent(f, PSR_MSG_CONFIG)->to.rank, 2);
+    join(f, any_worker, "late");
+    assert_int_equal(f->joined, 3);
+    assert_string_equal(f->said, "a worker on late (process 7) wants to join and has no place: the run has 3 "
+                                 "workers and 1 shards, each once\n");
+}
+
+static void who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on(void **state)
+{
+    fixture *f = *state;
+    join(f, w1, "thief");
+    join(f, (psr_peer){PSR_ROLE_WORKER, 9}, "nine");
+    join(f, (psr_peer){PSR_ROLE_SCHEDULER, 0}, "king");
+    assert_int_equal(f->joined, 3);
+    assert_int_equal(count_sent(f, PSR_MSG_CONFIG), 3);
+    assert_non_null(strstr(f->said, "on thief"));
+    assert_non_null(strstr(f->said, "on nine"));
+    assert_non_null(strstr(f->said, "a scheduler on king"));
+    assert_false(f->ended);
+}
+
+static void another_version_is_refused_by_host_and_both_versions(void **state)
+{
+    fixture *f = *state;
+    join(f, s0, "a");
+    join_as(f, w1, "b", "0.0.9");
+    ends(f, PSR_ERR_VERSION,
+         "worker 1 on b is psring 0.0.9, the scheduler on head is psring " PSR_VERSION
+         ": install one version on all hosts");
+    assert_int_equal(count_sent(f, PSR_MSG_ABORT), 1); /* to the one that has joined */
+    assert_string_equal(last_sent(f, PSR_MSG_ABORT)->text, f->line);
+}
+
+static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
+{
+    fixture *f = *state;
+    const struct {
+        psr_facts facts;
+        const char *line;
+    } cases[] = {
+        {{.identity = "oneDNN 3.7.2 amx threads=1"},
+         "worker 1 on b computes with oneDNN 3.7.2 amx threads=1, worker 0 on a with oneDNN 2.6.3 avx2 "
+         "threads=1: their bits could "
+         "differ; use the same on all hosts"},
+        {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "mnist"},
+         "worker 1 on b found data set mnist, worker 0 on a found synthetic: --data must be the same on all "
+         "hosts"},
+        {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "synthetic", .train_count = 99},
+         "worker 1 on b has 99 training samples in synthetic, worker 0 on a has 100: --data must be the same "
+         "on all hosts"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        set_up_joined(f);
+        tell_facts(f, s0, some_facts);
+        tell_facts(f, w0, some_facts);
+        tell_facts(f, w1, cases[i].facts);
+        ends(f, PSR_ERR_USAGE, cases[i].line);
+        assert_int_equal(f->begun, 0); /* nothing was written */
+    }
+}
+
+static void who_never_comes_up_is_named_with_those_that_did(void **state)
+{
+    fixture *f = *state;
+    join(f, s0, "a");
+    tick(f, 1000);
+    join(f, w0, "a");
+    progress(f, s0, PSR_PHASE_START, 0, 1, NULL);
+    tick(f, 8500); /* counted from the last that came */
+    assert_false(f->ended);
+    progress(f, s0, PSR_PHASE_START, 0, 2, NULL);
+    progress(f, w0, PSR_PHASE_START, 0, 2, NULL);
+    assert_true(psr_scheduler_next_tick(f->scheduler) <= 9000);
+    tick(f, 9000);
+    ends(f, PSR_ERR_TIMEOUT, "worker 1 never came up; those that did: shard 0 on a, worker 0 on a");
+}
+
+static void a_short_deadline_still_gives_time_to_come_up(void **state)
+{
+    fixture *f = *state;
+    f->config.deadline_s = 1;
+    open_scheduler(f);
+    tick(f, 4900);
+    assert_false(f->ended);
+    tick(f, 5000);
+    ends(f, PSR_ERR_TIMEOUT, "shard 0, worker 0, worker 1 never came up; nobody did");
+}
+
+static void a_member_that_joins_and_falls_silent_is_named(void **state)
+{
+    fixture *f = *state;
+    tick(f, 8001);
+    ends_with_words(f, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s");
+}
+
+static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
+{
+    fixture *f = *state;
+    f->first_step = 12;
+    open_scheduler(f);
+    start_all(f);
+    assert_int_equal(f->restored, 1);
+    psr_welcome welcome;
+    const char *text = last_sent(f, PSR_MSG_WELCOME)->text;
+    expect_ok(psr_welcome_from_json(text, strlen(text), &welcome));
+    assert_int_equal(welcome.first_step, 12);
+    assert_int_equal(welcome.view.epoch, 0);
+    assert_int_equal(welcome.view.plan.slice_count, 3);
+    assert_int_equal(welcome.view.member_count, 3);
+    assert_string_equal(welcome.view.members[2].host, "b");
+    psr_view_done(&welcome.view);
+}
+
+static void in_local_mode_one_process_is_the_whole_run(void **state)
+{
+    fixture *f = *state;
+    f->config.mode = PSR_MODE_LOCAL;
+    f->config.workers = 5;
+    open_scheduler(f);
+    join(f, (psr_peer){PSR_ROLE_SHARD, 0}, "a");
+    assert_non_null(strstr(f->said, "has no place"));
+    f->config.workers = 1; /* of processes, for on_joined */
+    join(f, w0, "a");
+    tell_facts(f, w0, some_facts);
+    say(f, w0, PSR_MSG_READY, NULL);
+    assert_int_equal(f->started, 1);
+    give(f, w0, one_float(20, PSR_SECTION_RANK(4)), (float[]){1}, sizeof(float));
+    assert_int_equal(f->pieces, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        JOINED(a_run_starts_when_all_have_joined_agree_and_are_ready),
+        SET_UP(ranks_that_nobody_asks_for_are_given_in_the_order_of_joining),
+        JOINED(who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on),
+        OPENED(another_version_is_refused_by_host_and_both_versions),
+        SET_UP(facts_that_differ_are_refused_by_host_and_both_values),
+        OPENED(who_never_comes_up_is_named_with_those_that_did),
+        SET_UP(a_short_deadline_still_gives_time_to_come_up),
+        JOINED(a_member_that_joins_and_falls_silent_is_named),
+        SET_UP(a_resumed_run_has_its_state_sent_after_the_roster),
+        SET_UP(in_local_mode_one_process_is_the_whole_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
