@@ -1,7 +1,7 @@
-/* Fields of JSON objects, written and read: for the codecs of comm/members/join.h and comm/view.h alone. What is read may be hostile:
+/* Fields of JSON objects, written and read: for the codecs of messages. What is read may be hostile:
  * every failure is FORMAT and names the field. No state; any thread. */
-#ifndef PSR_COMM_JSON_FIELDS_H
-#define PSR_COMM_JSON_FIELDS_H
+#ifndef PSR_BASE_JSON_FIELDS_H
+#define PSR_BASE_JSON_FIELDS_H
 
 #include "base/err.h"
 

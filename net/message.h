@@ -66,19 +66,20 @@ typedef enum psr_message_type {
     PSR_MSG_CHECKPOINT, /* a piece of one; payload floats */
     PSR_MSG_FAILED,     /* a psr_err, payload: one line of text; the sender is about to exit */
     PSR_MSG_DONE,       /* its steps are taken; payload JSON: final figures */
-    PSR_MSG_FACTS, /* payload JSON: what a worker found on its host (comm/members/member.h psr_facts); a shard's: none */
+    PSR_MSG_FACTS,      /* payload: what a member's user found on its host */
 
     /* scheduler -> member */
-    PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: view, facts, first step */
-    PSR_MSG_START,        /* all are ready: begin */
-    PSR_MSG_ALIVE,        /* answer to PROGRESS and CHECKPOINT, or a wish for a PROGRESS */
-    PSR_MSG_HOLD,         /* begin no further step; answer HELD */
-    PSR_MSG_STOP_AT,      /* the last step to take; ends a HOLD */
+    PSR_MSG_WELCOME =
+        30, /* all have joined and agree. payload JSON: view; and behind a zero byte what the scheduler's user says */
+    PSR_MSG_START,   /* all are ready: begin */
+    PSR_MSG_ALIVE,   /* answer to PROGRESS and CHECKPOINT, or a wish for a PROGRESS */
+    PSR_MSG_HOLD,    /* begin no further step; answer HELD */
+    PSR_MSG_STOP_AT, /* the last step to take; ends a HOLD */
     PSR_MSG_RESTORE, /* a piece of a checkpoint, tensor by tensor. To worker 0 weights and slots, to each rank its own buffers */
-    PSR_MSG_ABORT,  /* payload: one line of text: why the run ends */
-    PSR_MSG_BYE,    /* all is written: leave */
-    PSR_MSG_CONFIG, /* answer to JOIN. payload JSON: your rank, config */
-    PSR_MSG_SAVED,  /* to workers: a checkpoint is in place; pieces of the next one may come */
+    PSR_MSG_ABORT, /* payload: one line of text: why the run ends */
+    PSR_MSG_BYE,   /* all is written: leave */
+    PSR_MSG_CONFIG, /* answer to JOIN. payload JSON: your place; and behind a zero byte what the scheduler's user gives */
+    PSR_MSG_SAVED, /* to workers: a checkpoint is in place; pieces of the next one may come */
 
     /* worker -> shard, of a slice of one bucket */
     PSR_MSG_INIT = 50, /* initial state from worker 0 */

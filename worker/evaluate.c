@@ -109,7 +109,7 @@ psr_err psr_evaluate(psr_trainer *t, uint64_t steps, psr_evaluation *ret_evaluat
     evaluating e = {.t = t, .steps = steps};
     psr_session_evaluating(t->session, 0);
     psr_session_progress(t->session, PSR_PHASE_EVALUATION);
-    psr_sampler sampler = psr_trainer_sampler(t->config, t->test->count);
+    psr_sampler sampler = psr_trainer_sampler(t->config, t->ranks, t->test->count);
     sampler.partition = PSR_PARTITION_EXACT;
     sampler.shuffle = false;
 

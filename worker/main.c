@@ -1,6 +1,7 @@
 /* psring-worker: one worker of a run. Started by psring's agent (--provision -), or by hand (--scheduler,
  * --key-file). */
 #include "base/clock.h"
+#include "base/facts.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/member_arguments.h"
@@ -58,6 +59,8 @@ typedef struct worker {
     psr_provision provision;
     psr_transport *transport;
     psr_member *member;
+    psr_config config;       /* of the run, once it has come */
+    psr_worker_start start;  /* once all have agreed */
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
     psr_network *net;
     psr_buckets buckets;
@@ -84,14 +87,13 @@ static psr_err check_data_options(const psr_config *config, const psr_dataset_in
     return psr_dataset_normalise_by(&constants, config->mean, config->std);
 }
 
-/* Called once, when the configuration has come: what this host has. */
-static psr_err find_facts(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts)
+/* What this host has, for a run of so many ranks. */
+static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
 {
-    worker *w = context;
+    const psr_config *config = &w->config;
     char directory[PSR_PATH_MAX];
     bool has_directory = user_data_directory(directory, sizeof directory);
     psr_dataset_info info;
-    (void)rank;
     PSR_TRY(psr_dataset_find(config->data, has_directory ? directory : NULL, config->classes, w->data,
                              sizeof w->data));
     PSR_TRY(psr_dataset_info_read(w->data, &info));
@@ -101,14 +103,13 @@ static psr_err find_facts(void *context, uint32_t rank, const psr_config *config
     uint32_t width = config->image_size > 0 ? config->image_size : info.width;
     PSR_TRY(psr_network_new(config->model, classes, info.channels, height, width, config->shortcut, &w->net));
 
-    psr_sampler sampler = psr_trainer_sampler(config, info.train_count);
+    psr_sampler sampler = psr_trainer_sampler(config, ranks, info.train_count);
     uint64_t total = psr_trainer_total_steps(config, &sampler);
-    if ((uint64_t)config->batch_size * config->workers > info.train_count)
+    if ((uint64_t)config->batch_size * ranks > info.train_count)
         return psr_fail(PSR_ERR_USAGE,
                         "--batch-size: %" PRIu32 " for each of %" PRIu32 " workers is more than the %" PRIu32
                         " samples of %s; give at most %" PRIu32,
-                        config->batch_size, config->workers, info.train_count, info.name,
-                        info.train_count / config->workers);
+                        config->batch_size, ranks, info.train_count, info.name, info.train_count / ranks);
     *ret_facts = (psr_facts){
         .train_count = info.train_count,
         .test_count = info.test_count,
@@ -123,6 +124,21 @@ static psr_err find_facts(void *context, uint32_t rank, const psr_config *config
     snprintf(ret_facts->identity, sizeof ret_facts->identity, "%s threads=%" PRIu32,
              psr_backend_identity(config->backend), config->threads);
     snprintf(ret_facts->data_name, sizeof ret_facts->data_name, "%s", info.name);
+    return PSR_OK;
+}
+
+static psr_err take_config(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
+                           size_t *ret_facts_size)
+{
+    worker *w = context;
+    psr_facts facts = {0};
+    char *json = NULL;
+    psr_config_defaults(&w->config);
+    PSR_TRY(psr_config_from_json(&w->config, given.data, given.size));
+    PSR_TRY(find_facts(w, place->ranks, &facts));
+    PSR_TRY(psr_facts_to_json(&facts, &json));
+    *ret_facts = json;
+    *ret_facts_size = strlen(json);
     return PSR_OK;
 }
 
@@ -147,7 +163,7 @@ static psr_err join(worker *w)
     const psr_member_options member = {.transport = w->transport,
                                        .provision = &w->provision,
                                        .context = w,
-                                       .facts = find_facts,
+                                       .configured = take_config,
                                        .report = report};
     return psr_member_join(&member, &w->member);
 }
@@ -188,11 +204,10 @@ static psr_err make_buckets(worker *w)
 
 static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
 {
-    const psr_config *config = psr_member_config(w->member);
     PSR_TRY(make_buckets(w));
     const psr_session_options options_of_session = {
-        .first_step = psr_member_first_step(w->member),
-        .total_steps = psr_member_facts(w->member)->total_steps,
+        .first_step = w->start.first_step,
+        .total_steps = w->start.total_steps,
         .commands_max = psr_exchange_commands_max(&w->buckets),
         .transport = w->transport,
         .member = w->member,
@@ -200,7 +215,7 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
     PSR_TRY(psr_session_new(&options_of_session, &w->session));
     const psr_exchange_options options_of_exchange = {
         .session = w->session,
-        .config = config,
+        .config = &w->config,
         .layout = &w->net->params,
         .buckets = &w->buckets,
         .plan = &psr_member_view(w->member)->plan,
@@ -214,7 +229,7 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
 static psr_err tell_ready(worker *w)
 {
     const char *algorithms = psr_backend_algorithms(w->trainer.backend);
-    char json[sizeof psr_member_config(w->member)->algorithms + 32] = "";
+    char json[sizeof w->config.algorithms + 32] = "";
     if (psr_trainer_is_first(&w->trainer)) /* the text is ours and plain: nothing in it needs an escape */
         snprintf(json, sizeof json, "{\"algorithms\": \"%s\"}",
                  algorithms[0] != '\0' ? algorithms : "direct");
@@ -238,24 +253,24 @@ static void tell_data(const psr_trainer *t)
 /* What the compute thread does once the exchange thread runs. */
 static psr_err train(worker *w)
 {
-    const psr_config *config = psr_member_config(w->member);
     const psr_trainer_options trainer = {
-        .config = config,
+        .config = &w->config,
         .net = w->net,
         .buckets = &w->buckets,
         .session = w->session,
         .exchange = w->exchange,
         .data = w->data,
         .rank = psr_member_self(w->member).rank,
-        .first_step = psr_member_first_step(w->member),
-        .total_steps = psr_member_facts(w->member)->total_steps,
+        .ranks = psr_view_workers(psr_member_view(w->member)),
+        .first_step = w->start.first_step,
+        .total_steps = w->start.total_steps,
     };
     if (trainer.first_step > trainer.total_steps ||
-        (trainer.first_step == trainer.total_steps && !config->eval))
+        (trainer.first_step == trainer.total_steps && !w->config.eval))
         return psr_fail(PSR_ERR_USAGE,
                         "--resume %s: that checkpoint is of step %" PRIu64
                         ", and this run ends at step %" PRIu64 "; give more --steps or --epochs",
-                        config->resume, trainer.first_step, trainer.total_steps);
+                        w->config.resume, trainer.first_step, trainer.total_steps);
     psr_session_progress(w->session, PSR_PHASE_START);
     PSR_TRY(psr_trainer_init(&trainer, &w->trainer));
     tell_data(&w->trainer);
@@ -277,11 +292,13 @@ static psr_err run(worker *w)
     char name[64];
     snprintf(name, sizeof name, "worker %" PRIu32, self.rank);
     psr_log_init(name, PSR_LOG_INFO);
-    PSR_TRY(psr_fault_point_set(psr_member_config(w->member)->fault_point, "worker", self.rank));
+    PSR_TRY(psr_fault_point_set(w->config.fault_point, "worker", self.rank));
     psr_log(PSR_LOG_INFO, "joined scheduler=%s", w->provision.scheduler);
 
     const psr_engine_ops *engine = NULL;
-    psr_err err = psr_engine_choose(psr_member_config(w->member), &engine);
+    psr_err err = psr_worker_start_from_json(psr_member_agreed(w->member), &w->start);
+    if (err == PSR_OK)
+        err = psr_engine_choose(&w->config, &engine);
     if (err == PSR_OK)
         err = connect_peers(w, engine);
     if (err == PSR_OK)

@@ -79,7 +79,7 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
                     .weights = psr_exchange_weights(t->exchange),
                     .session = t->session,
                     .exchange = t->exchange,
-                    .workers = t->config->workers};
+                    .workers = t->ranks};
     s->statistics_count = (size_t)s->workers * s->buffers->length;
     PSR_TRY(psr_arena_new(s->statistics_count, &s->statistics));
     if (psr_trainer_is_first(t) && t->first_step > 0 && !psr_exchange_updates_here(t->exchange))

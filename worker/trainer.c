@@ -9,11 +9,11 @@
  * time. With many replicas in one process each waits its turn, so that two do. */
 enum { LOADER_DEPTH = 4, LOADER_DEPTH_OF_MANY = 2 };
 
-psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t count)
+psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32_t count)
 {
     return (psr_sampler){.seed = config->seed,
                          .count = count,
-                         .workers = config->workers,
+                         .workers = ranks,
                          .batch_size = config->batch_size,
                          .partition = config->partition,
                          .shuffle = config->shuffle};
@@ -113,7 +113,7 @@ static psr_err init_parts(psr_trainer *t, const char *data)
     PSR_TRY(psr_dataset_normalise_by(t->train, t->config->mean, t->config->std));
     PSR_TRY(psr_dataset_normalise_by(t->test, t->config->mean, t->config->std));
     psr_session_progress(t->session, PSR_PHASE_START);
-    t->sampler = psr_trainer_sampler(t->config, t->train->count);
+    t->sampler = psr_trainer_sampler(t->config, t->ranks, t->train->count);
     t->steps_per_epoch = psr_sampler_steps(&t->sampler);
     PSR_TRY(compile(t));
     psr_session_progress(t->session, PSR_PHASE_START);
@@ -137,6 +137,7 @@ psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_tr
         .session = options->session,
         .exchange = options->exchange,
         .rank = options->rank,
+        .ranks = options->ranks,
         .first_step = options->first_step,
         .total_steps = options->total_steps,
     };

@@ -25,7 +25,8 @@ typedef struct psr_trainer {
     psr_sampler sampler;
     psr_replica *replicas;
     uint32_t replica_count;
-    uint32_t rank; /* of replicas[0] */
+    uint32_t rank;  /* of replicas[0] */
+    uint32_t ranks; /* of the run */
     uint32_t steps_per_epoch;
     uint64_t first_step, total_steps;
 } psr_trainer;
@@ -36,13 +37,13 @@ typedef struct psr_trainer_options {
     const psr_buckets *buckets;
     psr_session *session; /* started; this worker's channels are open */
     psr_exchange *exchange;
-    const char *data; /* where config's data set is on this host */
-    uint32_t rank;
+    const char *data;     /* where config's data set is on this host */
+    uint32_t rank, ranks; /* this process's first one; of the run */
     uint64_t first_step, total_steps;
 } psr_trainer_options;
 
-/* How the samples of a run are shared out: from the configuration and the number of samples. */
-psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t count);
+/* How so many samples are shared out among the ranks of a run. */
+psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32_t count);
 /* Steps of a whole run. */
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler);
 

@@ -2,8 +2,6 @@
 
 #include "base/json_fields.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,11 +28,11 @@ static psr_err read_join(const cJSON *object, psr_join *join)
     return PSR_OK;
 }
 
-psr_err psr_join_from_json(const void *json, size_t size, psr_join *ret_join)
+psr_err psr_join_from_json(psr_bytes json, psr_join *ret_join)
 {
     cJSON *object = NULL;
     psr_join join = {0};
-    PSR_TRY(psr_fields_parse(json, size, &object));
+    PSR_TRY(psr_fields_parse(json.data, json.size, &object));
     psr_err err = read_join(object, &join);
     cJSON_Delete(object);
     if (err == PSR_OK)
@@ -42,181 +40,91 @@ psr_err psr_join_from_json(const void *json, size_t size, psr_join *ret_join)
     return err;
 }
 
-/* ---- CONFIG ---- */
+/* ---- two parts: JSON, and behind a zero byte what is the users' ---- */
 
-psr_err psr_welcome_config_to_json(uint32_t rank, const psr_config *config, char **ret_json)
+/* Consumes the writer. */
+static psr_err write_parts(psr_fields_writer *w, psr_bytes users, void **ret_payload, size_t *ret_size)
 {
-    char *text = NULL;
-    PSR_TRY(psr_config_to_json(config, &text));
-    psr_fields_writer w = psr_fields_begin();
-    psr_fields_put_number(&w, "rank", rank);
-    psr_fields_put_item(&w, "config", cJSON_Parse(text));
-    free(text);
-    return psr_fields_finish(&w, ret_json);
-}
-
-psr_err psr_welcome_config_from_json(const void *json, size_t size, uint32_t *ret_rank,
-                                     psr_config *ret_config)
-{
-    cJSON *object = NULL;
-    uint32_t rank = 0;
-    psr_config config;
-    psr_config_defaults(&config);
-    PSR_TRY(psr_fields_parse(json, size, &object));
-    psr_err err = psr_fields_u32(object, "rank", &rank);
-    cJSON_Delete(object);
-    if (err == PSR_OK)
-        err = psr_config_from_json(&config, json, size); /* it looks under "config" by itself */
-    if (err != PSR_OK)
-        return err;
-    *ret_rank = rank;
-    *ret_config = config;
+    char *json = NULL;
+    PSR_TRY(psr_fields_finish(w, &json));
+    size_t own = strlen(json) + 1;
+    char *payload = realloc(json, own + users.size);
+    if (!payload) {
+        free(json);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes of a message", own + users.size);
+    }
+    if (users.size > 0)
+        memcpy(payload + own, users.data, users.size);
+    *ret_payload = payload;
+    *ret_size = own + users.size;
     return PSR_OK;
 }
 
-/* ---- FACTS ---- */
+/* ret_object owns: cJSON_Delete. */
+static psr_err read_parts(psr_bytes payload, cJSON **ret_object, psr_bytes *ret_users)
+{
+    const char *text = payload.data;
+    const char *zero = payload.size > 0 ? memchr(text, 0, payload.size) : NULL;
+    if (!zero)
+        return psr_fail(PSR_ERR_FORMAT, "no zero byte ends its JSON");
+    PSR_TRY(psr_fields_parse(text, (size_t)(zero - text), ret_object));
+    *ret_users = (psr_bytes){zero + 1, payload.size - (size_t)(zero - text) - 1};
+    return PSR_OK;
+}
 
-static cJSON *facts_object(const psr_facts *facts)
+/* ---- CONFIG ---- */
+
+psr_err psr_place_write(const psr_place *place, psr_bytes given, void **ret_payload, size_t *ret_size)
 {
     psr_fields_writer w = psr_fields_begin();
-    psr_fields_put_text(&w, "identity", facts->identity);
-    psr_fields_put_text(&w, "data_name", facts->data_name);
-    psr_fields_put_number(&w, "train_count", facts->train_count);
-    psr_fields_put_number(&w, "test_count", facts->test_count);
-    psr_fields_put_number(&w, "channels", facts->channels);
-    psr_fields_put_number(&w, "height", facts->height);
-    psr_fields_put_number(&w, "width", facts->width);
-    psr_fields_put_number(&w, "classes", facts->classes);
-    psr_fields_put_number(&w, "steps_per_epoch", facts->steps_per_epoch);
-    psr_fields_put_number(&w, "total_steps", facts->total_steps);
-    psr_fields_put_number(&w, "parameter_count", facts->parameter_count);
-    if (w.failed) {
-        cJSON_Delete(w.object);
-        return NULL;
-    }
-    return w.object;
+    psr_fields_put_number(&w, "rank", place->rank);
+    psr_fields_put_number(&w, "ranks", place->ranks);
+    psr_fields_put_number(&w, "deadline_ms", (uint64_t)place->deadline_ms);
+    return write_parts(&w, given, ret_payload, ret_size);
 }
 
-psr_err psr_facts_to_json(const psr_facts *facts, char **ret_json)
+static psr_err read_place(const cJSON *object, psr_place *place)
 {
-    psr_fields_writer w = {facts_object(facts), false};
-    w.failed = !w.object;
-    return psr_fields_finish(&w, ret_json);
+    uint64_t deadline_ms = 0;
+    PSR_TRY(psr_fields_u32(object, "rank", &place->rank));
+    PSR_TRY(psr_fields_u32(object, "ranks", &place->ranks));
+    PSR_TRY(psr_fields_number(object, "deadline_ms", INT32_MAX, &deadline_ms));
+    place->deadline_ms = (int64_t)deadline_ms;
+    return place->ranks > 0 ? PSR_OK : psr_fail(PSR_ERR_FORMAT, "field \"ranks\" is 0");
 }
 
-static psr_err read_facts(const cJSON *object, psr_facts *facts)
-{
-    PSR_TRY(psr_fields_text(object, "identity", facts->identity, sizeof facts->identity));
-    PSR_TRY(psr_fields_text(object, "data_name", facts->data_name, sizeof facts->data_name));
-    PSR_TRY(psr_fields_u32(object, "train_count", &facts->train_count));
-    PSR_TRY(psr_fields_u32(object, "test_count", &facts->test_count));
-    PSR_TRY(psr_fields_u32(object, "channels", &facts->channels));
-    PSR_TRY(psr_fields_u32(object, "height", &facts->height));
-    PSR_TRY(psr_fields_u32(object, "width", &facts->width));
-    PSR_TRY(psr_fields_u32(object, "classes", &facts->classes));
-    PSR_TRY(psr_fields_number(object, "steps_per_epoch", UINT64_MAX, &facts->steps_per_epoch));
-    PSR_TRY(psr_fields_number(object, "total_steps", UINT64_MAX, &facts->total_steps));
-    return psr_fields_number(object, "parameter_count", UINT64_MAX, &facts->parameter_count);
-}
-
-psr_err psr_facts_from_json(const void *json, size_t size, psr_facts *ret_facts)
+psr_err psr_place_read(psr_bytes payload, psr_place *ret_place, psr_bytes *ret_given)
 {
     cJSON *object = NULL;
-    psr_facts facts = {0};
-    PSR_TRY(psr_fields_parse(json, size, &object));
-    psr_err err = read_facts(object, &facts);
+    psr_place place = {0};
+    psr_bytes given;
+    PSR_TRY(read_parts(payload, &object, &given));
+    psr_err err = read_place(object, &place);
     cJSON_Delete(object);
-    if (err == PSR_OK)
-        *ret_facts = facts;
-    return err;
-}
-
-psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b, const char *who_b)
-{
-    if (strcmp(a->identity, b->identity) != 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "%s computes with %s, %s with %s: their bits could differ; use the same on all hosts",
-                        who_a, a->identity, who_b, b->identity);
-    if (strcmp(a->data_name, b->data_name) != 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "%s found data set %s, %s found %s: --data must be the same on all hosts", who_a,
-                        a->data_name, who_b, b->data_name);
-    const struct {
-        const char *what;
-        uint64_t a, b;
-    } counts[] = {
-        {"training samples", a->train_count, b->train_count},
-        {"test samples", a->test_count, b->test_count},
-        {"channels", a->channels, b->channels},
-        {"pixels of height", a->height, b->height},
-        {"pixels of width", a->width, b->width},
-        {"classes", a->classes, b->classes},
-        {"steps per epoch", a->steps_per_epoch, b->steps_per_epoch},
-        {"steps", a->total_steps, b->total_steps},
-        {"parameters", a->parameter_count, b->parameter_count},
-    };
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        if (counts[i].a != counts[i].b)
-            return psr_fail(PSR_ERR_USAGE,
-                            "%s has %" PRIu64 " %s in %s, %s has %" PRIu64
-                            ": --data must be the same on all hosts",
-                            who_a, counts[i].a, counts[i].what, a->data_name, who_b, counts[i].b);
+    if (err != PSR_OK)
+        return err;
+    *ret_place = place;
+    *ret_given = given;
     return PSR_OK;
 }
 
 /* ---- WELCOME ---- */
 
-psr_err psr_welcome_to_json(const psr_welcome *welcome, char **ret_json)
+psr_err psr_welcome_write(const psr_view *view, psr_bytes agreed, void **ret_payload, size_t *ret_size)
 {
     psr_fields_writer w = psr_fields_begin();
-    psr_fields_put_number(&w, "first_step", welcome->first_step);
-    psr_fields_put_item(&w, "facts", facts_object(&welcome->facts));
-    psr_fields_put_item(&w, "view", psr_view_to_object(&welcome->view));
-    return psr_fields_finish(&w, ret_json);
+    psr_fields_put_item(&w, "view", psr_view_to_object(view));
+    return write_parts(&w, agreed, ret_payload, ret_size);
 }
 
-static psr_err read_welcome(const cJSON *object, psr_welcome *welcome)
-{
-    PSR_TRY(psr_fields_number(object, "first_step", UINT64_MAX, &welcome->first_step));
-    const cJSON *facts = cJSON_GetObjectItemCaseSensitive(object, "facts");
-    if (!cJSON_IsObject(facts))
-        return psr_fail(PSR_ERR_FORMAT, "field \"facts\" is missing");
-    PSR_TRY(read_facts(facts, &welcome->facts));
-    return psr_view_from_object(cJSON_GetObjectItemCaseSensitive(object, "view"), &welcome->view);
-}
-
-psr_err psr_welcome_from_json(const void *json, size_t size, psr_welcome *ret_welcome)
+psr_err psr_welcome_read(psr_bytes payload, psr_view *ret_view, psr_bytes *ret_agreed)
 {
     cJSON *object = NULL;
-    psr_welcome welcome = {0};
-    PSR_TRY(psr_fields_parse(json, size, &object));
-    psr_err err = read_welcome(object, &welcome);
+    psr_bytes agreed;
+    PSR_TRY(read_parts(payload, &object, &agreed));
+    psr_err err = psr_view_from_object(cJSON_GetObjectItemCaseSensitive(object, "view"), ret_view);
     cJSON_Delete(object);
     if (err == PSR_OK)
-        *ret_welcome = welcome;
-    return err;
-}
-
-/* ---- DONE of a shard ---- */
-
-psr_err psr_traffic_to_json(const psr_traffic *traffic, char **ret_json)
-{
-    psr_fields_writer w = psr_fields_begin();
-    psr_fields_put_number(&w, "gradient_bytes", traffic->gradient_bytes);
-    psr_fields_put_number(&w, "weight_bytes", traffic->weight_bytes);
-    return psr_fields_finish(&w, ret_json);
-}
-
-psr_err psr_traffic_from_json(const void *json, size_t size, psr_traffic *ret_traffic)
-{
-    cJSON *object = NULL;
-    psr_traffic traffic = {0};
-    PSR_TRY(psr_fields_parse(json, size, &object));
-    psr_err err = psr_fields_number(object, "gradient_bytes", UINT64_MAX, &traffic.gradient_bytes);
-    if (err == PSR_OK)
-        err = psr_fields_number(object, "weight_bytes", UINT64_MAX, &traffic.weight_bytes);
-    cJSON_Delete(object);
-    if (err == PSR_OK)
-        *ret_traffic = traffic;
+        *ret_agreed = agreed;
     return err;
 }

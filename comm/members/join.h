@@ -1,13 +1,12 @@
-/* What is said while a run comes together, as JSON: one codec for both sides, the scheduler and its members.
+/* What is said while a run comes together: one codec for both sides, the scheduler and its members. Beside what is comm's own,
+ * CONFIG, FACTS and WELCOME carry bytes of its users', which nothing here reads: what they compute, and what they must agree on.
  * The bytes may be hostile; every read gives FORMAT, naming the field. No state; any thread. */
 #ifndef PSR_COMM_JOIN_H
 #define PSR_COMM_JOIN_H
 
-#include "base/config.h"
+#include "base/bytes.h"
 #include "comm/view.h"
-#include "net/message.h"
 
-#define PSR_IDENTITY_MAX 256
 #define PSR_VERSION_MAX 32
 
 /* ---- JOIN ---- */
@@ -19,57 +18,29 @@ typedef struct psr_join {
     int64_t pid;
 } psr_join;
 
-PSR_MUST_CHECK psr_err psr_join_to_json(const psr_join *join,
-                                        char **ret_json); /* ret owns: free(), as all here */
-PSR_MUST_CHECK psr_err psr_join_from_json(const void *json, size_t size, psr_join *ret_join);
+PSR_MUST_CHECK psr_err psr_join_to_json(const psr_join *join, char **ret_json); /* ret owns: free() */
+PSR_MUST_CHECK psr_err psr_join_from_json(psr_bytes json, psr_join *ret_join);
 
-/* ---- CONFIG ---- */
+/* ---- CONFIG: a JSON object, a zero byte, and what the scheduler's user gives ---- */
 
-PSR_MUST_CHECK psr_err psr_welcome_config_to_json(uint32_t rank, const psr_config *config, char **ret_json);
-PSR_MUST_CHECK psr_err psr_welcome_config_from_json(const void *json, size_t size, uint32_t *ret_rank,
-                                                    psr_config *ret_config);
+/* The place of a process in its run. */
+typedef struct psr_place {
+    uint32_t rank;  /* among those of its role */
+    uint32_t ranks; /* whose gradients a sum is of, at least 1 */
+    int64_t deadline_ms;
+} psr_place;
 
-/* ---- FACTS: what the workers must agree on ---- */
+/* ret owns: free(), as all here. */
+PSR_MUST_CHECK psr_err psr_place_write(const psr_place *place, psr_bytes given, void **ret_payload,
+                                       size_t *ret_size);
+/* ret_given is borrowed from the payload, as ret_agreed below. */
+PSR_MUST_CHECK psr_err psr_place_read(psr_bytes payload, psr_place *ret_place, psr_bytes *ret_given);
 
-/* Filled by a worker from its own host; a shard sends none, and gets the agreed ones in WELCOME. */
-typedef struct psr_facts {
-    char identity[PSR_IDENTITY_MAX]; /* what decides bits: back end, library's version, instruction set,
-                                        threads */
-    char data_name[64];
-    uint32_t train_count, test_count, channels, height, width, classes;
-    uint64_t steps_per_epoch, total_steps; /* by the sampler: ps links no data sets */
-    uint64_t parameter_count;              /* of the model, padding left out */
-} psr_facts;
+/* ---- WELCOME: a JSON object, a zero byte, and what the users' facts have agreed on ---- */
 
-PSR_MUST_CHECK psr_err psr_facts_to_json(const psr_facts *facts, char **ret_json);
-PSR_MUST_CHECK psr_err psr_facts_from_json(const void *json, size_t size, psr_facts *ret_facts);
-
-/* OK, or USAGE in words: "worker 1 on b: oneDNN 3.7, worker 0 on a: oneDNN 2.6: ...". */
-PSR_MUST_CHECK psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b,
-                                       const char *who_b);
-
-/* ---- WELCOME ---- */
-
-typedef struct psr_welcome {
-    psr_facts facts;
-    uint64_t first_step;
-    psr_view view; /* owned: psr_view_done */
-} psr_welcome;
-
-PSR_MUST_CHECK psr_err psr_welcome_to_json(const psr_welcome *welcome, char **ret_json);
-PSR_MUST_CHECK psr_err psr_welcome_from_json(const void *json, size_t size, psr_welcome *ret_welcome);
-
-/* ---- DONE of a shard ---- */
-
-/* What it exchanged with all workers since its start: payloads of PUSH received and of WEIGHTS sent. In SSP and async a
- * shard is done with its last push, and the last pulls, still to be answered, are not counted. */
-typedef struct psr_traffic {
-    uint64_t gradient_bytes, weight_bytes;
-} psr_traffic;
-/* The two as a line of a log. */
-#define PSR_TRAFFIC_LINE "carried gradient_bytes=%" PRIu64 " weight_bytes=%" PRIu64
-
-PSR_MUST_CHECK psr_err psr_traffic_to_json(const psr_traffic *traffic, char **ret_json);
-PSR_MUST_CHECK psr_err psr_traffic_from_json(const void *json, size_t size, psr_traffic *ret_traffic);
+PSR_MUST_CHECK psr_err psr_welcome_write(const psr_view *view, psr_bytes agreed, void **ret_payload,
+                                         size_t *ret_size);
+/* ret_view owns: psr_view_done. */
+PSR_MUST_CHECK psr_err psr_welcome_read(psr_bytes payload, psr_view *ret_view, psr_bytes *ret_agreed);
 
 #endif

@@ -10,21 +10,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FIRST_DEADLINE_MS 30000 /* until CONFIG says the run's */
+
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
 struct psr_member {
     psr_member_options options;
     psr_membership *membership;
     psr_peer self;
-    psr_config config;
-    psr_welcome welcome;
+    uint32_t ranks; /* of the run, from CONFIG on */
+    psr_view view;
+    void *agreed; /* owned: bytes of the user's */
+    size_t agreed_size;
     char name[PSR_HOST_MAX + 32];
 };
-
-static int64_t deadline_ms_of(const psr_config *config)
-{
-    return (int64_t)(config->deadline_s * 1000);
-}
 
 /* ---- what the membership asks for ---- */
 
@@ -34,43 +33,59 @@ static psr_err send_to_scheduler(void *context, const psr_head *head, const psr_
     return psr_transport_send(member->options.transport, scheduler, head, payload);
 }
 
-static psr_err find_facts(psr_member *member, char **ret_json)
+static psr_err take_place(psr_member *member, const psr_place *place)
 {
-    psr_facts facts = {0};
-    if (!member->options.facts)
+    if (place->rank == member->self.rank)
         return PSR_OK;
-    psr_err err = member->options.facts(member->options.context, member->self.rank, &member->config, &facts);
+    member->self.rank = place->rank;
+    return psr_transport_rename(member->options.transport, member->self);
+}
+
+static psr_err take_config(void *context, psr_bytes payload, int64_t *ret_deadline_ms, void **ret_facts,
+                           size_t *ret_facts_size)
+{
+    psr_member *member = context;
+    psr_place place;
+    psr_bytes given;
+    psr_err err = psr_place_read(payload, &place, &given);
+    if (err != PSR_OK)
+        return psr_fail_context(err, "the scheduler's CONFIG");
+    member->ranks = place.ranks;
+    PSR_TRY(take_place(member, &place));
+    err = member->options.configured(member->options.context, &place, given, ret_facts, ret_facts_size);
     if (err != PSR_OK) {
         psr_member_failed(member, err, psr_err_detail());
         return err;
     }
-    return psr_facts_to_json(&facts, ret_json);
+    *ret_deadline_ms = place.deadline_ms;
+    return PSR_OK;
 }
 
-static psr_err take_config(void *context, const void *payload, size_t bytes, int64_t *ret_deadline_ms,
-                           char **ret_facts)
+static psr_err keep_agreed(psr_member *member, psr_bytes agreed)
 {
-    psr_member *member = context;
-    uint32_t rank = 0;
-    psr_err err = psr_welcome_config_from_json(payload, bytes, &rank, &member->config);
-    if (err != PSR_OK)
-        return psr_fail_context(err, "the scheduler's CONFIG");
-    if (rank != member->self.rank) {
-        member->self.rank = rank;
-        PSR_TRY(psr_transport_rename(member->options.transport, member->self));
-    }
-    *ret_deadline_ms = deadline_ms_of(&member->config);
-    return find_facts(member, ret_facts);
+    if (agreed.size == 0)
+        return PSR_OK;
+    member->agreed = malloc(agreed.size);
+    if (!member->agreed)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes of a message", agreed.size);
+    memcpy(member->agreed, agreed.data, agreed.size);
+    member->agreed_size = agreed.size;
+    return PSR_OK;
 }
 
-static psr_err take_welcome(void *context, const void *payload, size_t bytes, size_t *ret_members)
+static psr_err take_welcome(void *context, psr_bytes payload, size_t *ret_members)
 {
     psr_member *member = context;
-    psr_err err = psr_welcome_from_json(payload, bytes, &member->welcome);
+    psr_bytes agreed;
+    psr_err err = psr_welcome_read(payload, &member->view, &agreed);
     if (err != PSR_OK)
         return psr_fail_context(err, "the scheduler's WELCOME");
-    *ret_members = member->welcome.view.member_count;
-    return PSR_OK;
+    if (psr_view_workers(&member->view) != member->ranks)
+        return psr_fail(PSR_ERR_FORMAT,
+                        "the scheduler's WELCOME: its plan is of %" PRIu32 " ranks, and CONFIG said %" PRIu32,
+                        psr_view_workers(&member->view), member->ranks);
+    *ret_members = member->view.member_count;
+    return keep_agreed(member, agreed);
 }
 
 static void report(void *context, psr_msg_progress *progress)
@@ -105,7 +120,7 @@ static psr_err open_membership(psr_member *member, int64_t now_ms)
 {
     const psr_provision *provision = member->options.provision;
     const psr_membership_options options = {.scheduler = provision->scheduler,
-                                            .deadline_ms = deadline_ms_of(&member->config),
+                                            .deadline_ms = FIRST_DEADLINE_MS,
                                             .context = member,
                                             .send = send_to_scheduler,
                                             .configured = take_config,
@@ -124,7 +139,6 @@ psr_err psr_member_open(const psr_member_options *options, int64_t now_ms, psr_m
         return psr_fail(PSR_ERR_NOMEM, "no memory to join a run");
     member->options = *options;
     member->self = options->provision->self;
-    psr_config_defaults(&member->config);
     psr_err err = open_membership(member, now_ms);
     if (err != PSR_OK) {
         psr_member_free(member);
@@ -139,7 +153,8 @@ void psr_member_free(psr_member *member)
     if (!member)
         return;
     psr_membership_free(member->membership);
-    psr_view_done(&member->welcome.view);
+    psr_view_done(&member->view);
+    free(member->agreed);
     free(member);
 }
 
@@ -251,29 +266,19 @@ psr_peer psr_member_self(const psr_member *member)
     return member->self;
 }
 
-const psr_config *psr_member_config(const psr_member *member)
-{
-    return &member->config;
-}
-
-const psr_facts *psr_member_facts(const psr_member *member)
-{
-    return &member->welcome.facts;
-}
-
 const psr_view *psr_member_view(const psr_member *member)
 {
-    return &member->welcome.view;
+    return &member->view;
 }
 
-uint64_t psr_member_first_step(const psr_member *member)
+psr_bytes psr_member_agreed(const psr_member *member)
 {
-    return member->welcome.first_step;
+    return (psr_bytes){member->agreed, member->agreed_size};
 }
 
 const char *psr_member_name(psr_member *member, psr_peer peer)
 {
-    const psr_view_member *entry = psr_view_find(&member->welcome.view, peer);
+    const psr_view_member *entry = psr_view_find(&member->view, peer);
     int used = snprintf(member->name, sizeof member->name, "%s", psr_role_name(peer.role));
     if (peer.role != PSR_ROLE_SCHEDULER)
         used += snprintf(member->name + used, sizeof member->name - (size_t)used, " %" PRIu32, peer.rank);
@@ -284,7 +289,7 @@ const char *psr_member_name(psr_member *member, psr_peer peer)
 
 psr_err psr_member_connect(psr_member *member, psr_peer peer)
 {
-    const psr_view_member *entry = psr_view_find(&member->welcome.view, peer);
+    const psr_view_member *entry = psr_view_find(&member->view, peer);
     if (!entry)
         return psr_fail(PSR_ERR_NOT_FOUND, "%s %" PRIu32 " is not in the view", psr_role_name(peer.role),
                         peer.rank);

@@ -1,6 +1,6 @@
-/* A member of a run (shard or worker) as its scheduler sees it: joins, gets rank, configuration and view,
- * reports progress, hears that it is alive, and leaves. psring-ps and psring-worker are both built on it: the
- * membership machine (comm/members/membership.h, which has the order of the messages) on a transport, with comm/members/join.h's
+/* A member of a run (shard or worker) as its scheduler sees it: joins, gets rank and view, reports progress, hears that it is
+ * alive, and leaves. What it computes, and what it must agree on with others, passes through as bytes of its user's. The membership
+ * machine (comm/members/membership.h, which has the order of the messages) on a transport, with comm/members/join.h's
  * payloads.
  *
  * Two ways to drive it. With a clock and a transport that waits: psr_member_join and psr_member_recv. Without
@@ -22,9 +22,10 @@ typedef struct psr_member_options {
     psr_transport *transport; /* borrowed for the member's life, as all here */
     const psr_provision *provision;
     void *context;
-    /* The facts of this host under this configuration: called once, when CONFIG came. NULL: none (a shard).
-     * Its failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
-    psr_err (*facts)(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts);
+    /* CONFIG came, once: its place in the run, and what the scheduler's user gives it, borrowed during the call. Returns what
+     * FACTS shall say, malloc'ed; left NULL: nothing. A failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
+    psr_err (*configured)(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
+                          size_t *ret_facts_size);
     /* Fills a report, zero before: what this process does, and whom it waits for. Also called while joining. NULL: phase start. */
     void (*report)(void *context, psr_msg_progress *progress);
     /* Asked whenever the transport was woken while joining: something other than PSR_OK ends it. May be NULL.
@@ -36,18 +37,15 @@ typedef struct psr_member_options {
 PSR_MUST_CHECK psr_err psr_member_open(const psr_member_options *options, int64_t now_ms,
                                        psr_member **ret_member);
 /* Joins; returns after WELCOME. ret owns. TIMEOUT: the scheduler was not heard of for the deadline (before
- * CONFIG: the default one); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
+ * CONFIG: 30 s); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
 PSR_MUST_CHECK psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member);
 void psr_member_free(psr_member *member);
 
 /* All borrowed for the member's life; what WELCOME tells is there once it has joined. */
 psr_peer psr_member_self(const psr_member *member);
-const psr_config *psr_member_config(const psr_member *member);
-const psr_facts *psr_member_facts(const psr_member *member); /* those agreed on */
 const psr_view *psr_member_view(const psr_member *member);
-/* Steps completed before this run began: 0, or the resumed checkpoint's. When above 0, RESTORE messages
- * follow. */
-uint64_t psr_member_first_step(const psr_member *member);
+/* What the scheduler's user says that was agreed on. */
+psr_bytes psr_member_agreed(const psr_member *member);
 /* "worker 2 on host7", or "worker 2" when it is not in the view. Borrowed until the next call. */
 const char *psr_member_name(psr_member *member, psr_peer peer);
 

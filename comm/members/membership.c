@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "comm/operations/early.h"
-#include "comm/members/join.h"
 #include "net/violation.h"
 
 #include <stdlib.h>
@@ -165,28 +164,33 @@ psr_err psr_membership_tick(psr_membership *membership, int64_t now_ms, int64_t 
 
 /* ---- messages ---- */
 
-static psr_err say(psr_membership *m, psr_message_type type, const char *text)
+static psr_err say(psr_membership *m, psr_message_type type, psr_bytes bytes)
 {
     psr_head head = {.type = type};
-    psr_payload payload = {.data = text, .bytes = text ? strlen(text) : 0};
+    psr_payload payload = {.data = bytes.data, .bytes = bytes.size};
     return m->options.send(m->options.context, &head, payload.bytes ? &payload : NULL);
 }
 
 psr_err psr_membership_join(psr_membership *membership, const char *json)
 {
-    return say(membership, PSR_MSG_JOIN, json);
+    return say(membership, PSR_MSG_JOIN, (psr_bytes){json, strlen(json)});
+}
+
+static psr_bytes payload_of(const psr_message *message)
+{
+    return (psr_bytes){message->payload, message->payload_bytes};
 }
 
 static psr_err take_config(psr_membership *m, const psr_message *message, int64_t now_ms)
 {
     int64_t deadline_ms = 0;
-    char *facts = NULL;
-    PSR_TRY(m->options.configured(m->options.context, message->payload, message->payload_bytes, &deadline_ms,
-                                  &facts));
+    void *facts = NULL;
+    size_t size = 0;
+    PSR_TRY(m->options.configured(m->options.context, payload_of(message), &deadline_ms, &facts, &size));
     set_deadline(m, deadline_ms, now_ms);
     m->next_report_ms = now_ms;
     m->due = PSR_MSG_WELCOME;
-    psr_err err = say(m, PSR_MSG_FACTS, facts);
+    psr_err err = say(m, PSR_MSG_FACTS, (psr_bytes){facts, size});
     free(facts);
     return err;
 }
@@ -194,7 +198,7 @@ static psr_err take_config(psr_membership *m, const psr_message *message, int64_
 static psr_err take_welcome(psr_membership *m, const psr_message *message)
 {
     size_t members = 0;
-    PSR_TRY(m->options.welcomed(m->options.context, message->payload, message->payload_bytes, &members));
+    PSR_TRY(m->options.welcomed(m->options.context, payload_of(message), &members));
     if ((int64_t)members / 10 > CHANGE_EVERY_MS)
         m->change_every_ms = (int64_t)members / 10;
     m->due = 0;

@@ -15,6 +15,7 @@
 #ifndef PSR_COMM_MEMBERSHIP_H
 #define PSR_COMM_MEMBERSHIP_H
 
+#include "base/bytes.h"
 #include "comm/wire/messages.h"
 #include "net/transport.h"
 
@@ -26,11 +27,11 @@ typedef struct psr_membership_options {
     void *context;
     /* A message to the scheduler. The payload is valid during the call. */
     psr_err (*send)(void *context, const psr_head *head, const psr_payload *payload);
-    /* CONFIG came: gives the run's deadline, and what FACTS shall say (malloc'ed; NULL: nothing). */
-    psr_err (*configured)(void *context, const void *payload, size_t bytes, int64_t *ret_deadline_ms,
-                          char **ret_facts);
+    /* CONFIG came: gives the run's deadline, and what FACTS shall say (malloc'ed; left NULL: nothing). */
+    psr_err (*configured)(void *context, psr_bytes payload, int64_t *ret_deadline_ms, void **ret_facts,
+                          size_t *ret_facts_size);
     /* WELCOME came: gives the number of the run's members. */
-    psr_err (*welcomed)(void *context, const void *payload, size_t bytes, size_t *ret_members);
+    psr_err (*welcomed)(void *context, psr_bytes payload, size_t *ret_members);
     /* Fills a report, zero before: what this process does, and whom it waits for. NULL: phase start. */
     void (*report)(void *context, psr_msg_progress *progress);
 } psr_membership_options;

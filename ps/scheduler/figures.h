@@ -11,6 +11,7 @@
 #include "base/figures.h"
 #include "comm/comm.h"
 #include "ps/scheduler/metrics_line.h"
+#include "ps/traffic.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,6 +4,8 @@
 #ifndef PSR_PS_RUNDIR_H
 #define PSR_PS_RUNDIR_H
 
+#include "base/config.h"
+#include "base/facts.h"
 #include "comm/comm.h"
 #include "ps/scheduler/metrics_line.h"
 

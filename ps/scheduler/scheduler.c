@@ -100,10 +100,20 @@ void psr_scheduler_say(psr_scheduler *scheduler, const char *format, ...)
     scheduler->events.say(scheduler->events.context, line);
 }
 
+psr_bytes psr_scheduler_payload_of(const psr_message *message)
+{
+    return (psr_bytes){message->payload, message->payload_bytes};
+}
+
+psr_err psr_scheduler_send_bytes(psr_scheduler *scheduler, psr_peer to, psr_head head, psr_bytes bytes)
+{
+    psr_payload payload = {.data = bytes.data, .bytes = bytes.size};
+    return scheduler->events.send(scheduler->events.context, to, &head, payload.bytes ? &payload : NULL);
+}
+
 psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_head head, const char *text)
 {
-    psr_payload payload = {.data = text, .bytes = text ? strlen(text) : 0};
-    return scheduler->events.send(scheduler->events.context, to, &head, payload.bytes ? &payload : NULL);
+    return psr_scheduler_send_bytes(scheduler, to, head, (psr_bytes){text, text ? strlen(text) : 0});
 }
 
 psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_head head, const char *text)

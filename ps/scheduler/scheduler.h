@@ -9,8 +9,10 @@
 #define PSR_PS_SCHEDULER_H
 
 #include "base/config.h"
+#include "base/facts.h"
 #include "comm/comm.h"
 #include "ps/scheduler/metrics_line.h"
+#include "ps/traffic.h"
 
 typedef struct psr_scheduler psr_scheduler;
 

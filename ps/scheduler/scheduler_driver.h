@@ -3,6 +3,7 @@
 #ifndef PSR_PS_SCHEDULER_DRIVER_H
 #define PSR_PS_SCHEDULER_DRIVER_H
 
+#include "base/config.h"
 #include "comm/comm.h"
 
 /* Runs to the end and tells the launcher how it ended. config: checked, with threads and out resolved.

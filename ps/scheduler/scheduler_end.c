@@ -103,7 +103,7 @@ static psr_err take_figures(const psr_scheduler *scheduler, psr_peer from, const
     if (message->payload_bytes == 0)
         return PSR_OK;
     if (from.role == PSR_ROLE_SHARD &&
-        psr_traffic_from_json(message->payload, message->payload_bytes, &traffic) != PSR_OK) {
+        psr_traffic_from_json(psr_scheduler_payload_of(message), &traffic) != PSR_OK) {
         char detail[PSR_SCHEDULER_LINE_MAX];
         snprintf(detail, sizeof detail, "%s", psr_err_detail());
         return psr_violation(message, "%s", detail);

@@ -36,17 +36,26 @@ static psr_err check_version(const psr_scheduler *scheduler, const psr_peer peer
 
 static psr_err send_config(psr_scheduler *scheduler, const psr_scheduler_member *member)
 {
-    char *json = NULL;
-    PSR_TRY(psr_welcome_config_to_json(member->entry.peer.rank, &scheduler->config, &json));
-    psr_err err = psr_scheduler_send(scheduler, member->entry.peer, (psr_head){.type = PSR_MSG_CONFIG}, json);
-    free(json);
+    const psr_place place = {.rank = member->entry.peer.rank,
+                             .ranks = scheduler->config.workers,
+                             .deadline_ms = scheduler->deadline_ms};
+    char *given = NULL;
+    void *payload = NULL;
+    size_t size = 0;
+    PSR_TRY(psr_config_to_json(&scheduler->config, &given));
+    psr_err err = psr_place_write(&place, (psr_bytes){given, strlen(given)}, &payload, &size);
+    free(given);
+    if (err == PSR_OK)
+        err = psr_scheduler_send_bytes(scheduler, member->entry.peer, (psr_head){.type = PSR_MSG_CONFIG},
+                                       (psr_bytes){payload, size});
+    free(payload);
     return err;
 }
 
 psr_err psr_scheduler_take_join(psr_scheduler *scheduler, const psr_message *message, int64_t now_ms)
 {
     psr_join join;
-    psr_err err = psr_join_from_json(message->payload, message->payload_bytes, &join);
+    psr_err err = psr_join_from_json(psr_scheduler_payload_of(message), &join);
     if (err != PSR_OK) {
         char detail[PSR_SCHEDULER_LINE_MAX];
         snprintf(detail, sizeof detail, "%s", psr_err_detail());
@@ -130,20 +139,39 @@ static psr_err begin_run(psr_scheduler *scheduler, const psr_facts *facts)
     return PSR_OK;
 }
 
-static psr_err welcome_all(psr_scheduler *scheduler)
+/* What is agreed on, for a worker or for a shard. */
+static psr_err write_start(const psr_scheduler *scheduler, psr_role role, char **ret_json)
 {
     const psr_facts *facts = &scheduler->members[scheduler->shard_count].facts;
-    char *json = NULL;
-    PSR_TRY(list_members(scheduler));
-    PSR_TRY(begin_run(scheduler, facts));
-    const psr_welcome welcome = {
-        .facts = *facts, .first_step = scheduler->first_step, .view = scheduler->view};
-    PSR_TRY(psr_welcome_to_json(&welcome, &json));
-    psr_err err = psr_scheduler_send_all(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, json);
-    free(json);
-    if (err == PSR_OK && scheduler->first_step > 0)
-        err = scheduler->events.restore(scheduler->events.context);
+    const psr_worker_start worker = {.first_step = scheduler->first_step, .total_steps = facts->total_steps};
+    const psr_shard_start shard = {.first_step = scheduler->first_step, .facts = *facts};
+    return role == PSR_ROLE_WORKER ? psr_worker_start_to_json(&worker, ret_json)
+                                   : psr_shard_start_to_json(&shard, ret_json);
+}
+
+static psr_err welcome_role(psr_scheduler *scheduler, psr_role role)
+{
+    char *agreed = NULL;
+    void *payload = NULL;
+    size_t size = 0;
+    PSR_TRY(write_start(scheduler, role, &agreed));
+    psr_err err = psr_welcome_write(&scheduler->view, (psr_bytes){agreed, strlen(agreed)}, &payload, &size);
+    free(agreed);
+    for (uint32_t i = 0; i < scheduler->member_count && err == PSR_OK; i++)
+        if (scheduler->members[i].entry.peer.role == role)
+            err = psr_scheduler_send_bytes(scheduler, scheduler->members[i].entry.peer,
+                                           (psr_head){.type = PSR_MSG_WELCOME}, (psr_bytes){payload, size});
+    free(payload);
     return err;
+}
+
+static psr_err welcome_all(psr_scheduler *scheduler)
+{
+    PSR_TRY(list_members(scheduler));
+    PSR_TRY(begin_run(scheduler, &scheduler->members[scheduler->shard_count].facts));
+    PSR_TRY(welcome_role(scheduler, PSR_ROLE_SHARD));
+    PSR_TRY(welcome_role(scheduler, PSR_ROLE_WORKER));
+    return scheduler->first_step > 0 ? scheduler->events.restore(scheduler->events.context) : PSR_OK;
 }
 
 psr_err psr_scheduler_take_facts(psr_scheduler *scheduler, psr_scheduler_member *member,
@@ -152,7 +180,7 @@ psr_err psr_scheduler_take_facts(psr_scheduler *scheduler, psr_scheduler_member 
     if (scheduler->state != PSR_SCHEDULER_JOINING || member->told_facts)
         return psr_violation(message, "it has told its facts before");
     if (member->entry.peer.role == PSR_ROLE_WORKER &&
-        psr_facts_from_json(message->payload, message->payload_bytes, &member->facts) != PSR_OK) {
+        psr_facts_from_json(psr_scheduler_payload_of(message), &member->facts) != PSR_OK) {
         char detail[PSR_SCHEDULER_LINE_MAX];
         snprintf(detail, sizeof detail, "%s", psr_err_detail());
         return psr_violation(message, "%s", detail);

@@ -76,6 +76,8 @@ bool psr_scheduler_all(const psr_scheduler *scheduler, bool (*is)(const psr_sche
 /* "worker 1 on host7". */
 void psr_scheduler_name(const psr_scheduler_member *member, char *text, size_t size);
 void psr_scheduler_say(psr_scheduler *scheduler, const char *format, ...) PSR_PRINTF(2, 3);
+psr_bytes psr_scheduler_payload_of(const psr_message *message);
+psr_err psr_scheduler_send_bytes(psr_scheduler *scheduler, psr_peer to, psr_head head, psr_bytes bytes);
 /* text NULL: no payload. */
 psr_err psr_scheduler_send(psr_scheduler *scheduler, psr_peer to, psr_head head, const char *text);
 psr_err psr_scheduler_send_all(psr_scheduler *scheduler, psr_head head, const char *text);

@@ -3,8 +3,9 @@
 #ifndef PSR_PS_SECTIONS_H
 #define PSR_PS_SECTIONS_H
 
-#include "model/networks/network.h"
+#include "base/facts.h"
 #include "comm/comm.h"
+#include "model/networks/network.h"
 
 #define PSR_SLOTS_MAX 4
 

@@ -1,6 +1,8 @@
 /* psring-ps: one shard of a run. Started by psring's agent (--provision -), or by hand (--scheduler,
  * --key-file). */
 #include "base/clock.h"
+#include "base/config.h"
+#include "base/facts.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/member_arguments.h"
@@ -40,6 +42,7 @@ typedef struct program {
     psr_transport *transport;
     psr_input_thread *input;
     psr_member *member;
+    psr_config config; /* of the run, once it has come */
     psr_sections sections;
     psr_loop *loop;
     psr_shard_run *shard;
@@ -90,6 +93,16 @@ static void report(void *context, psr_msg_progress *progress)
 
 /* ---- setting up ---- */
 
+/* A shard has no facts of its own. */
+static psr_err take_config(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
+                           size_t *ret_facts_size)
+{
+    program *p = context;
+    (void)place, (void)ret_facts, (void)ret_facts_size;
+    psr_config_defaults(&p->config);
+    return psr_config_from_json(&p->config, given.data, given.size);
+}
+
 static psr_err join(program *p)
 {
     psr_zmq_options zmq = {
@@ -105,6 +118,7 @@ static psr_err join(program *p)
     psr_member_options member = {.transport = p->transport,
                                  .provision = &p->provision,
                                  .context = p,
+                                 .configured = take_config,
                                  .report = report,
                                  .interrupted = check_input};
     return psr_member_join(&member, &p->member);
@@ -146,7 +160,8 @@ static psr_err check_plan(const psr_plan *plan, const psr_layout *layout)
 
 static psr_err make_shard(program *p)
 {
-    const psr_config *config = psr_member_config(p->member);
+    psr_shard_start start;
+    PSR_TRY(psr_shard_start_from_json(psr_member_agreed(p->member), &start));
     const psr_view *view = psr_member_view(p->member);
     uint32_t rank = psr_member_self(p->member).rank;
     const psr_loop_options loop = {.transport = p->transport,
@@ -155,16 +170,16 @@ static psr_err make_shard(program *p)
                                    .message = take_message,
                                    .woken = check_input};
     PSR_TRY(psr_loop_new(&loop, &p->loop));
-    PSR_TRY(psr_sections_init(config, psr_member_facts(p->member), &p->sections));
+    PSR_TRY(psr_sections_init(&p->config, &start.facts, &p->sections));
     const psr_layout *layout = &p->sections.net->params;
     PSR_TRY(check_plan(&view->plan, layout));
     psr_shard_options shard = {
-        .config = config,
+        .config = &p->config,
         .layout = layout,
         .plan = &view->plan,
         .shard = rank,
-        .total_steps = psr_member_facts(p->member)->total_steps,
-        .first_step = psr_member_first_step(p->member),
+        .total_steps = start.facts.total_steps,
+        .first_step = start.first_step,
         .outbox = psr_loop_outbox(p->loop),
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
@@ -180,7 +195,7 @@ static psr_err run(program *p)
     char name[32];
     snprintf(name, sizeof name, "shard %" PRIu32, rank);
     psr_log_init(name, PSR_LOG_INFO);
-    psr_err err = psr_fault_point_set(psr_member_config(p->member)->fault_point, "shard", rank);
+    psr_err err = psr_fault_point_set(p->config.fault_point, "shard", rank);
     if (err == PSR_OK)
         err = make_shard(p);
     if (err == PSR_OK) {

@@ -13,6 +13,7 @@
 
 #include "comm/comm.h"
 #include "ps/shard/shard.h"
+#include "ps/traffic.h"
 
 typedef struct psr_shard_run psr_shard_run;
 

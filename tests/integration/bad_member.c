@@ -149,19 +149,21 @@ static psr_err same_message_twice(bad *b)
 
 /* ---- as a member that was welcomed ---- */
 
-static psr_err give_facts(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts)
+static psr_err give_facts(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
+                          size_t *ret_facts_size)
 {
     const bad *b = context;
-    (void)rank;
-    (void)config;
-    return psr_facts_from_json(b->facts, strlen(b->facts), ret_facts);
+    (void)place, (void)given;
+    *ret_facts = strdup(b->facts);
+    *ret_facts_size = strlen(b->facts);
+    return *ret_facts ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for facts");
 }
 
 static psr_err join(bad *b)
 {
     PSR_TRY(open_transport(b));
     const psr_member_options options = {
-        .transport = b->transport, .provision = &b->provision, .context = b, .facts = give_facts};
+        .transport = b->transport, .provision = &b->provision, .context = b, .configured = give_facts};
     return psr_member_join(&options, &b->member);
 }
 

@@ -257,14 +257,16 @@ static psr_err shard_welcomed(shard *s)
                                    .member = s->process.member,
                                    .context = s,
                                    .message = shard_message};
+    psr_shard_start start;
     PSR_TRY(psr_loop_new(&loop, &s->loop));
+    PSR_TRY(psr_shard_start_from_json(psr_member_agreed(s->process.member), &start));
     const psr_shard_options options = {
         .config = c->options.config,
         .layout = c->options.layout,
         .plan = &psr_member_view(s->process.member)->plan,
         .shard = s->process.self.rank,
-        .total_steps = psr_member_facts(s->process.member)->total_steps,
-        .first_step = psr_member_first_step(s->process.member),
+        .total_steps = start.facts.total_steps,
+        .first_step = start.first_step,
         .outbox = psr_loop_outbox(s->loop),
     };
     PSR_TRY(psr_shard_run_new(&options, &s->run));
@@ -282,13 +284,23 @@ static void shard_report(void *context, psr_msg_progress *progress)
 
 /* ---- any member ---- */
 
-static psr_err find_facts(void *context, uint32_t rank, const psr_config *config, psr_facts *ret_facts)
+static psr_err configured(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
+                          size_t *ret_facts_size)
 {
     const process *p = context;
-    (void)rank, (void)config;
-    *ret_facts = (psr_facts){.total_steps = p->in->options.first_step + p->in->options.steps};
-    strcpy(ret_facts->identity, "played");
-    strcpy(ret_facts->data_name, "none");
+    const psr_facts facts = {.identity = "played",
+                             .data_name = "none",
+                             .total_steps = p->in->options.first_step + p->in->options.steps};
+    char *json = NULL;
+    psr_config config;
+    psr_config_defaults(&config);
+    assert_int_equal(psr_config_from_json(&config, given.data, given.size), PSR_OK);
+    assert_int_equal(place->ranks, p->in->n);
+    if (p->self.role == PSR_ROLE_SHARD)
+        return PSR_OK;
+    PSR_TRY(psr_facts_to_json(&facts, &json));
+    *ret_facts = json;
+    *ret_facts_size = strlen(json);
     return PSR_OK;
 }
 
@@ -351,7 +363,7 @@ static void process_start(process *p)
         .transport = p->transport,
         .provision = &p->provision,
         .context = p,
-        .facts = p->self.role == PSR_ROLE_WORKER ? find_facts : NULL,
+        .configured = configured,
         .report = p->self.role == PSR_ROLE_WORKER ? worker_report : shard_report,
     };
     p->state = PROCESS_RUNS;

@@ -292,14 +292,16 @@ psr_err worker_welcomed(worker *w)
     const cluster *c = w->process.in;
     const cluster_options *o = &c->options;
     w->waiter = (psr_loop_waiter){w, pause_until_changed, pass_time, go_on};
-    w->step = psr_member_first_step(w->process.member);
+    psr_worker_start start;
+    PSR_TRY(psr_worker_start_from_json(psr_member_agreed(w->process.member), &start));
+    w->step = start.first_step;
     w->history = calloc(o->layout->length * (o->steps + 1) + 1, sizeof(float));
     w->order = calloc(o->buckets->count + 1, sizeof *w->order);
     for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
         w->slots[i] = calloc(o->layout->length + 1, sizeof(float));
     PSR_TRY(connect_peers(w));
     const psr_session_options session = {.first_step = w->step,
-                                         .total_steps = psr_member_facts(w->process.member)->total_steps,
+                                         .total_steps = start.total_steps,
                                          .commands_max = psr_exchange_commands_max(o->buckets),
                                          .transport = w->process.transport,
                                          .member = w->process.member,

@@ -10,77 +10,47 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void join_facts_config_and_welcome_come_back_as_they_were(void **state)
+static void a_join_a_place_and_a_welcome_come_back_as_they_were(void **state)
 {
     (void)state;
     char *json = NULL;
     const psr_join join = {.version = "1.2", .host = "b\"\\host", .endpoint = "tcp://10.0.0.1:4", .pid = 77};
     psr_join join_again;
     expect_ok(psr_join_to_json(&join, &json));
-    expect_ok(psr_join_from_json(json, strlen(json), &join_again));
+    expect_ok(psr_join_from_json((psr_bytes){json, strlen(json)}, &join_again));
     assert_memory_equal(&join, &join_again, sizeof join);
     free(json);
 
-    const psr_facts facts = {.identity = "x",
-                             .data_name = "y",
-                             .train_count = UINT32_MAX,
-                             .test_count = 1,
-                             .channels = 3,
-                             .height = 4,
-                             .width = 5,
-                             .classes = 6,
-                             .steps_per_epoch = 7,
-                             .total_steps = UINT64_C(999999999999999),
-                             .parameter_count = 9};
-    psr_facts facts_again;
-    expect_ok(psr_facts_to_json(&facts, &json));
-    expect_ok(psr_facts_from_json(json, strlen(json), &facts_again));
-    assert_memory_equal(&facts, &facts_again, sizeof facts);
-    free(json);
-
-    psr_config config, config_again;
-    uint32_t rank;
-    psr_config_defaults(&config);
-    config.lr = 0.1;
-    config.sync = PSR_SYNC_SSP;
-    config.ssp_bound = 3;
-    expect_ok(psr_welcome_config_to_json(12, &config, &json));
-    expect_ok(psr_welcome_config_from_json(json, strlen(json), &rank, &config_again));
-    assert_int_equal(rank, 12);
-    assert_true(config_again.lr == 0.1);
-    assert_int_equal(config_again.ssp_bound, 3);
-    free(json);
+    void *payload = NULL;
+    size_t size = 0;
+    psr_bytes users;
+    const psr_place place = {.rank = 12, .ranks = 1024, .deadline_ms = 1000000000};
+    psr_place place_again;
+    expect_ok(psr_place_write(&place, (psr_bytes){"\0{\0", 3}, &payload, &size));
+    expect_ok(psr_place_read((psr_bytes){payload, size}, &place_again, &users));
+    assert_memory_equal(&place_again, &place, sizeof place);
+    assert_int_equal(users.size, 3);
+    assert_memory_equal(users.data, "\0{\0", 3);
+    free(payload);
 
     psr_view_member members[] = {{{PSR_ROLE_SHARD, 0}, "a", "tcp://a:1"},
                                  {{PSR_ROLE_WORKER, 5}, "b", "tcp://b:2"}};
     psr_plan_bucket buckets[] = {{.span = {32, 16}, .route = PSR_ROUTE_SHARD}};
-    const psr_welcome welcome = {.facts = facts,
-                                 .first_step = 40,
-                                 .view = {.epoch = 3,
-                                          .members = members,
-                                          .member_count = 2,
-                                          .plan = {.buckets = buckets,
-                                                   .bucket_count = 1,
-                                                   .ranks = 1,
-                                                   .shards = 1,
-                                                   .slice_floats = 16,
-                                                   .window = 1}}};
-    psr_welcome welcome_again;
-    expect_ok(psr_welcome_to_json(&welcome, &json));
-    expect_ok(psr_welcome_from_json(json, strlen(json), &welcome_again));
-    assert_int_equal(welcome_again.first_step, 40);
-    assert_memory_equal(&welcome_again.facts, &facts, sizeof facts);
-    assert_int_equal(welcome_again.view.epoch, 3);
-    assert_int_equal(welcome_again.view.member_count, 2);
-    assert_int_equal(welcome_again.view.plan.slice_count, 1);
-    psr_view_done(&welcome_again.view);
-    free(json);
-
-    psr_traffic traffic = {20000000000, 243}, traffic_again;
-    expect_ok(psr_traffic_to_json(&traffic, &json));
-    expect_ok(psr_traffic_from_json(json, strlen(json), &traffic_again));
-    assert_memory_equal(&traffic, &traffic_again, sizeof traffic);
-    free(json);
+    const psr_view view = {
+        .epoch = 3,
+        .members = members,
+        .member_count = 2,
+        .plan = {
+            .buckets = buckets, .bucket_count = 1, .ranks = 1, .shards = 1, .slice_floats = 16, .window = 1}};
+    psr_view view_again;
+    expect_ok(psr_welcome_write(&view, (psr_bytes){NULL, 0}, &payload, &size));
+    expect_ok(psr_welcome_read((psr_bytes){payload, size}, &view_again, &users));
+    assert_int_equal(users.size, 0);
+    assert_int_equal(view_again.epoch, 3);
+    assert_int_equal(view_again.member_count, 2);
+    assert_int_equal(view_again.plan.slice_count, 1);
+    psr_view_done(&view_again);
+    free(payload);
 }
 
 static void each_field_that_is_wrong_is_named(void **state)
@@ -109,19 +79,39 @@ static void each_field_that_is_wrong_is_named(void **state)
     };
     for (size_t i = 0; i < sizeof joins / sizeof joins[0]; i++) {
         psr_join join;
-        expect_failure(psr_join_from_json(joins[i].json, strlen(joins[i].json), &join), PSR_ERR_FORMAT,
-                       joins[i].detail);
+        expect_failure(psr_join_from_json((psr_bytes){joins[i].json, strlen(joins[i].json)}, &join),
+                       PSR_ERR_FORMAT, joins[i].detail);
     }
-    const char begun[] = "{\"first_step\": 0}";
-    psr_welcome welcome;
-    expect_failure(psr_welcome_from_json(begun, strlen(begun), &welcome), PSR_ERR_FORMAT,
-                   "field \"facts\" is missing");
-    const char without_view[] = "{\"first_step\": 0, \"facts\": {\"identity\": \"\", \"data_name\": \"\", "
-                                "\"train_count\": 0, \"test_count\": 0, "
-                                "\"channels\": 0, \"height\": 0, \"width\": 0, \"classes\": 0, "
-                                "\"steps_per_epoch\": 0, \"total_steps\": 0, "
-                                "\"parameter_count\": 0}}";
-    expect_failure(psr_welcome_from_json(without_view, strlen(without_view), &welcome), PSR_ERR_FORMAT,
+}
+
+static void what_two_parts_hold_is_checked_before_any_of_it_is_used(void **state)
+{
+    (void)state;
+    const struct {
+        const char *bytes;
+        size_t size;
+        const char *detail;
+    } places[] = {
+        {"", 0, "no zero byte ends its JSON"},
+        {"{\"rank\": 1}", 11, "no zero byte ends its JSON"},
+        {"\0{\"rank\": 1}", 12, "not a JSON object"},
+        {"{}", 3, "field \"rank\" is missing or no number"},
+        {"{\"rank\": 1}", 12, "field \"ranks\" is missing or no number"},
+        {"{\"rank\": 1, \"ranks\": 2}", 24, "field \"deadline_ms\" is missing or no number"},
+        {"{\"rank\": 1, \"ranks\": 0, \"deadline_ms\": 1}", 44, "field \"ranks\" is 0"},
+        {"{\"rank\": 1, \"ranks\": 2, \"deadline_ms\": 2147483648}", 53,
+         "field \"deadline_ms\" is no count of at most 2147483647"},
+    };
+    psr_bytes users;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        psr_place place;
+        expect_failure(psr_place_read((psr_bytes){places[i].bytes, places[i].size}, &place, &users),
+                       PSR_ERR_FORMAT, places[i].detail);
+    }
+    psr_view view;
+    expect_failure(psr_welcome_read((psr_bytes){"{}", 2}, &view, &users), PSR_ERR_FORMAT,
+                   "no zero byte ends its JSON");
+    expect_failure(psr_welcome_read((psr_bytes){"{}", 3}, &view, &users), PSR_ERR_FORMAT,
                    "field \"view\" is missing");
 }
 
@@ -235,8 +225,9 @@ static void by_hand_a_key_file_says_which_rank_one_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(join_facts_config_and_welcome_come_back_as_they_were),
+        cmocka_unit_test(a_join_a_place_and_a_welcome_come_back_as_they_were),
         cmocka_unit_test(each_field_that_is_wrong_is_named),
+        cmocka_unit_test(what_two_parts_hold_is_checked_before_any_of_it_is_used),
         cmocka_unit_test(a_provision_comes_back_as_it_was_and_nothing_after_its_line_is_read),
         cmocka_unit_test(a_provision_with_a_wrong_field_is_refused_by_its_name),
         cmocka_unit_test(by_hand_a_key_file_says_which_rank_one_is),

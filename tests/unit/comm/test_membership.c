@@ -39,23 +39,24 @@ static psr_err send(void *context, const psr_head *head, const psr_payload *payl
     return PSR_OK;
 }
 
-static psr_err configured(void *context, const void *payload, size_t bytes, int64_t *ret_deadline_ms,
-                          char **ret_facts)
+static psr_err configured(void *context, psr_bytes payload, int64_t *ret_deadline_ms, void **ret_facts,
+                          size_t *ret_facts_size)
 {
     (void)context;
     if (s.configure != PSR_OK)
         return psr_fail(s.configure, "no data here");
     s.now_ms += s.takes_ms;
     *ret_deadline_ms = RUN_DEADLINE_MS;
-    *ret_facts = calloc(1, bytes + 16);
-    sprintf(*ret_facts, "facts of %.*s", (int)bytes, (const char *)payload);
+    *ret_facts = calloc(1, payload.size + 16);
+    *ret_facts_size =
+        (size_t)sprintf(*ret_facts, "facts of %.*s", (int)payload.size, (const char *)payload.data);
     return PSR_OK;
 }
 
-static psr_err welcomed(void *context, const void *payload, size_t bytes, size_t *ret_members)
+static psr_err welcomed(void *context, psr_bytes payload, size_t *ret_members)
 {
     (void)context;
-    snprintf(s.welcome, sizeof s.welcome, "%.*s", (int)bytes, (const char *)payload);
+    snprintf(s.welcome, sizeof s.welcome, "%.*s", (int)payload.size, (const char *)payload.data);
     *ret_members = s.members;
     return PSR_OK;
 }

@@ -13,8 +13,11 @@ static psr_err on_send(void *context, psr_peer to, const psr_head *head, const p
     assert_true(f->sent_count < SENT_MAX);
     struct sent *sent = &f->sent[f->sent_count++];
     *sent = (struct sent){.to = to, .head = *head};
-    if (payload)
-        snprintf(sent->text, sizeof sent->text, "%.*s", (int)payload->bytes, (const char *)payload->data);
+    if (payload) {
+        assert_true(payload->bytes < sizeof sent->text);
+        memcpy(sent->text, payload->data, payload->bytes);
+        sent->text_size = payload->bytes;
+    }
     return PSR_OK;
 }
 
@@ -305,6 +308,22 @@ const struct sent *last_sent(const fixture *f, psr_message_type type)
             last = &f->sent[i];
     assert_true(last != &nothing);
     return last;
+}
+
+const struct sent *sent_to(const fixture *f, psr_message_type type, psr_peer to)
+{
+    static const struct sent nothing;
+    const struct sent *found = &nothing;
+    for (size_t i = 0; i < f->sent_count; i++)
+        if (f->sent[i].head.type == type && psr_peer_equal(f->sent[i].to, to))
+            found = &f->sent[i];
+    assert_true(found != &nothing);
+    return found;
+}
+
+psr_bytes bytes_of(const struct sent *sent)
+{
+    return (psr_bytes){sent->text, sent->text_size};
 }
 
 void ends(fixture *f, psr_err status, const char *line)

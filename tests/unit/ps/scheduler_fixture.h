@@ -19,6 +19,7 @@ typedef struct fixture {
         psr_peer to;
         psr_head head;
         char text[TEXT_MAX];
+        size_t text_size;
     } * sent;
     size_t sent_count;
     char said[TEXT_MAX];
@@ -83,6 +84,8 @@ psr_head one_float(uint64_t steps, uint32_t section);
 
 size_t count_sent(const fixture *f, psr_message_type type);
 const struct sent *last_sent(const fixture *f, psr_message_type type);
+const struct sent *sent_to(const fixture *f, psr_message_type type, psr_peer to);
+psr_bytes bytes_of(const struct sent *sent);
 void ends(fixture *f, psr_err status, const char *line);
 void ends_with_words(const fixture *f, psr_err status, const char *words);
 

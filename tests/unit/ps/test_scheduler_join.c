@@ -7,7 +7,16 @@ static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
 {
     fixture *f = *state;
     assert_int_equal(count_sent(f, PSR_MSG_CONFIG), 3);
-    assert_non_null(strstr(last_sent(f, PSR_MSG_CONFIG)->text, "\"rank\":1"));
+    psr_place place;
+    psr_bytes given;
+    psr_config config;
+    expect_ok(psr_place_read(bytes_of(last_sent(f, PSR_MSG_CONFIG)), &place, &given));
+    assert_int_equal(place.rank, 1);
+    assert_int_equal(place.ranks, 2);
+    assert_int_equal(place.deadline_ms, 8000);
+    psr_config_defaults(&config);
+    expect_ok(psr_config_from_json(&config, given.data, given.size));
+    assert_true(config.deadline_s == 8);
     tell_facts(f, w1, some_facts);
     tell_facts(f, w0, some_facts);
     assert_int_equal(f->begun, 0);
@@ -136,15 +145,24 @@ static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
     open_scheduler(f);
     start_all(f);
     assert_int_equal(f->restored, 1);
-    psr_welcome welcome;
-    const char *text = last_sent(f, PSR_MSG_WELCOME)->text;
-    expect_ok(psr_welcome_from_json(text, strlen(text), &welcome));
-    assert_int_equal(welcome.first_step, 12);
-    assert_int_equal(welcome.view.epoch, 0);
-    assert_int_equal(welcome.view.plan.slice_count, 3);
-    assert_int_equal(welcome.view.member_count, 3);
-    assert_string_equal(welcome.view.members[2].host, "b");
-    psr_view_done(&welcome.view);
+    psr_view view;
+    psr_bytes agreed;
+    psr_worker_start worker;
+    psr_shard_start shard;
+    expect_ok(psr_welcome_read(bytes_of(sent_to(f, PSR_MSG_WELCOME, w1)), &view, &agreed));
+    expect_ok(psr_worker_start_from_json(agreed, &worker));
+    assert_int_equal(worker.first_step, 12);
+    assert_int_equal(worker.total_steps, 20);
+    assert_int_equal(view.epoch, 0);
+    assert_int_equal(view.plan.slice_count, 3);
+    assert_int_equal(view.member_count, 3);
+    assert_string_equal(view.members[2].host, "b");
+    psr_view_done(&view);
+    expect_ok(psr_welcome_read(bytes_of(sent_to(f, PSR_MSG_WELCOME, s0)), &view, &agreed));
+    expect_ok(psr_shard_start_from_json(agreed, &shard));
+    assert_int_equal(shard.first_step, 12);
+    assert_int_equal(shard.facts.total_steps, 20);
+    psr_view_done(&view);
 }
 
 static void in_local_mode_one_process_is_the_whole_run(void **state)

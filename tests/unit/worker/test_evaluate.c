@@ -51,6 +51,7 @@ static int set_up(void **state)
                                          .session = session,
                                          .exchange = exchange,
                                          .data = DATA,
+                                         .ranks = config.workers,
                                          .total_steps = 1};
     expect_ok(psr_trainer_init(&options, &trainer));
     assert_int_equal(trainer.replica_count, 3);

@@ -70,6 +70,7 @@ static void open_at(uint64_t first_step)
                                          .session = session,
                                          .exchange = exchange,
                                          .data = DATA,
+                                         .ranks = config.workers,
                                          .first_step = first_step,
                                          .total_steps = 9};
     expect_ok(psr_trainer_init(&options, &trainer));

@@ -1,0 +1,55 @@
+/* What training's processes tell one another while they join, as JSON in the bytes that joining carries unread
+ * (comm/members/join.h): the facts of each worker, which must agree, and with what all of them begin then. The bytes that are
+ * read may be hostile; every read gives FORMAT, naming the field. No state; any thread. */
+#ifndef PSR_BASE_FACTS_H
+#define PSR_BASE_FACTS_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+#include <stdint.h>
+
+#define PSR_IDENTITY_MAX 256
+
+/* ---- FACTS of a worker ---- */
+
+/* Filled by a worker from its own host; a shard has none. */
+typedef struct psr_facts {
+    char identity[PSR_IDENTITY_MAX]; /* what decides bits: back end, library's version, instruction set,
+                                        threads */
+    char data_name[64];
+    uint32_t train_count, test_count, channels, height, width, classes;
+    uint64_t steps_per_epoch, total_steps; /* by the sampler: ps links no data sets */
+    uint64_t parameter_count;              /* of the model, padding left out */
+} psr_facts;
+
+PSR_MUST_CHECK psr_err psr_facts_to_json(const psr_facts *facts,
+                                         char **ret_json); /* ret owns: free(), as all here */
+PSR_MUST_CHECK psr_err psr_facts_from_json(psr_bytes json, psr_facts *ret_facts);
+
+/* OK, or USAGE in words: "worker 1 on b: oneDNN 3.7, worker 0 on a: oneDNN 2.6: ...". */
+PSR_MUST_CHECK psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b,
+                                       const char *who_b);
+
+/* ---- with what a worker begins ---- */
+
+typedef struct psr_worker_start {
+    uint64_t
+        first_step; /* completed before: 0, or the resumed checkpoint's; when above 0, RESTORE messages follow */
+    uint64_t total_steps;
+} psr_worker_start;
+
+PSR_MUST_CHECK psr_err psr_worker_start_to_json(const psr_worker_start *start, char **ret_json);
+PSR_MUST_CHECK psr_err psr_worker_start_from_json(psr_bytes json, psr_worker_start *ret_start);
+
+/* ---- with what a shard begins ---- */
+
+typedef struct psr_shard_start {
+    uint64_t first_step;
+    psr_facts facts; /* the workers' */
+} psr_shard_start;
+
+PSR_MUST_CHECK psr_err psr_shard_start_to_json(const psr_shard_start *start, char **ret_json);
+PSR_MUST_CHECK psr_err psr_shard_start_from_json(psr_bytes json, psr_shard_start *ret_start);
+
+#endif
