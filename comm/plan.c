@@ -1,6 +1,7 @@
 #include "comm/plan.h"
 
 #include "base/fold.h"
+#include "comm/wire/encoding.h"
 #include "net/violation.h"
 
 #include <inttypes.h>
@@ -198,7 +199,8 @@ psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, ui
     psr_plan plan;
     PSR_TRY(begin_plan(options, count, &plan));
     for (uint32_t b = 0; b < count; b++)
-        plan.buckets[b] = (psr_plan_bucket){.span = parts[b].span, .route = options->route};
+        plan.buckets[b] = (psr_plan_bucket){
+            .span = parts[b].span, .route = options->route, .encoding = PSR_ENCODING_FLOAT32};
     psr_err err = options->route == PSR_ROUTE_SHARD ? share_out(&plan, parts) : PSR_OK;
     return end_plan(&plan, err, ret_plan);
 }
@@ -207,10 +209,18 @@ psr_err psr_plan_of(const psr_plan_options *options, const psr_plan_bucket *buck
                     psr_plan *ret_plan)
 {
     psr_plan plan;
+    for (uint32_t b = 0; b < count; b++)
+        if (!psr_encoding_of_sums(buckets[b].encoding))
+            return psr_fail(
+                PSR_ERR_UNSUPPORTED,
+                "bucket %" PRIu32 " is to be exchanged in %s, which this build cannot: it has %s alone", b,
+                psr_encoding_name(buckets[b].encoding), psr_encoding_name(PSR_ENCODING_FLOAT32));
     PSR_TRY(begin_plan(options, count, &plan));
     for (uint32_t b = 0; b < count; b++)
-        plan.buckets[b] =
-            (psr_plan_bucket){.span = buckets[b].span, .route = buckets[b].route, .home = buckets[b].home};
+        plan.buckets[b] = (psr_plan_bucket){.span = buckets[b].span,
+                                            .route = buckets[b].route,
+                                            .home = buckets[b].home,
+                                            .encoding = buckets[b].encoding};
     return end_plan(&plan, PSR_OK, ret_plan);
 }
 

@@ -20,7 +20,8 @@ typedef enum psr_route {
 typedef struct psr_plan_bucket {
     psr_span span; /* of the arena, in floats, as all here */
     psr_route route;
-    uint32_t home; /* SHARD: rank of the shard that holds it; else 0 */
+    uint32_t home;         /* SHARD: rank of the shard that holds it; else 0 */
+    psr_encoding encoding; /* of what is summed: PUSH and RING. What is pulled comes as it is, in float32 */
     uint32_t first_slice, slice_count;
 } psr_plan_bucket;
 
@@ -52,14 +53,20 @@ typedef struct psr_plan_options {
 size_t psr_plan_slice_floats(uint64_t slice_bytes);
 
 /* The one function that shares out. SHARD: balanced by bytes, the largest first onto the lightest shard, ties to the lower rank;
- * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: more slices than can be counted. ret owns: psr_plan_done. */
+ * parts that are `together` share a shard. All are encoded as float32. USAGE: no shards. UNSUPPORTED: more slices than can be counted. ret owns: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
                                      psr_plan *ret_plan);
-/* The plan that was made elsewhere: spans, routes and homes are buckets', which lie in their ranges; options' route is not read.
- * Errors and ret as psr_plan_make. */
+/* The plan that was made elsewhere: spans, routes, homes and encodings are buckets', which lie in their ranges; options' route is not
+ * read. Errors and ret as psr_plan_make; UNSUPPORTED too: an encoding that this build has not, by its name. */
 PSR_MUST_CHECK psr_err psr_plan_of(const psr_plan_options *options, const psr_plan_bucket *buckets,
                                    uint32_t count, psr_plan *ret_plan);
 void psr_plan_done(psr_plan *plan);
+
+/* Floats of the arena that the buckets cover. */
+static inline size_t psr_plan_length(const psr_plan *plan)
+{
+    return plan->bucket_count > 0 ? psr_span_end(plan->buckets[0].span) : 0;
+}
 
 /* ret_bytes[s], s < plan->shards: what shard s holds, padding included. */
 void psr_plan_loads(const psr_plan *plan, uint64_t *ret_bytes);

@@ -136,6 +136,11 @@ static size_t home_of(const psr_plan_bucket *bucket)
     return bucket->home;
 }
 
+static size_t encoding_of(const psr_plan_bucket *bucket)
+{
+    return bucket->encoding;
+}
+
 static cJSON *routes_text(const psr_plan *plan)
 {
     char *text = calloc((size_t)plan->bucket_count + 1, 1);
@@ -158,6 +163,7 @@ static cJSON *plan_object(const psr_plan *plan)
     psr_fields_put_item(&w, "routes", routes_text(plan));
     psr_fields_put_item(&w, "lengths", numbers_array(plan, length_of));
     psr_fields_put_item(&w, "homes", numbers_array(plan, home_of));
+    psr_fields_put_item(&w, "encodings", numbers_array(plan, encoding_of));
     if (w.failed) {
         cJSON_Delete(w.object);
         return NULL;
@@ -193,60 +199,87 @@ static bool read_whole(const cJSON *item, uint64_t least, uint64_t most, uint64_
     return true;
 }
 
-static psr_err read_bucket(char route, const cJSON *length, const cJSON *home, uint32_t shards,
-                           psr_plan_bucket *bucket)
+/* Where the next bucket stands in each of the plan's lists. */
+typedef struct bucket_fields {
+    const char *way; /* its letter */
+    const cJSON *length, *home, *encoding;
+} bucket_fields;
+
+static psr_err read_bucket(const bucket_fields *at, uint32_t shards, psr_plan_bucket *bucket)
 {
-    uint64_t count = 0, shard = 0;
-    const char *known = strchr(routes, route);
-    if (!known || route == '\0' || (route == routes[PSR_ROUTE_SHARD] && shards == 0))
+    uint64_t count = 0, shard = 0, encoding = 0;
+    const char *known = strchr(routes, *at->way);
+    if (!known || *at->way == '\0' || (*at->way == routes[PSR_ROUTE_SHARD] && shards == 0))
         return psr_fail(PSR_ERR_FORMAT, "field \"routes\" has a way that there is not");
-    if (!read_whole(length, 1, ARENA_MAX, &count))
+    if (!read_whole(at->length, 1, ARENA_MAX, &count))
         return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" has what is no length");
-    if (!read_whole(home, 0, shards > 0 ? shards - 1 : 0, &shard))
+    if (!read_whole(at->home, 0, shards > 0 ? shards - 1 : 0, &shard))
         return psr_fail(PSR_ERR_FORMAT, "field \"homes\" has a shard that there is not");
-    *bucket = (psr_plan_bucket){
-        .span = {.count = (size_t)count}, .route = (psr_route)(known - routes), .home = (uint32_t)shard};
+    if (!read_whole(at->encoding, 0, PSR_ENCODING_1BIT, &encoding))
+        return psr_fail(PSR_ERR_FORMAT, "field \"encodings\" has what is no encoding");
+    *bucket = (psr_plan_bucket){.span = {.count = (size_t)count},
+                                .route = (psr_route)(known - routes),
+                                .home = (uint32_t)shard,
+                                .encoding = (psr_encoding)encoding};
     return PSR_OK;
 }
 
-/* buckets: as many as the text of routes is long. */
-static psr_err read_buckets(const char *ways, const cJSON *lengths, const cJSON *homes, uint32_t shards,
+/* first: of count buckets. */
+static psr_err read_buckets(const bucket_fields *first, uint32_t count, uint32_t shards,
                             psr_plan_bucket *buckets)
 {
-    const cJSON *length = lengths->child, *home = homes->child;
+    bucket_fields at = *first;
     size_t end = 0;
-    uint32_t count = 0;
-    for (; ways[count] != '\0'; count++, length = length->next, home = home->next) {
-        PSR_TRY(read_bucket(ways[count], length, home, shards, &buckets[count]));
-        end += buckets[count].span.count;
+    for (uint32_t b = 0; b < count; b++) {
+        PSR_TRY(read_bucket(&at, shards, &buckets[b]));
+        end += buckets[b].span.count;
         if (end > ARENA_MAX)
             return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" comes to more than an arena");
+        at = (bucket_fields){at.way + 1, at.length->next, at.home->next, at.encoding->next};
     }
     for (uint32_t b = 0; b < count; b++)
         buckets[b].span.offset = end -= buckets[b].span.count;
     return PSR_OK;
 }
 
+/* The first entry of a list of so many numbers, one for each bucket; NULL for none. false: it is no such list. */
+static bool list_of(const cJSON *object, const char *name, size_t count, const cJSON **ret_first)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name);
+    *ret_first = list ? list->child : NULL;
+    return cJSON_IsArray(list) && (size_t)cJSON_GetArraySize(list) == count;
+}
+
+static psr_err find_buckets(const cJSON *object, bucket_fields *ret_first, uint32_t *ret_count)
+{
+    bucket_fields first = {.way = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "routes"))};
+    size_t count = first.way ? strlen(first.way) : 0;
+    if (!first.way || count > BUCKETS_MAX || !list_of(object, "lengths", count, &first.length) ||
+        !list_of(object, "homes", count, &first.home) ||
+        !list_of(object, "encodings", count, &first.encoding))
+        return psr_fail(
+            PSR_ERR_FORMAT,
+            "fields \"routes\", \"lengths\", \"homes\" and \"encodings\" are not of the same buckets");
+    *ret_first = first;
+    *ret_count = (uint32_t)count;
+    return PSR_OK;
+}
+
 static psr_err read_plan(const cJSON *object, psr_plan *ret_plan)
 {
     psr_plan_options limits;
+    bucket_fields first;
+    uint32_t count = 0;
     if (!cJSON_IsObject(object))
         return psr_fail(PSR_ERR_FORMAT, "field \"plan\" is missing");
     PSR_TRY(read_limits(object, &limits));
-    const char *ways = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "routes"));
-    const cJSON *lengths = cJSON_GetObjectItemCaseSensitive(object, "lengths");
-    const cJSON *homes = cJSON_GetObjectItemCaseSensitive(object, "homes");
-    size_t count = ways ? strlen(ways) : 0;
-    if (!ways || count > BUCKETS_MAX || !cJSON_IsArray(lengths) || !cJSON_IsArray(homes) ||
-        (size_t)cJSON_GetArraySize(lengths) != count || (size_t)cJSON_GetArraySize(homes) != count)
-        return psr_fail(PSR_ERR_FORMAT,
-                        "fields \"routes\", \"lengths\" and \"homes\" are not of the same buckets");
-    psr_plan_bucket *buckets = calloc(count + 1, sizeof *buckets);
+    PSR_TRY(find_buckets(object, &first, &count));
+    psr_plan_bucket *buckets = calloc((size_t)count + 1, sizeof *buckets);
     if (!buckets)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu buckets", count);
-    psr_err err = read_buckets(ways, lengths, homes, limits.shards, buckets);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " buckets", count);
+    psr_err err = read_buckets(&first, count, limits.shards, buckets);
     if (err == PSR_OK)
-        err = psr_plan_of(&limits, buckets, (uint32_t)count, ret_plan);
+        err = psr_plan_of(&limits, buckets, count, ret_plan);
     free(buckets);
     return err;
 }

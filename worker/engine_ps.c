@@ -96,7 +96,8 @@ static psr_err send_slice(psr_engine *engine, uint32_t index)
         &(psr_msg_push){.bucket = cut->bucket, .step = sl->pushed - 1, .span = cut->span, .answer = bsp});
     const float *gradient = engine->env.gradients + cut->span.offset;
     psr_payload payload = psr_loan_payload(
-        &engine->loans[cut->bucket], psr_encode(&head, PSR_ENCODING_FLOAT32, gradient, cut->span.count));
+        &engine->loans[cut->bucket],
+        psr_encode(&head, engine->env.plan->buckets[cut->bucket].encoding, gradient, cut->span.count));
     PSR_TRY(outbox->send(outbox->context, shard, &head, &payload));
     psr_fault_point("push", sl->pushed - 1);
     if (bsp)
@@ -174,7 +175,7 @@ static psr_err take_weights(psr_engine *engine, const psr_message *message)
     PSR_TRY(take_credit(engine, message, says.received));
     PSR_TRY(find_slice(engine, message, &says, &index));
     slice *sl = &engine->slices[index];
-    PSR_TRY(psr_decode_floats(message, says.span.count, &weights));
+    PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &weights));
     /* In BSP they are those after a step, otherwise those for the one that follows it. */
     uint64_t after = says.step + (engine->env.config->sync == PSR_SYNC_BSP ? 1 : 0);
     if (after <= sl->landed)

@@ -121,7 +121,7 @@ static psr_err take_piece(snapshot *s, const psr_message *message)
         return psr_fail(PSR_ERR_PROTOCOL,
                         "the scheduler restored %zu floats at %zu of section %u, which has %zu",
                         says.span.count, says.span.offset, section, layout->length);
-    PSR_TRY(psr_decode_floats(message, says.span.count, &values));
+    PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
     memcpy(to + says.span.offset, values, says.span.count * sizeof *to);
     uint64_t elements = psr_layout_elements_in(layout, says.span.offset, says.span.count);
     if (elements > s->missing)

@@ -83,6 +83,11 @@ static float *values_of(const bucket *b, const slice *s)
     return b->values + (s->span.offset - b->span.offset);
 }
 
+static psr_encoding encoding_of(const bucket *b)
+{
+    return b->ring->plan->buckets[b->index].encoding;
+}
+
 static psr_err send_slice(bucket *b, const slice *s, psr_ring_phase phase, uint32_t hop)
 {
     const psr_ring *ring = b->ring;
@@ -90,7 +95,7 @@ static psr_err send_slice(bucket *b, const slice *s, psr_ring_phase phase, uint3
         .bucket = b->index, .step = b->step, .span = s->span, .phase = phase, .chunk = s->chunk, .hop = hop});
     psr_loan_begin(&b->loan, 1);
     psr_payload payload =
-        psr_loan_payload(&b->loan, psr_encode(&head, PSR_ENCODING_FLOAT32, values_of(b, s), s->span.count));
+        psr_loan_payload(&b->loan, psr_encode(&head, encoding_of(b), values_of(b, s), s->span.count));
     return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right},
                                      &head, &payload);
 }
@@ -151,7 +156,7 @@ static psr_err check_fields(const bucket *b, const psr_message *message, arrival
     PSR_TRY(psr_plan_find(ring->plan, message, (psr_slice){says.bucket, says.chunk, says.span}, &number));
     slice s = slice_numbered(b, number);
     const float *values;
-    PSR_TRY(psr_decode_floats(message, s.span.count, &values));
+    PSR_TRY(psr_decode_floats(message, encoding_of(b), s.span.count, &values));
     *ret_arrival = (arrival){says, s, values};
     return PSR_OK;
 }

@@ -48,9 +48,16 @@ static psr_err check(const psr_message *message, psr_encoding encoding, size_t c
                          message->payload_bytes, count, psr_encoding_name(encoding));
 }
 
-psr_err psr_decode_floats(const psr_message *message, size_t count, const float **ret_values)
+bool psr_encoding_of_sums(psr_encoding encoding)
 {
-    PSR_TRY(check(message, PSR_ENCODING_FLOAT32, count));
+    return encoding == PSR_ENCODING_FLOAT32;
+}
+
+psr_err psr_decode_floats(const psr_message *message, psr_encoding encoding, size_t count,
+                          const float **ret_values)
+{
+    assert(psr_encoding_of_sums(encoding));
+    PSR_TRY(check(message, encoding, count));
     *ret_values = message->payload;
     return PSR_OK;
 }

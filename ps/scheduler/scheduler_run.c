@@ -83,7 +83,7 @@ psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_me
     PSR_TRY(psr_msg_piece_read(message, &says));
     if (!may_send_section(scheduler, message->from, says.section))
         return psr_violation(message, "section %" PRIu32 " of a checkpoint is not its to send", says.section);
-    PSR_TRY(psr_decode_floats(message, says.span.count, &values));
+    PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
     PSR_TRY(check_turn(scheduler, member, message, says.steps));
     psr_err err = scheduler->events.checkpoint(scheduler->events.context, says.steps, says.section, values,
                                                says.span.offset, says.span.count);

@@ -310,9 +310,10 @@ static psr_err fold_held(psr_shard *shard, uint32_t s)
 {
     psr_shard_slice *slice = &shard->slices.items[s];
     psr_message **held = &shard->held[(size_t)s * shard->n];
-    for (uint32_t r = 0; r < shard->n; r++)
-        PSR_TRY(psr_decode_floats(held[r], slice->length, &shard->inputs[r]));
     psr_span bucket = shard->options.plan->buckets[slice->bucket].span;
+    psr_encoding encoding = shard->options.plan->buckets[slice->bucket].encoding;
+    for (uint32_t r = 0; r < shard->n; r++)
+        PSR_TRY(psr_decode_floats(held[r], encoding, slice->length, &shard->inputs[r]));
     updating update = update_of(shard, slice, slice->version);
     PSR_TRY(psr_fold_blocks(shard->inputs, shard->n, bucket.count, slice->offset - bucket.offset,
                             slice->length, shard->scratch, shard->whole ? keep_block : update_block,
@@ -360,7 +361,7 @@ static psr_err take_init(psr_shard *shard, const psr_message *message)
     PSR_TRY(psr_msg_init_read(message, &says));
     PSR_TRY(find_slice(shard, message, says.bucket, says.span, &s));
     psr_shard_slice *slice = &shard->slices.items[s];
-    PSR_TRY(psr_decode_floats(message, slice->length, &values));
+    PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, slice->length, &values));
     uint32_t section = says.section;
     if (message->from.rank != 0)
         return psr_violation(message, "initial state is worker 0's to send");
@@ -442,7 +443,8 @@ static psr_err take_push(psr_shard *shard, psr_message **message)
     const float *gradient;
     PSR_TRY(psr_msg_push_read(*message, &says));
     PSR_TRY(find_slice(shard, *message, says.bucket, says.span, &s));
-    PSR_TRY(psr_decode_floats(*message, says.span.count, &gradient));
+    psr_encoding encoding = shard->options.plan->buckets[says.bucket].encoding;
+    PSR_TRY(psr_decode_floats(*message, encoding, says.span.count, &gradient));
     if (!psr_shard_initialised(shard))
         return psr_violation(*message, "the initial weights are not complete yet");
     if (says.answer != is_bsp(shard))

@@ -17,7 +17,7 @@ static void values_lie_in_a_payload_as_they_lie_in_memory(void **state)
 
     psr_message message = {.head = head, .payload = floats, .payload_bytes = sizeof floats};
     const float *values;
-    expect_ok(psr_decode_floats(&message, 3, &values));
+    expect_ok(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, 3, &values));
     assert_ptr_equal(values, floats);
 
     static const double doubles[2] = {1, 2};
@@ -41,11 +41,12 @@ static void a_payload_of_another_size_is_refused(void **state)
     const float *floats = NULL;
     const double *doubles = NULL;
     const void *bytes = NULL;
-    assert_int_equal(psr_decode_floats(&message, 2, &floats), PSR_ERR_PROTOCOL);
+    assert_int_equal(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, 2, &floats), PSR_ERR_PROTOCOL);
     assert_non_null(strstr(psr_err_detail(), "its payload has 12 bytes, not those of 2 values of float32"));
-    assert_int_equal(psr_decode_floats(&message, 4, &floats), PSR_ERR_PROTOCOL);
+    assert_int_equal(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, 4, &floats), PSR_ERR_PROTOCOL);
     /* 4 times this is 12, modulo 2^64. */
-    assert_int_equal(psr_decode_floats(&message, ((size_t)1 << 62) + 3, &floats), PSR_ERR_PROTOCOL);
+    assert_int_equal(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, ((size_t)1 << 62) + 3, &floats),
+                     PSR_ERR_PROTOCOL);
     message.head.encoding = PSR_ENCODING_FLOAT64;
     assert_int_equal(psr_decode_doubles(&message, 1, &doubles), PSR_ERR_PROTOCOL);
     message.head.encoding = PSR_ENCODING_BYTES;
@@ -65,7 +66,7 @@ static void another_encoding_is_refused_by_its_name(void **state)
                            .payload_bytes = sizeof some};
     const float *floats = NULL;
     const void *bytes = NULL;
-    expect_failure(psr_decode_floats(&message, 4, &floats), PSR_ERR_PROTOCOL,
+    expect_failure(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, 4, &floats), PSR_ERR_PROTOCOL,
                    "worker 1 sent READY: its payload is in fp16, not in float32");
     message.head.encoding = PSR_ENCODING_FLOAT32;
     expect_failure(psr_decode_bytes(&message, sizeof some, &bytes), PSR_ERR_PROTOCOL,

@@ -12,7 +12,7 @@ static const char members_text[] =
     "{\"role\":\"worker\",\"rank\":5,\"host\":\"b\",\"endpoint\":\"tcp://b:2\"}]";
 static const char plan_text[] =
     "{\"ranks\":3,\"shards\":2,\"slice_floats\":64,\"window\":4,\"routes\":\"srs-\","
-    "\"lengths\":[100,64,7,900],\"homes\":[1,0,0,0]}";
+    "\"lengths\":[100,64,7,900],\"homes\":[1,0,0,0],\"encodings\":[1,1,1,1]}";
 
 /* A view with these members and this plan, in JSON. */
 static psr_err read_view(const char *members, const char *plan, psr_view *ret_view)
@@ -86,6 +86,8 @@ static void buckets_lie_one_before_the_other_from_the_arenas_end(void **state)
 static void each_field_that_is_wrong_is_named(void **state)
 {
     (void)state;
+    static const char unlike[] =
+        "fields \"routes\", \"lengths\", \"homes\" and \"encodings\" are not of the same buckets";
     const struct {
         const char *members, *plan, *detail;
     } wrong[] = {
@@ -105,25 +107,32 @@ static void each_field_that_is_wrong_is_named(void **state)
          "field \"slice_floats\" is 0"},
         {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 0}", "field \"window\" is 0"},
 #define PLAN(rest) "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 16, \"window\": 1, " rest "}"
-        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [], \"homes\": [0]"),
-         "fields \"routes\", \"lengths\" and \"homes\" are not of the same buckets"},
-        {"[]", PLAN("\"routes\": \"x\", \"lengths\": [1], \"homes\": [0]"),
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [], \"homes\": [0], \"encodings\": [1]"), unlike},
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"encodings\": []"), unlike},
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0]"), unlike},
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"encodings\": [8]"),
+         "field \"encodings\" has what is no encoding"},
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"encodings\": [\"float32\"]"),
+         "field \"encodings\" has what is no encoding"},
+        {"[]", PLAN("\"routes\": \"x\", \"lengths\": [1], \"homes\": [0], \"encodings\": [1]"),
          "field \"routes\" has a way that there is not"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [0], \"homes\": [0]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [0], \"homes\": [0], \"encodings\": [1]"),
          "field \"lengths\" has what is no length"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1.5], \"homes\": [0]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1.5], \"homes\": [0], \"encodings\": [1]"),
          "field \"lengths\" has what is no length"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [\"1\"], \"homes\": [0]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [\"1\"], \"homes\": [0], \"encodings\": [1]"),
          "field \"lengths\" has what is no length"},
-        {"[]", PLAN("\"routes\": \"ss\", \"lengths\": [1099511627776, 1], \"homes\": [0, 0]"),
+        {"[]",
+         PLAN(
+             "\"routes\": \"ss\", \"lengths\": [1099511627776, 1], \"homes\": [0, 0], \"encodings\": [1, 1]"),
          "field \"lengths\" comes to more than an arena"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [1]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [1], \"encodings\": [1]"),
          "field \"homes\" has a shard that there is not"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [-1]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [-1], \"encodings\": [1]"),
          "field \"homes\" has a shard that there is not"},
         {"[]",
          "{\"ranks\": 2, \"shards\": 0, \"slice_floats\": 16, \"window\": 1, \"routes\": \"s\", "
-         "\"lengths\": [1], \"homes\": [0]}",
+         "\"lengths\": [1], \"homes\": [0], \"encodings\": [1]}",
          "field \"routes\" has a way that there is not"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -132,8 +141,16 @@ static void each_field_that_is_wrong_is_named(void **state)
     }
     psr_view view;
     expect_failure(
-        read_view("[]", PLAN("\"routes\": \"s\", \"lengths\": [1099511627776], \"homes\": [0]"), &view),
+        read_view("[]",
+                  PLAN("\"routes\": \"s\", \"lengths\": [1099511627776], \"homes\": [0], \"encodings\": [1]"),
+                  &view),
         PSR_ERR_UNSUPPORTED, "68719476736 slices are too many: larger slices or buckets are needed");
+    expect_failure(
+        read_view("[]",
+                  PLAN("\"routes\": \"rr\", \"lengths\": [1, 1], \"homes\": [0, 0], \"encodings\": [1, 5]"),
+                  &view),
+        PSR_ERR_UNSUPPORTED,
+        "bucket 1 is to be exchanged in int8, which this build cannot: it has float32 alone");
 #undef PLAN
     expect_failure(psr_view_from_object(NULL, &view), PSR_ERR_FORMAT, "field \"view\" is missing");
 }

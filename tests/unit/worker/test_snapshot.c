@@ -307,7 +307,7 @@ static void a_checkpoint_sends_every_section_once(void **state)
         const float *values;
         assert_int_equal(message->head.type, PSR_MSG_CHECKPOINT);
         expect_ok(psr_msg_piece_read(message, &says));
-        expect_ok(psr_decode_floats(message, says.span.count, &values));
+        expect_ok(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
         assert_int_equal(says.steps, 7);
         assert_in_range(says.section, 0, PSR_SECTION_RANK(2));
         bool arena = says.section == PSR_SECTION_WEIGHTS || says.section == PSR_SECTION_SLOT(0);
