@@ -92,14 +92,17 @@ double psr_clock_s(void)
 psr_presence_clock psr_presence_clock_for(int64_t now_ms, int64_t deadline_ms)
 {
     return (psr_presence_clock){.longest_ms = deadline_ms / 2 > PRESENT_MS ? deadline_ms / 2 : PRESENT_MS,
-                                .seen_ms = now_ms};
+                                .seen_ms = now_ms,
+                                .back_ms = now_ms};
 }
 
 int64_t psr_presence_clock_ms(psr_presence_clock *clock, int64_t now_ms)
 {
     int64_t away_ms = now_ms - clock->seen_ms;
-    if (away_ms > clock->longest_ms)
+    if (away_ms > clock->longest_ms) {
         clock->absent_ms += away_ms;
+        clock->back_ms = now_ms;
+    }
     clock->seen_ms = now_ms;
     return now_ms - clock->absent_ms;
 }

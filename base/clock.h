@@ -33,6 +33,7 @@ void psr_clock_stops_with_process(void);
 typedef struct psr_presence_clock {
     int64_t longest_ms; /* between two looks that is no absence */
     int64_t seen_ms;    /* the last look, as psr_clock_ms gave it */
+    int64_t back_ms;    /* the end of the last absence, likewise; the beginning when there was none */
     int64_t absent_ms;  /* all absences */
 } psr_presence_clock;
 

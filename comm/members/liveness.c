@@ -1,5 +1,7 @@
 #include "comm/members/liveness.h"
 
+#include "base/clock.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,12 +27,13 @@ typedef struct watched {
     size_t waits_index; /* or NOBODY */
 } watched;
 
+/* All times are the presence clock's: what was said while the caller was stopped or busy elsewhere is still to be read. */
 struct psr_liveness {
     int64_t deadline_ms;
     watched *members;
     size_t count, capacity;
-    int64_t seen_ms; /* the last check */
-    bool seen;
+    psr_presence_clock clock;
+    int64_t checked_ms;
     int64_t scheduler_ms; /* when it last worked; INT64_MIN: never */
 };
 
@@ -241,12 +244,14 @@ static size_t index_of(const psr_liveness *l, psr_peer peer)
     return i != NOBODY && l->members[i].on ? i : NOBODY;
 }
 
-psr_err psr_liveness_new(int64_t deadline_ms, psr_liveness **ret_liveness)
+psr_err psr_liveness_new(int64_t deadline_ms, int64_t now_ms, psr_liveness **ret_liveness)
 {
     psr_liveness *l = calloc(1, sizeof *l);
     if (l == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to watch the members");
     l->deadline_ms = deadline_ms;
+    l->clock = psr_presence_clock_for(now_ms, deadline_ms);
+    l->checked_ms = psr_presence_clock_ms(&l->clock, now_ms);
     l->scheduler_ms = INT64_MIN;
     *ret_liveness = l;
     return PSR_OK;
@@ -270,8 +275,10 @@ psr_err psr_liveness_add(psr_liveness *liveness, psr_peer peer, const char *host
         liveness->members = grown;
         liveness->capacity = larger;
     }
+    int64_t present_ms = psr_presence_clock_ms(&liveness->clock, now_ms);
     watched *m = &liveness->members[liveness->count++];
-    *m = (watched){.peer = peer, .on = true, .heard_ms = now_ms, .moved_ms = now_ms, .waits_index = NOBODY};
+    *m = (watched){
+        .peer = peer, .on = true, .heard_ms = present_ms, .moved_ms = present_ms, .waits_index = NOBODY};
     snprintf(m->host, sizeof m->host, "%s", host);
     return PSR_OK;
 }
@@ -293,19 +300,21 @@ void psr_liveness_done(psr_liveness *liveness, psr_peer peer)
 
 void psr_liveness_heard(psr_liveness *liveness, psr_peer peer, int64_t now_ms)
 {
+    int64_t present_ms = psr_presence_clock_ms(&liveness->clock, now_ms);
     size_t i = index_of_any(liveness, peer);
     if (i != NOBODY)
-        liveness->members[i].heard_ms = now_ms;
+        liveness->members[i].heard_ms = present_ms;
 }
 
 void psr_liveness_scheduler_works(psr_liveness *liveness, int64_t now_ms)
 {
-    liveness->scheduler_ms = now_ms;
+    liveness->scheduler_ms = psr_presence_clock_ms(&liveness->clock, now_ms);
 }
 
 void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_progress *report,
                            int64_t now_ms)
 {
+    int64_t present_ms = psr_presence_clock_ms(&liveness->clock, now_ms);
     size_t i = index_of(liveness, peer);
     if (i == NOBODY)
         return;
@@ -315,8 +324,8 @@ void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_
     if (!m->reported || report->counter != m->counter || report->waits != m->waits ||
         (report->waits && (!psr_peer_equal(report->waits_for, m->waits_for) || report->step != m->step ||
                            report->bucket != m->bucket)))
-        m->moved_ms = now_ms;
-    m->heard_ms = now_ms;
+        m->moved_ms = present_ms;
+    m->heard_ms = present_ms;
     m->reported = true;
     m->counter = report->counter;
     m->step = report->step;
@@ -348,11 +357,11 @@ static size_t end_of_waiting(const psr_liveness *l, size_t i)
     return behind;
 }
 
-static bool blame_silent(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
+static bool blame_silent(const psr_liveness *l, int64_t present_ms, size_t *ret_index)
 {
     size_t worst = NOBODY;
     for (size_t i = 0; i < l->count; i++)
-        if (now_ms - l->members[i].heard_ms >= l->deadline_ms &&
+        if (present_ms - l->members[i].heard_ms >= l->deadline_ms &&
             (worst == NOBODY || l->members[i].heard_ms < l->members[worst].heard_ms))
             worst = i;
     *ret_index = worst;
@@ -369,17 +378,17 @@ static int64_t patience_ms(const psr_liveness *l, const watched *m)
 
 /* Reports come several times a deadline: of one that has not been heard of for half of it, nobody knows that it is alive, and it
  * will be named for its silence soon. */
-static bool is_hung(const psr_liveness *l, const watched *m, int64_t now_ms)
+static bool is_hung(const psr_liveness *l, const watched *m, int64_t present_ms)
 {
-    return m->on && !m->waits && now_ms - m->moved_ms >= patience_ms(l, m) &&
-           now_ms - m->heard_ms < l->deadline_ms / 2;
+    return m->on && !m->waits && present_ms - m->moved_ms >= patience_ms(l, m) &&
+           present_ms - m->heard_ms < l->deadline_ms / 2;
 }
 
-static bool blame_hung(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
+static bool blame_hung(const psr_liveness *l, int64_t present_ms, size_t *ret_index)
 {
     size_t worst = NOBODY;
     for (size_t i = 0; i < l->count; i++)
-        if (is_hung(l, &l->members[i], now_ms) &&
+        if (is_hung(l, &l->members[i], present_ms) &&
             (worst == NOBODY || l->members[i].moved_ms < l->members[worst].moved_ms))
             worst = i;
     *ret_index = worst;
@@ -403,13 +412,13 @@ static int64_t all_wait_since(const psr_liveness *l)
 }
 
 /* The member at which most chains of waiting end. */
-static bool blame_stuck(const psr_liveness *l, int64_t now_ms, size_t *ret_index)
+static bool blame_stuck(const psr_liveness *l, int64_t present_ms, size_t *ret_index)
 {
     int64_t since_ms = all_wait_since(l);
-    if (since_ms == INT64_MAX || now_ms - since_ms < l->deadline_ms)
+    if (since_ms == INT64_MAX || present_ms - since_ms < l->deadline_ms)
         return false;
     for (size_t i = 0; i < l->count; i++) /* as is_hung */
-        if (l->members[i].on && now_ms - l->members[i].heard_ms >= l->deadline_ms / 2)
+        if (l->members[i].on && present_ms - l->members[i].heard_ms >= l->deadline_ms / 2)
             return false;
     size_t *ends = calloc(l->count, sizeof *ends), most = 0;
     if (ends == NULL)
@@ -425,68 +434,53 @@ static bool blame_stuck(const psr_liveness *l, int64_t now_ms, size_t *ret_index
     return true;
 }
 
-/* Time in which the caller was stopped or busy elsewhere is nobody's silence: what was said then is still to
- * be read. psr_liveness_next brings it here twice as often as that. */
-static void forgive_absence(psr_liveness *l, int64_t now_ms)
-{
-    int64_t away_ms = now_ms - l->seen_ms;
-    if (l->seen && away_ms > l->deadline_ms / 2)
-        for (size_t i = 0; i < l->count; i++) {
-            watched *m = &l->members[i];
-            m->heard_ms = m->heard_ms + away_ms < now_ms ? m->heard_ms + away_ms : now_ms;
-            m->moved_ms = m->moved_ms + away_ms < now_ms ? m->moved_ms + away_ms : now_ms;
-        }
-    l->seen = true;
-    l->seen_ms = now_ms;
-}
-
 int64_t psr_liveness_next(const psr_liveness *liveness)
 {
-    int64_t next_ms = INT64_MAX;
-    bool any = false;
+    if (liveness->count == 0)
+        return INT64_MAX;
+    int64_t next_ms = liveness->checked_ms + psr_presence_clock_every_ms(&liveness->clock);
     for (size_t i = 0; i < liveness->count; i++) {
         const watched *m = &liveness->members[i];
-        any = true;
         int64_t due_ms = (!m->on || m->waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) +
                          liveness->deadline_ms;
-        if (due_ms <= liveness->seen_ms) /* hung, or silent: not known yet */
+        if (due_ms <= liveness->checked_ms) /* hung, or silent: not known yet */
             due_ms = m->heard_ms + liveness->deadline_ms;
         next_ms = due_ms < next_ms ? due_ms : next_ms;
     }
     int64_t stuck_ms = all_wait_since(liveness);
     if (stuck_ms != INT64_MAX && stuck_ms + liveness->deadline_ms < next_ms &&
-        stuck_ms + liveness->deadline_ms > liveness->seen_ms)
+        stuck_ms + liveness->deadline_ms > liveness->checked_ms)
         next_ms = stuck_ms + liveness->deadline_ms;
-    int64_t look_ms = liveness->seen_ms + liveness->deadline_ms / 4;
-    return any && liveness->seen && look_ms < next_ms ? look_ms : next_ms;
+    return next_ms + liveness->clock.absent_ms;
 }
 
 bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_peer, char *line,
                         size_t line_size)
 {
-    forgive_absence(liveness, now_ms);
+    int64_t present_ms = psr_presence_clock_ms(&liveness->clock, now_ms);
+    liveness->checked_ms = present_ms;
     size_t i;
     text t = text_in(line, line_size);
-    if (blame_silent(liveness, now_ms, &i)) {
+    if (blame_silent(liveness, present_ms, &i)) {
         const watched *m = &liveness->members[i];
         put_name(&t, m);
-        put(&t, ": no sign of life for %.1f s; %s", (double)(now_ms - m->heard_ms) / 1000,
+        put(&t, ": no sign of life for %.1f s; %s", (double)(present_ms - m->heard_ms) / 1000,
             m->on ? "last in " : "it was ");
         put_place(&t, m);
         if (m->on && m->waits) {
             put(&t, ", waiting for ");
             put_peer(&t, m->waits_for);
         }
-    } else if (blame_hung(liveness, now_ms, &i)) {
+    } else if (blame_hung(liveness, present_ms, &i)) {
         const watched *m = &liveness->members[i];
         put_name(&t, m);
-        put(&t, ": alive, but no progress for %.1f s in ", (double)(now_ms - m->moved_ms) / 1000);
+        put(&t, ": alive, but no progress for %.1f s in ", (double)(present_ms - m->moved_ms) / 1000);
         put_place(&t, m);
-    } else if (blame_stuck(liveness, now_ms, &i)) {
+    } else if (blame_stuck(liveness, present_ms, &i)) {
         const watched *m = &liveness->members[i];
         put_name(&t, m);
         put(&t, ": everybody has waited for %.1f s, it for ",
-            (double)(now_ms - all_wait_since(liveness)) / 1000);
+            (double)(present_ms - all_wait_since(liveness)) / 1000);
         put_peer(&t, m->waits_for);
         put(&t, " in ");
         put_place(&t, m);
@@ -511,21 +505,22 @@ void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except,
     put_others(&t, liveness, hidden);
 }
 
-bool psr_liveness_slowest(const psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer,
+bool psr_liveness_slowest(psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer,
                           int64_t *ret_waited_ms)
 {
+    int64_t present_ms = psr_presence_clock_ms(&liveness->clock, now_ms);
     size_t slowest = NOBODY;
     int64_t longest_ms = since_ms;
     for (size_t i = 0; i < liveness->count; i++) {
         const watched *m = &liveness->members[i];
-        if (!m->on || !m->waits || now_ms - m->moved_ms <= longest_ms)
+        if (!m->on || !m->waits || present_ms - m->moved_ms <= longest_ms)
             continue;
         size_t end = end_of_waiting(liveness, i);
         psr_phase phase = liveness->members[end].phase;
         bool pauses = phase == PSR_PHASE_EVALUATION || phase == PSR_PHASE_CHECKPOINT;
         if (end == i || liveness->members[end].waits || (pauses && m->peer.role == PSR_ROLE_SHARD))
             continue;
-        longest_ms = now_ms - m->moved_ms;
+        longest_ms = present_ms - m->moved_ms;
         slowest = end;
     }
     if (slowest == NOBODY)

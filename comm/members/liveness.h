@@ -1,5 +1,6 @@
 /* Liveness: who made progress when, and whom to name when a deadline passes. Free of I/O and of clocks: the
- * time is passed in. The scheduler holds one.
+ * time is passed in, and where half a deadline lies between two calls, its keeper was away, which is nobody's silence
+ * (psr_presence_clock). The scheduler holds one.
  *
  * A member reports PROGRESS (phase, step, bucket, counter of its compute thread, whom it waits for) at least
  * every quarter of the deadline and when its step or phase has changed, from its exchange thread. A member is
@@ -17,7 +18,7 @@
 
 typedef struct psr_liveness psr_liveness;
 
-PSR_MUST_CHECK psr_err psr_liveness_new(int64_t deadline_ms, psr_liveness **ret_liveness);
+PSR_MUST_CHECK psr_err psr_liveness_new(int64_t deadline_ms, int64_t now_ms, psr_liveness **ret_liveness);
 void psr_liveness_free(psr_liveness *liveness);
 
 /* Begins to watch a member (host is copied). */
@@ -39,8 +40,7 @@ void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_
 int64_t psr_liveness_next(const psr_liveness *liveness);
 /* True when somebody is to blame: fills line with "worker 1 on host7: no sign of life for 30.0 s; last in
  * step 12, backward, bucket 3; shards 0-2 wait for it". Steps count from 1 in all lines, as in the step line.
- * To be called when psr_liveness_next says so: time between calls beyond half a deadline is taken for an
- * absence of the caller's and held against nobody. */
+ * To be called when psr_liveness_next says so, or an absence could not be told from silence. */
 bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_peer, char *line,
                         size_t line_size);
 
@@ -51,7 +51,7 @@ void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except,
 
 /* The member that others have waited for longest, when longer than since_ms: to say who is slow. Not one that
  * waits itself: the one at the end of the waiting. Shards wait for no worker while it evaluates: all do. false: none. */
-bool psr_liveness_slowest(const psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer,
+bool psr_liveness_slowest(psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer,
                           int64_t *ret_waited_ms);
 
 #endif

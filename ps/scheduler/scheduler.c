@@ -30,7 +30,7 @@ psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *
     scheduler->slow_check_ms = now_ms + scheduler->deadline_ms / 4;
     scheduler->members = calloc(scheduler->member_count, sizeof *scheduler->members);
     psr_err err = scheduler->members
-                      ? psr_liveness_new(scheduler->deadline_ms, &scheduler->liveness)
+                      ? psr_liveness_new(scheduler->deadline_ms, now_ms, &scheduler->liveness)
                       : psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members", scheduler->member_count);
     if (err != PSR_OK) {
         psr_scheduler_free(scheduler);

@@ -44,11 +44,11 @@ typedef struct driver {
     psr_figures *figures;   /* what the run comes to; both from the beginning of the run */
 
     int64_t deadline_ms, say_alive_ms, flush_ms, ticked_ms;
-    int64_t launcher_heard_ms, seen_ms;
-    int64_t back_ms;      /* when this process last ran again after it had been stopped */
-    int64_t slow_said_ms; /* when it was last said that the disk is slow */
-    uint32_t stops;       /* orders to stop */
-    bool started;         /* all were ready */
+    psr_presence_clock presence; /* of this process, which waits for launcher and disk */
+    int64_t launcher_heard_ms;   /* by that clock */
+    int64_t slow_said_ms;        /* when it was last said that the disk is slow */
+    uint32_t stops;              /* orders to stop */
+    bool started;                /* all were ready */
     psr_err status;
     char line[1024];
 } driver;
@@ -324,7 +324,7 @@ static bool take_orders(driver *d, int64_t now_ms)
         psr_launcher_heard heard = psr_launcher_take(d->launcher, &order);
         if (heard == PSR_LAUNCHER_NOTHING)
             return false;
-        d->launcher_heard_ms = now_ms;
+        d->launcher_heard_ms = psr_presence_clock_ms(&d->presence, now_ms);
         if (heard == PSR_LAUNCHER_ORDER) {
             obey(d, &order, now_ms);
         } else if (heard == PSR_LAUNCHER_INTERRUPT) {
@@ -339,21 +339,9 @@ static bool take_orders(driver *d, int64_t now_ms)
     return true;
 }
 
-/* As comm/members/membership.c does with the scheduler: time in which this process was stopped is no silence of the
- * launcher's, nor of the disk's. */
-static void look(driver *d, int64_t now_ms)
-{
-    int64_t away_ms = now_ms - d->seen_ms;
-    if (away_ms > d->deadline_ms / 2) {
-        d->launcher_heard_ms += away_ms;
-        d->back_ms = now_ms;
-    }
-    d->seen_ms = now_ms;
-}
-
 static void check_launcher(driver *d, int64_t now_ms)
 {
-    int64_t silent_ms = now_ms - d->launcher_heard_ms;
+    int64_t silent_ms = psr_presence_clock_ms(&d->presence, now_ms) - d->launcher_heard_ms;
     if (d->by_hand || silent_ms <= d->deadline_ms)
         return;
     char how[64];
@@ -368,7 +356,8 @@ static void check_disk(driver *d, int64_t now_ms)
     if (!d->checkpoints || !psr_checkpoints_writing(d->checkpoints, &pace))
         return;
     char line[PSR_HOST_MAX + PSR_PATH_MAX + 160];
-    int64_t idle_ms = now_ms - (pace.moved_ms > d->back_ms ? pace.moved_ms : d->back_ms);
+    int64_t back_ms = d->presence.back_ms;
+    int64_t idle_ms = now_ms - (pace.moved_ms > back_ms ? pace.moved_ms : back_ms);
     if (idle_ms > d->deadline_ms) {
         snprintf(line, sizeof line,
                  "scheduler 0 on %s: the disk has taken nothing for %.1f s of the checkpoint of step %" PRIu64
@@ -476,7 +465,6 @@ static void run_loop(driver *d)
         if (!empty && now_ms - d->ticked_ms < 2 * d->deadline_ms)
             continue;
         d->ticked_ms = now_ms;
-        look(d, now_ms);
         check_launcher(d, now_ms);
         check_disk(d, now_ms);
         psr_scheduler_tick(d->scheduler, now_ms);
@@ -523,7 +511,9 @@ static psr_err set_up(driver *d)
     if (d->config->resume[0])
         PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
     int64_t now_ms = psr_clock_ms();
-    d->say_alive_ms = d->flush_ms = d->ticked_ms = d->launcher_heard_ms = d->seen_ms = now_ms;
+    d->say_alive_ms = d->flush_ms = d->ticked_ms = now_ms;
+    d->presence = psr_presence_clock_for(now_ms, d->deadline_ms);
+    d->launcher_heard_ms = psr_presence_clock_ms(&d->presence, now_ms);
     PSR_TRY(psr_scheduler_new(d->config, &events, d->host, now_ms, &d->scheduler));
     psr_launcher_listening(d->launcher, psr_transport_endpoint(d->transport));
     return PSR_OK;

@@ -102,8 +102,10 @@ static void an_absence_of_its_keeper_does_not_count(void **state)
     (void)state;
     psr_presence_clock clock = psr_presence_clock_for(0, 4000);
     int64_t heard = psr_presence_clock_ms(&clock, 1000);
+    assert_int_equal(clock.back_ms, 0);
     assert_int_equal(psr_presence_clock_ms(&clock, 61000) - heard, 0); /* stopped for a minute */
     assert_int_equal(psr_presence_clock_ms(&clock, 62000) - heard, 1000);
+    assert_int_equal(clock.back_ms, 61000);
     assert_int_equal(psr_presence_clock_ms(&clock, 64001) - heard,
                      1000); /* once more, for a little more than half a deadline */
     assert_int_equal(psr_presence_clock_ms(&clock, 66001) - heard, 3000);
