@@ -1,4 +1,5 @@
-/* What cluster.c (the scheduler, shards, time and faults) and cluster_worker.c share. For those two files only. */
+/* What the files of the simulated cluster share: cluster.c (time, faults, what came of it), cluster_scheduler.c (with the disk),
+ * cluster_member.c (joining, shards) and cluster_worker.c. For those alone. */
 #ifndef PSR_TESTS_CLUSTER_PRIVATE_H
 #define PSR_TESTS_CLUSTER_PRIVATE_H
 
@@ -98,9 +99,23 @@ struct cluster {
 
 uint32_t cluster_draw(cluster *c, uint32_t below);
 int64_t cluster_now_ms(const cluster *c);
+
+/* cluster_scheduler.c */
+void scheduler_make(cluster *c);
+void scheduler_turn(cluster *c);
 void cluster_stop(cluster *c); /* the launcher's Ctrl-C */
+void checkpoints_make(cluster *c);
+bool checkpoint_is_whole(const cluster *c, uint64_t steps);
+/* The disk has it. */
+void disk_turn(cluster *c, uint64_t steps);
+
+/* cluster_member.c */
+void process_start(process *p);
+/* What lies in its inbox, what its compute thread has for it, and what the time asks for. */
+void process_turn(process *p);
 /* The process ends by itself, with this status and the detail: it tells the scheduler, as the programs do. */
 void process_fail(process *p, psr_err status);
+void shard_done(shard *s);
 
 /* cluster_worker.c */
 psr_err worker_welcomed(worker *w);
