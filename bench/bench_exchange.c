@@ -173,14 +173,15 @@ static void shard_main(const bench *b, uint32_t index, int link)
                                  .outbox = {.context = p.transport, .send = send_message}};
     psr_shard *shard;
     must(psr_shard_new(&options, &shard), "a shard");
+    psr_table_shard *table = psr_shard_table(shard);
     for (bool told = false;;) { /* until the parent ends it */
-        if (!told && psr_shard_initialised(shard)) {
+        if (!told && psr_table_shard_initialised(table)) {
             write_all(link, "i", 1);
             told = true;
         }
         psr_message *message = NULL;
         must(psr_transport_recv(p.transport, -1, &message), "receiving");
-        must(psr_shard_message(shard, &message), "a shard's message");
+        must(psr_table_shard_message(table, &message), "a shard's message");
     }
 }
 

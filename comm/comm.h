@@ -4,6 +4,7 @@
  *     who takes part, and who holds what    view.h, plan.h
  *     joining, and hearing that all live    members/: member.h (a process's side), liveness.h (the scheduler's), provision.h
  *     what moves values                     operations/: operation.h, ring.h, collective.h; lane.h, loan.h, early.h
+ *     push and pull                         tables/: table_shard.h (a shard's end), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads)
  *     the progress thread                   loop.h
  *     launcher and scheduler                launcher_line.h */
@@ -25,6 +26,9 @@
 #include "comm/operations/ring.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"
+#include "comm/tables/consistency.h"
+#include "comm/tables/table_shard.h"
+#include "comm/tables/update.h"
 #include "comm/view.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"

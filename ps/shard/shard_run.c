@@ -10,6 +10,7 @@ static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
 struct psr_shard_run {
     psr_shard *shard;
+    psr_table_shard *table; /* the shard's */
     psr_outbox outbox;
     uint64_t first_step;
     psr_traffic traffic;
@@ -50,7 +51,7 @@ static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, cons
 
 static psr_err tell_done(psr_shard_run *run)
 {
-    psr_head head = psr_msg_done_head(&(psr_msg_done){.steps = psr_shard_clock(run->shard)});
+    psr_head head = psr_msg_done_head(&(psr_msg_done){.steps = psr_table_shard_clock(run->table)});
     char *json = NULL;
     PSR_TRY(psr_traffic_to_json(&run->traffic, &json));
     psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, json, strlen(json));
@@ -91,20 +92,20 @@ static psr_err take_worker_message(psr_shard_run *run, psr_message **message)
         psr_fault_point("push", psr_msg_step(&(*message)->head));
         run->traffic.gradient_bytes += (*message)->payload_bytes;
     }
-    return psr_shard_message(run->shard, message);
+    return psr_table_shard_message(run->table, message);
 }
 
 /* What is due after a message. */
 static psr_err move_on(psr_shard_run *run)
 {
-    if (!run->ready && psr_shard_initialised(run->shard)) {
+    if (!run->ready && psr_table_shard_initialised(run->table)) {
         run->ready = true;
         psr_fault_point("start", run->first_step);
         PSR_TRY(tell(run, &(psr_head){.type = PSR_MSG_READY}, NULL));
     }
-    if (run->started && !run->done && psr_shard_finished(run->shard)) {
+    if (run->started && !run->done && psr_table_shard_finished(run->table)) {
         run->done = true;
-        psr_fault_point("shutdown", psr_shard_clock(run->shard));
+        psr_fault_point("shutdown", psr_table_shard_clock(run->table));
         PSR_TRY(tell_done(run));
     }
     return PSR_OK;
@@ -143,12 +144,12 @@ void psr_shard_run_report(const psr_shard_run *run, psr_msg_progress *progress)
 {
     uint32_t rank = 0;
     progress->phase = PSR_PHASE_START;
-    progress->step = psr_shard_clock(run->shard);
-    progress->counter = psr_shard_progress(run->shard);
+    progress->step = psr_table_shard_clock(run->table);
+    progress->counter = psr_table_shard_progress(run->table);
     progress->waits = true;
-    if (!psr_shard_initialised(run->shard)) {
+    if (!psr_table_shard_initialised(run->table)) {
         progress->waits_for = (psr_peer){PSR_ROLE_WORKER, 0};
-    } else if (run->started && psr_shard_waits(run->shard, &progress->step, &progress->bucket, &rank)) {
+    } else if (run->started && psr_table_shard_waits(run->table, &progress->step, &progress->bucket, &rank)) {
         progress->phase = PSR_PHASE_PUSH;
         progress->waits_for = (psr_peer){PSR_ROLE_WORKER, rank};
     } else {
@@ -175,6 +176,7 @@ psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_
         psr_shard_run_free(run);
         return err;
     }
+    run->table = psr_shard_table(run->shard);
     *ret_run = run;
     return PSR_OK;
 }

@@ -3,7 +3,7 @@
  * cluster of the tests without.
  *
  *     INIT from worker 0   -> READY, when its part is complete
- *     START, pushes, pulls -> what ps/shard/shard.h answers; pieces of checkpoints
+ *     START, pushes, pulls -> what comm/tables/table_shard.h answers; pieces of checkpoints
  *     STOP_AT
  *     the last step        -> DONE
  *     BYE: it may leave
@@ -24,7 +24,7 @@ void psr_shard_run_free(psr_shard_run *run);
 
 /* What is due before any message: a shard that owns nothing is ready. Once. */
 PSR_MUST_CHECK psr_err psr_shard_run_begin(psr_shard_run *run);
-/* A message of a worker or of the scheduler. Takes *message. PROTOCOL, NUMERIC: psr_shard_message's; PROTOCOL too for
+/* A message of a worker or of the scheduler. Takes *message. PROTOCOL, NUMERIC: psr_table_shard_message's; PROTOCOL too for
  * what no scheduler says to a shard. */
 PSR_MUST_CHECK psr_err psr_shard_run_message(psr_shard_run *run, psr_message **message);
 /* BYE has come. */

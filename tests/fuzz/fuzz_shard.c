@@ -143,16 +143,18 @@ static void play_shard(const uint8_t *data, size_t size, const psr_config *confi
                                  .outbox = {.context = NULL, .send = give_back}};
     if (psr_shard_new(&options, &shard) != PSR_OK)
         abort();
+    psr_table_shard *table = psr_shard_table(shard);
     static const psr_message_type types[] = {PSR_MSG_INIT, PSR_MSG_PUSH, PSR_MSG_PUSH, PSR_MSG_PUSH,
                                              PSR_MSG_PULL, PSR_MSG_PULL, PSR_MSG_ACK,  PSR_MSG_INIT};
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
         psr_message *message = make(data, types[data[0] & 7]);
-        psr_err err = psr_shard_message(shard, &message);
+        psr_err err = psr_table_shard_message(table, &message);
         if (message || (err != PSR_OK && err != PSR_ERR_PROTOCOL && err != PSR_ERR_NUMERIC))
             abort();
         uint64_t step;
         uint32_t bucket, rank;
-        if (psr_shard_waits(shard, &step, &bucket, &rank) && (rank >= WORKERS || bucket >= buckets.count))
+        if (psr_table_shard_waits(table, &step, &bucket, &rank) &&
+            (rank >= WORKERS || bucket >= buckets.count))
             abort();
         if (err == PSR_ERR_NUMERIC)
             break; /* the run is over */

@@ -159,7 +159,7 @@ static psr_message *make(psr_message_type type, uint32_t rank, uint64_t step, ui
 
 static psr_err give(fixture *f, psr_message *message)
 {
-    psr_err err = psr_shard_message(f->shard, &message);
+    psr_err err = psr_table_shard_message(psr_shard_table(f->shard), &message);
     assert_null(message);
     return err;
 }
@@ -174,9 +174,9 @@ static void push(fixture *f, uint32_t rank, uint64_t step, uint32_t bucket, floa
 static void initialise(fixture *f)
 {
     expect_ok(give(f, make(PSR_MSG_INIT, 0, 0, 1, 100)));
-    assert_false(psr_shard_initialised(f->shard));
+    assert_false(psr_table_shard_initialised(psr_shard_table(f->shard)));
     expect_ok(give(f, make(PSR_MSG_INIT, 0, 0, 2, 200)));
-    assert_true(psr_shard_initialised(f->shard));
+    assert_true(psr_table_shard_initialised(psr_shard_table(f->shard)));
 }
 
 /* The answers of one type so far; the last one of them is kept in *ret_last. */
@@ -227,10 +227,10 @@ static void a_slice_is_updated_and_answered_when_all_have_pushed_it(void **state
     assert_int_equal(weights_said(&f, last).bucket, 2);
     assert_int_equal(weights_said(&f, last).span.offset, 0);
     assert_true(f.sent[last].first == 193);
-    assert_int_equal(psr_shard_clock(f.shard), 0);
+    assert_int_equal(psr_table_shard_clock(psr_shard_table(f.shard)), 0);
     push(&f, 0, 0, 1, 1);
     push(&f, 1, 0, 1, 1);
-    assert_int_equal(psr_shard_clock(f.shard), 1);
+    assert_int_equal(psr_table_shard_clock(psr_shard_table(f.shard)), 1);
     tear_down(&f);
 }
 
@@ -289,14 +289,14 @@ static void it_says_whom_it_waits_for(void **state)
     set_up(&f);
     f.plan.ranks = 3;
     open_shard(&f, 0);
-    assert_false(psr_shard_waits(f.shard, &step, &bucket, &rank));
+    assert_false(psr_table_shard_waits(psr_shard_table(f.shard), &step, &bucket, &rank));
     initialise(&f);
-    assert_true(psr_shard_waits(f.shard, &step, &bucket, &rank));
+    assert_true(psr_table_shard_waits(psr_shard_table(f.shard), &step, &bucket, &rank));
     assert_int_equal(bucket, 1); /* the gradient that comes first */
     assert_int_equal(rank, 0);
     push(&f, 0, 0, 2, 1);
     push(&f, 2, 0, 2, 1);
-    assert_true(psr_shard_waits(f.shard, &step, &bucket, &rank));
+    assert_true(psr_table_shard_waits(psr_shard_table(f.shard), &step, &bucket, &rank));
     assert_int_equal(bucket, 2); /* the one that others wait for */
     assert_int_equal(rank, 1);
     assert_int_equal(step, 0);
@@ -344,9 +344,9 @@ static void state_is_told_every_so_many_steps_and_at_the_end(void **state)
     open_shard(&f, 0);
     initialise(&f);
     take_steps(&f, 0, 9);
-    assert_false(psr_shard_finished(f.shard));
+    assert_false(psr_table_shard_finished(psr_shard_table(f.shard)));
     take_steps(&f, 9, 10);
-    assert_true(psr_shard_finished(f.shard));
+    assert_true(psr_table_shard_finished(psr_shard_table(f.shard)));
     assert_int_equal(f.checkpoint_count, 6); /* steps 4, 8 and 10, two buckets each */
     const uint64_t expected[] = {4, 4, 8, 8, 10, 10};
     assert_memory_equal(f.checkpoint_steps, expected, sizeof expected);
@@ -365,7 +365,7 @@ static void told_to_stop_it_tells_the_state_of_that_step_whether_it_is_there_alr
         take_steps(&f, 0, taken);
         expect_ok(psr_shard_stop_at(f.shard, 4));
         take_steps(&f, taken, 5);
-        assert_true(psr_shard_finished(f.shard));
+        assert_true(psr_table_shard_finished(psr_shard_table(f.shard)));
         assert_int_equal(f.checkpoint_count, 2);
         assert_int_equal(f.checkpoint_steps[1], 5);
         expect_failure(
@@ -385,16 +385,16 @@ static void a_resumed_run_wants_the_optimizers_state_and_goes_on_counting(void *
     open_shard(&f, 7);
     for (uint32_t b = 1; b < BUCKETS; b++)
         expect_ok(give(&f, make(PSR_MSG_INIT, 0, 7, b, 1)));
-    assert_false(psr_shard_initialised(f.shard));
+    assert_false(psr_table_shard_initialised(psr_shard_table(f.shard)));
     for (uint32_t b = 1; b < BUCKETS; b++) {
         said slot = say(PSR_MSG_INIT, 7, b);
         slot.section = 1;
         expect_ok(give(&f, make_said(&slot, 0, 1)));
     }
-    assert_true(psr_shard_initialised(f.shard));
-    assert_int_equal(psr_shard_clock(f.shard), 7);
+    assert_true(psr_table_shard_initialised(psr_shard_table(f.shard)));
+    assert_int_equal(psr_table_shard_clock(psr_shard_table(f.shard)), 7);
     take_steps(&f, 7, 10);
-    assert_true(psr_shard_finished(f.shard));
+    assert_true(psr_table_shard_finished(psr_shard_table(f.shard)));
     tear_down(&f);
 }
 
@@ -406,11 +406,11 @@ static void a_shard_without_buckets_is_finished_at_once(void **state)
     for (uint32_t b = 0; b < BUCKETS; b++)
         f.plan.buckets[b].home = 1;
     open_shard(&f, 0);
-    assert_true(psr_shard_initialised(f.shard));
-    assert_true(psr_shard_finished(f.shard));
-    assert_int_equal(psr_shard_clock(f.shard), 10);
+    assert_true(psr_table_shard_initialised(psr_shard_table(f.shard)));
+    assert_true(psr_table_shard_finished(psr_shard_table(f.shard)));
+    assert_int_equal(psr_table_shard_clock(psr_shard_table(f.shard)), 10);
     expect_ok(psr_shard_stop_at(f.shard, 3));
-    assert_int_equal(psr_shard_clock(f.shard), 4);
+    assert_int_equal(psr_table_shard_clock(psr_shard_table(f.shard)), 4);
     tear_down(&f);
 }
 
@@ -524,8 +524,8 @@ static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(voi
             "run has 10",
             s.step = 1);
     REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 0): its answer is 0, "
-            "which --sync does "
-            "not go with",
+            "which does not go with the table's "
+            "consistency",
             s.answer = false);
     REFUSED("worker 2 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): a shard hears the "
             "scheduler and the "
@@ -538,7 +538,7 @@ static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(voi
     REFUSED("worker 1 sent RING (wire step 0, bucket 2, offset 0, count 16, phase 0, chunk 0, hop 0): that "
             "is not for a shard",
             s.type = PSR_MSG_RING);
-    REFUSED("worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16): with --sync bsp weights come by "
+    REFUSED("worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16): in BSP weights come by "
             "themselves",
             s.type = PSR_MSG_PULL, bytes = 0);
 

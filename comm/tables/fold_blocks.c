@@ -1,4 +1,4 @@
-#include "ps/shard/fold_blocks.h"
+#include "comm/tables/fold_blocks.h"
 
 #include "base/fold.h"
 

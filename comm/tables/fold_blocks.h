@@ -1,8 +1,8 @@
 /* The fold of one slice, in blocks that stay in cache: each block's sum is used (checked, handed to the
  * optimizer) before the next is made, so that a sum costs no memory traffic of its own. No state; any thread.
  */
-#ifndef PSR_PS_FOLD_BLOCKS_H
-#define PSR_PS_FOLD_BLOCKS_H
+#ifndef PSR_COMM_FOLD_BLOCKS_H
+#define PSR_COMM_FOLD_BLOCKS_H
 
 #include "base/err.h"
 

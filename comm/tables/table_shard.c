@@ -1,0 +1,519 @@
+#include "comm/tables/table_shard.h"
+
+#include "base/arena.h"
+#include "base/fold.h"
+#include "comm/operations/loan.h"
+#include "comm/tables/fold_blocks.h"
+#include "comm/tables/table_slices.h"
+#include "comm/wire/encoding.h"
+#include "comm/wire/messages.h"
+#include "net/violation.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_PULL UINT64_MAX
+
+struct psr_table_shard {
+    psr_table_shard_options options;
+    const psr_plan *plan; /* the options', as is n: workers */
+    uint32_t n;
+    psr_table_update update;
+    size_t length; /* of the table */
+    float *values;
+    float *sums;    /* folded by arrival: as long as values; else NULL */
+    float *scratch; /* [PSR_FOLD_BLOCK] */
+    psr_table_slices slices;
+
+    psr_message **held;   /* [slice * n + rank] BSP: the push of the step that is being gathered */
+    const float **inputs; /* [n] payloads of a slice's held pushes */
+    uint64_t *pushes;     /* [slice * n + rank] steps that rank has pushed, those before the first included */
+    uint64_t *pulls;      /* [slice * n + rank] SSP: the step of a pull that waits, or NO_PULL */
+
+    uint64_t *received, *told; /* [rank] pushes that came, and how many of them the worker knows of */
+    uint64_t ack_after;
+
+    uint32_t sections_wanted, slices_initialised;
+    uint64_t clock;          /* the least version of a part that is held */
+    uint32_t parts_at_clock; /* of those, how many have no more */
+    uint64_t progress;
+};
+
+static bool is_bsp(const psr_table_shard *table)
+{
+    return table->options.consistency.kind == PSR_CONSISTENCY_BSP;
+}
+
+static bool by_arrival(const psr_table_shard *table)
+{
+    return is_bsp(table) && table->options.fold_by_arrival;
+}
+
+/* ---- life ---- */
+
+static psr_err find_update(psr_table_shard *table)
+{
+    const psr_table_shard_options *options = &table->options;
+    const psr_table_update *update = NULL;
+    PSR_TRY(psr_table_update_find(options->update, options->registered, options->registered_count, &update));
+    if (update->applied != NULL && !is_bsp(table))
+        return psr_fail(PSR_ERR_USAGE, "the update \"%s\" needs more than a slice, which BSP alone gathers",
+                        update->name);
+    table->update = *update;
+    table->sections_wanted = 1;
+    if (options->first_step > 0)
+        table->sections_wanted |= ((1u << update->state_count) - 1) << 1;
+    return PSR_OK;
+}
+
+static psr_err make_arrays(psr_table_shard *table)
+{
+    PSR_TRY(psr_arena_new(table->length, &table->values));
+    if (by_arrival(table))
+        PSR_TRY(psr_arena_new(table->length, &table->sums));
+
+    size_t cells = (size_t)table->slices.count * table->n + 1;
+    table->held = calloc(cells, sizeof *table->held);
+    table->pushes = calloc(cells, sizeof *table->pushes);
+    table->pulls = calloc(cells, sizeof *table->pulls);
+    table->inputs = calloc(table->n, sizeof *table->inputs);
+    table->received = calloc(table->n, sizeof *table->received);
+    table->told = calloc(table->n, sizeof *table->told);
+    table->scratch = aligned_alloc(64, PSR_FOLD_BLOCK * sizeof(float));
+    if (!table->held || !table->pushes || !table->pulls || !table->inputs || !table->received ||
+        !table->told || !table->scratch)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices of %" PRIu32 " workers",
+                        table->slices.count, table->n);
+    for (size_t i = 0; i < cells; i++) {
+        table->pushes[i] = table->options.first_step;
+        table->pulls[i] = NO_PULL;
+    }
+    return PSR_OK;
+}
+
+static psr_err table_init(psr_table_shard *table)
+{
+    const psr_table_shard_options *options = &table->options;
+    PSR_TRY(find_update(table));
+    PSR_TRY(psr_table_slices_init(table->plan, options->shard, options->first_step, &table->slices));
+    PSR_TRY(make_arrays(table));
+    table->parts_at_clock = table->slices.held_count;
+    table->clock = table->parts_at_clock > 0 ? options->first_step : options->end;
+    return PSR_OK;
+}
+
+psr_err psr_table_shard_new(const psr_table_shard_options *options, psr_table_shard **ret_table)
+{
+    psr_table_shard *table = calloc(1, sizeof *table);
+    if (!table)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a shard of a table");
+    table->options = *options;
+    table->plan = options->plan;
+    table->n = options->plan->ranks;
+    table->length = psr_plan_length(options->plan);
+    table->ack_after = options->plan->window / 2 ? options->plan->window / 2 : 1;
+    psr_err err = table_init(table);
+    if (err != PSR_OK) {
+        psr_table_shard_free(table);
+        return err;
+    }
+    *ret_table = table;
+    return PSR_OK;
+}
+
+void psr_table_shard_free(psr_table_shard *table)
+{
+    if (!table)
+        return;
+    if (table->held)
+        for (size_t i = 0; i < (size_t)table->slices.count * table->n; i++)
+            psr_message_free(&table->held[i]);
+    free(table->held);
+    free(table->pushes);
+    free(table->pulls);
+    free(table->inputs);
+    free(table->received);
+    free(table->told);
+    free(table->scratch);
+    psr_table_slices_done(&table->slices);
+    psr_arena_free(table->values, table->length);
+    psr_arena_free(table->sums, table->length);
+    free(table);
+}
+
+/* ---- versions and clock ---- */
+
+static void part_left(psr_table_shard *table, uint64_t version)
+{
+    if (version != table->clock || --table->parts_at_clock > 0)
+        return;
+    table->clock++;
+    for (uint32_t b = 0; b < table->plan->bucket_count; b++)
+        table->parts_at_clock +=
+            table->slices.parts[b].held && table->slices.parts[b].version == table->clock;
+}
+
+/* One more step of the slice is in the values. */
+static psr_err slice_advanced(psr_table_shard *table, psr_table_slice *slice)
+{
+    psr_table_part *part = &table->slices.parts[slice->part];
+    if (slice->version++ != part->version || --part->at_version > 0)
+        return PSR_OK;
+    part->version++;
+    for (uint32_t s = part->first; s < part->first + part->count; s++)
+        part->at_version += table->slices.items[s].version == part->version;
+    part_left(table, part->version - 1);
+    if (!table->options.advanced)
+        return PSR_OK;
+    return table->options.advanced(table->options.context, slice->part, part->version);
+}
+
+void psr_table_shard_end_at(psr_table_shard *table, uint64_t end)
+{
+    table->options.end = end;
+    if (table->slices.held_count == 0)
+        table->clock = end;
+}
+
+/* ---- answers ---- */
+
+static psr_err send_values(psr_table_shard *table, const psr_table_slice *slice, uint32_t rank, uint64_t step,
+                           uint64_t staleness)
+{
+    psr_head head = psr_msg_weights_head(&(psr_msg_weights){.bucket = slice->part,
+                                                            .step = step,
+                                                            .span = slice->span,
+                                                            .staleness = staleness,
+                                                            .received = table->received[rank]});
+    psr_payload payload =
+        psr_encode(&head, PSR_ENCODING_FLOAT32, table->values + slice->span.offset, slice->span.count);
+    /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next
+     * push, which it makes after it has these. */
+    if (is_bsp(table))
+        payload = psr_loan_payload(NULL, payload);
+    table->told[rank] = table->received[rank];
+    return table->options.outbox.send(table->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
+                                      &payload);
+}
+
+/* Credit that nothing else has told. */
+static psr_err acknowledge(psr_table_shard *table, uint32_t rank)
+{
+    if (table->received[rank] - table->told[rank] < table->ack_after)
+        return PSR_OK;
+    psr_head head = psr_msg_ack_head(table->received[rank]);
+    table->told[rank] = table->received[rank];
+    return table->options.outbox.send(table->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
+                                      NULL);
+}
+
+psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t s)
+{
+    psr_table_slice *slice = &table->slices.items[s];
+    uint64_t step = slice->version;
+    PSR_TRY(slice_advanced(table, slice));
+    for (uint32_t r = 0; r < table->n; r++)
+        PSR_TRY(send_values(table, slice, r, step, 0));
+    return PSR_OK;
+}
+
+/* ---- updates ---- */
+
+typedef struct applying {
+    psr_table_shard *table;
+    const psr_table_slice *slice;
+    uint64_t step, number;
+} applying;
+
+static psr_err apply_block(void *context, const float *pushed, size_t at, size_t count)
+{
+    const applying *a = context;
+    const psr_table_update *update = &a->table->update;
+    size_t offset = a->slice->span.offset + at;
+    return update->apply(update->context, &(psr_table_run){.part = a->slice->part,
+                                                           .span = {offset, count},
+                                                           .step = a->step,
+                                                           .number = a->number,
+                                                           .pushed = pushed,
+                                                           .values = a->table->values + offset});
+}
+
+/* BSP: the sum of all pushes of the slice's step has been applied. */
+static psr_err slice_applied(psr_table_shard *table, uint32_t s)
+{
+    const psr_table_update *update = &table->update;
+    psr_table_slice *slice = &table->slices.items[s];
+    slice->arrived = 0;
+    return update->applied != NULL ? update->applied(update->context, s, slice->version)
+                                   : psr_table_shard_updated(table, s);
+}
+
+/* All n pushes of the slice's step are held. */
+static psr_err fold_held(psr_table_shard *table, uint32_t s)
+{
+    const psr_table_slice *slice = &table->slices.items[s];
+    const psr_plan_bucket *part = &table->plan->buckets[slice->part];
+    psr_message **held = &table->held[(size_t)s * table->n];
+    for (uint32_t r = 0; r < table->n; r++)
+        PSR_TRY(psr_decode_floats(held[r], part->encoding, slice->span.count, &table->inputs[r]));
+    applying a = {table, slice, slice->version, slice->version + 1};
+    PSR_TRY(psr_fold_blocks(table->inputs, table->n, part->span.count, slice->span.offset - part->span.offset,
+                            slice->span.count, table->scratch, apply_block, &a));
+    for (uint32_t r = 0; r < table->n; r++)
+        psr_message_free(&held[r]);
+    return slice_applied(table, s);
+}
+
+/* The sum grows in the order in which pushes come. */
+static psr_err fold_arrival(psr_table_shard *table, uint32_t s, const float *pushed)
+{
+    const psr_table_slice *slice = &table->slices.items[s];
+    float *sum = table->sums + slice->span.offset;
+    if (slice->arrived == 1)
+        memcpy(sum, pushed, slice->span.count * sizeof *sum);
+    else
+        psr_fold_add(sum, pushed, slice->span.count);
+    if (slice->arrived < table->n)
+        return PSR_OK;
+    applying a = {table, slice, slice->version, slice->version + 1};
+    PSR_TRY(apply_block(&a, sum, 0, slice->span.count));
+    return slice_applied(table, s);
+}
+
+/* ---- messages ---- */
+
+static psr_err take_init(psr_table_shard *table, const psr_message *message)
+{
+    uint32_t s;
+    psr_msg_init says;
+    const float *values;
+    PSR_TRY(psr_msg_init_read(message, &says));
+    PSR_TRY(psr_table_slices_find(&table->slices, message, says.bucket, says.span, &s));
+    psr_table_slice *slice = &table->slices.items[s];
+    PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, slice->span.count, &values));
+    uint32_t section = says.section;
+    if (message->from.rank != 0)
+        return psr_violation(message, "initial state is worker 0's to send");
+    if (section > 31 || (table->sections_wanted >> section & 1) == 0)
+        return psr_violation(message, "there is no section %" PRIu32 " to be set", section);
+    if (slice->sections_known >> section & 1)
+        return PSR_OK;
+    float *to = section == 0 ? table->values : table->update.state(table->update.context, section - 1);
+    memcpy(to + slice->span.offset, values, slice->span.count * sizeof *to);
+    slice->sections_known |= 1u << section;
+    table->slices_initialised += slice->sections_known == table->sections_wanted;
+    return PSR_OK;
+}
+
+static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, const float *pushed,
+                             psr_message **message)
+{
+    psr_table_slice *slice = &table->slices.items[s];
+    uint32_t rank = (*message)->from.rank;
+    size_t cell = (size_t)s * table->n + rank;
+    if (step != slice->version)
+        return psr_violation(*message, "the slice is at wire step %" PRIu64, slice->version);
+    table->pushes[cell]++;
+    table->received[rank]++;
+    slice->arrived++;
+    if (by_arrival(table)) {
+        PSR_TRY(fold_arrival(table, s, pushed));
+    } else {
+        table->held[cell] = *message;
+        *message = NULL;
+        if (slice->arrived == table->n)
+            PSR_TRY(fold_held(table, s));
+    }
+    return acknowledge(table, rank);
+}
+
+/* The pulls of a slice that may be answered now: for step c when every worker has pushed c - K. */
+static psr_err answer_pulls(psr_table_shard *table, uint32_t s)
+{
+    const psr_table_slice *slice = &table->slices.items[s];
+    const psr_consistency *consistency = &table->options.consistency;
+    for (uint32_t r = 0; r < table->n; r++) {
+        uint64_t step = table->pulls[(size_t)s * table->n + r];
+        if (step == NO_PULL)
+            continue;
+        uint64_t staleness = step > slice->version ? step - slice->version : 0;
+        if (consistency->kind == PSR_CONSISTENCY_SSP && staleness > consistency->bound)
+            continue;
+        table->pulls[(size_t)s * table->n + r] = NO_PULL;
+        PSR_TRY(send_values(table, slice, r, step, staleness));
+    }
+    return PSR_OK;
+}
+
+static psr_err take_push_alone(psr_table_shard *table, uint32_t s, uint32_t rank, const float *pushed)
+{
+    psr_table_slice *slice = &table->slices.items[s];
+    uint64_t *pushes = &table->pushes[(size_t)s * table->n];
+    applying a = {table, slice, slice->updates / table->n, slice->updates + 1};
+    PSR_TRY(apply_block(&a, pushed, 0, slice->span.count));
+    slice->updates++;
+    pushes[rank]++;
+    table->received[rank]++;
+
+    uint64_t least = pushes[0];
+    for (uint32_t r = 1; r < table->n; r++)
+        least = pushes[r] < least ? pushes[r] : least;
+    if (least > slice->version)
+        PSR_TRY(slice_advanced(table, slice));
+    PSR_TRY(answer_pulls(table, s));
+    return acknowledge(table, rank);
+}
+
+static psr_err take_push(psr_table_shard *table, psr_message **message)
+{
+    uint32_t s, rank = (*message)->from.rank;
+    psr_msg_push says;
+    const float *pushed;
+    PSR_TRY(psr_msg_push_read(*message, &says));
+    PSR_TRY(psr_table_slices_find(&table->slices, *message, says.bucket, says.span, &s));
+    psr_encoding encoding = table->plan->buckets[says.bucket].encoding;
+    PSR_TRY(psr_decode_floats(*message, encoding, says.span.count, &pushed));
+    if (!psr_table_shard_initialised(table))
+        return psr_violation(*message, "the initial weights are not complete yet");
+    if (says.answer != is_bsp(table))
+        return psr_violation(*message, "its answer is %d, which does not go with the table's consistency",
+                             says.answer);
+    uint64_t before = table->pushes[(size_t)s * table->n + rank];
+    if (says.step < before)
+        return PSR_OK; /* a duplicate */
+    if (says.step > before || says.step >= table->options.end)
+        return psr_violation(*message, "%" PRIu64 " steps of it were pushed, and the run has %" PRIu64,
+                             before, table->options.end);
+    return is_bsp(table) ? take_push_bsp(table, s, says.step, pushed, message)
+                         : take_push_alone(table, s, rank, pushed);
+}
+
+static psr_err take_pull(psr_table_shard *table, const psr_message *message)
+{
+    uint32_t s;
+    psr_msg_pull says;
+    const void *nothing;
+    PSR_TRY(psr_msg_pull_read(message, &says));
+    PSR_TRY(psr_table_slices_find(&table->slices, message, says.bucket, says.span, &s));
+    PSR_TRY(psr_decode_bytes(message, 0, &nothing));
+    size_t cell = (size_t)s * table->n + message->from.rank;
+    if (is_bsp(table))
+        return psr_violation(message, "in BSP weights come by themselves");
+    if (!psr_table_shard_initialised(table))
+        return psr_violation(message, "the initial weights are not complete yet");
+    if (says.step < table->pushes[cell])
+        return PSR_OK; /* a duplicate */
+    if (says.step > table->pushes[cell])
+        return psr_violation(message, "only %" PRIu64 " steps of it were pushed", table->pushes[cell]);
+    table->pulls[cell] = says.step;
+    return answer_pulls(table, s);
+}
+
+static psr_err take(psr_table_shard *table, psr_message **message)
+{
+    if ((*message)->from.role != PSR_ROLE_WORKER || (*message)->from.rank >= table->n)
+        return psr_violation(*message, "a shard hears the scheduler and the run's %" PRIu32 " workers",
+                             table->n);
+    switch ((*message)->head.type) {
+    case PSR_MSG_INIT:
+        return take_init(table, *message);
+    case PSR_MSG_PUSH:
+        return take_push(table, message);
+    case PSR_MSG_PULL:
+        return take_pull(table, *message);
+    default:
+        return psr_violation(*message, "that is not for a shard");
+    }
+}
+
+psr_err psr_table_shard_message(psr_table_shard *table, psr_message **message)
+{
+    table->progress++;
+    psr_err err = take(table, message);
+    psr_message_free(message); /* NULL when held */
+    return err;
+}
+
+/* ---- what it tells ---- */
+
+bool psr_table_shard_initialised(const psr_table_shard *table)
+{
+    return table->slices_initialised == table->slices.count;
+}
+
+/* The step that the slice gathers: the lowest rank that has not pushed it, and whether another has. false: nobody is missing. */
+static bool slice_waits(const psr_table_shard *table, uint32_t s, uint32_t *ret_rank, bool *ret_gathering)
+{
+    const uint64_t *pushes = &table->pushes[(size_t)s * table->n];
+    uint64_t version = table->slices.items[s].version;
+    uint32_t lacking = UINT32_MAX;
+    *ret_gathering = false;
+    for (uint32_t r = table->n; r-- > 0;) {
+        if (pushes[r] > version)
+            *ret_gathering = true;
+        else
+            lacking = r;
+    }
+    *ret_rank = lacking;
+    return lacking != UINT32_MAX && version < table->options.end;
+}
+
+bool psr_table_shard_waits(const psr_table_shard *table, uint64_t *ret_step, uint32_t *ret_part,
+                           uint32_t *ret_rank)
+{
+    if (!psr_table_shard_initialised(table) || psr_table_shard_finished(table))
+        return false;
+    bool found = false, found_gathering = false;
+    for (uint32_t s = table->slices.count; s-- > 0;) { /* in the order in which pushes come */
+        const psr_table_slice *slice = &table->slices.items[s];
+        uint32_t rank;
+        bool gathering;
+        if (!slice_waits(table, s, &rank, &gathering))
+            continue;
+        if (found &&
+            (slice->version > *ret_step || (slice->version == *ret_step && (found_gathering || !gathering))))
+            continue;
+        found = true;
+        found_gathering = gathering;
+        *ret_step = slice->version;
+        *ret_part = slice->part;
+        *ret_rank = rank;
+    }
+    return found;
+}
+
+uint64_t psr_table_shard_clock(const psr_table_shard *table)
+{
+    return table->clock;
+}
+
+bool psr_table_shard_finished(const psr_table_shard *table)
+{
+    return table->clock >= table->options.end;
+}
+
+uint64_t psr_table_shard_version(const psr_table_shard *table, uint32_t part)
+{
+    return table->slices.parts[part].version;
+}
+
+uint64_t psr_table_shard_progress(const psr_table_shard *table)
+{
+    return table->progress;
+}
+
+float *psr_table_shard_values(psr_table_shard *table)
+{
+    return table->values;
+}
+
+uint32_t psr_table_shard_slice_count(const psr_table_shard *table)
+{
+    return table->slices.count;
+}
+
+psr_span psr_table_shard_slice(const psr_table_shard *table, uint32_t slice)
+{
+    return table->slices.items[slice].span;
+}

@@ -1,0 +1,40 @@
+/* The slices of a shard: those of the parts that it holds, in ascending order. Private to table_shard.c. */
+#ifndef PSR_COMM_TABLE_SLICES_H
+#define PSR_COMM_TABLE_SLICES_H
+
+#include "comm/plan.h"
+
+typedef struct psr_table_slice {
+    uint32_t part; /* the plan's bucket */
+    psr_span span;
+    uint32_t arrived;        /* BSP: pushes of step `version` */
+    uint64_t version;        /* steps that all workers have pushed and that are in the values */
+    uint64_t updates;        /* SSP, async: pushes in the values */
+    uint32_t sections_known; /* bit i: INIT section i (0 values, 1 + i state i) has come */
+} psr_table_slice;
+
+typedef struct psr_table_part {
+    bool held;
+    uint32_t first, count; /* slices */
+    uint64_t version;      /* the least of its slices' */
+    uint32_t at_version;   /* slices that have no more */
+} psr_table_part;
+
+typedef struct psr_table_slices {
+    const psr_plan *plan;
+    psr_table_slice *items;
+    uint32_t count;
+    psr_table_part *parts; /* [plan->bucket_count] */
+    uint32_t held_count;   /* parts */
+} psr_table_slices;
+
+/* plan is borrowed for life. ret owns: psr_table_slices_done. */
+PSR_MUST_CHECK psr_err psr_table_slices_init(const psr_plan *plan, uint32_t shard, uint64_t first_step,
+                                             psr_table_slices *ret_slices);
+void psr_table_slices_done(psr_table_slices *slices);
+
+/* The slice of which a message says part and span; PROTOCOL when it is none of this shard's. */
+PSR_MUST_CHECK psr_err psr_table_slices_find(const psr_table_slices *slices, const psr_message *message,
+                                             uint32_t part, psr_span span, uint32_t *ret_slice);
+
+#endif
