@@ -36,7 +36,7 @@ typedef struct psr_plan {
     psr_plan_bucket *buckets; /* owned, as slices */
     psr_slice *slices;
     uint32_t bucket_count, slice_count;
-    uint32_t ranks, shards; /* of training; shards 0: none */
+    uint32_t ranks, shards; /* ranks: whose gradients a sum is of; shards 0: none */
     size_t slice_floats;    /* of a whole slice */
     uint32_t window;        /* slices on their way to one peer */
 } psr_plan;

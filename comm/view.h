@@ -25,7 +25,7 @@ typedef struct psr_view {
 
 void psr_view_done(psr_view *view);
 
-/* Ranks of training, each with a gradient of its own: as many as workers, but where one process plays them all. */
+/* Ranks, each with a gradient of its own: as many as workers, but where one process plays them all. */
 uint32_t psr_view_workers(const psr_view *view);
 /* 0: none. */
 uint32_t psr_view_shards(const psr_view *view);

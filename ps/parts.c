@@ -1,5 +1,7 @@
 #include "ps/parts.h"
 
+#include "ps/roster.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,19 +13,13 @@ static bool keeps_tensors_whole(const psr_config *config)
     return config->optimizer == PSR_OPTIMIZER_LARS;
 }
 
-static psr_route route_of(const psr_config *config)
-{
-    if (config->mode == PSR_MODE_PS)
-        return PSR_ROUTE_SHARD;
-    return config->mode == PSR_MODE_RING && config->exchange ? PSR_ROUTE_RING : PSR_ROUTE_NONE;
-}
-
 psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, psr_plan *ret_plan)
 {
+    const psr_roster roster = psr_roster_of(config);
     const psr_plan_options options = {
-        .route = route_of(config),
-        .ranks = config->workers,
-        .shards = config->mode == PSR_MODE_PS ? config->shards : 0,
+        .route = roster.route,
+        .ranks = roster.ranks,
+        .shards = roster.shards,
         .slice_floats = psr_plan_slice_floats(config->slice_bytes),
         .window = config->window,
     };

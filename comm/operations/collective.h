@@ -3,7 +3,7 @@
  * (comm/operations/operation.h); a psr_collective is the order of a rank's calls. Every worker starts the same operations in the same
  * order; each has the next number as its round.
  * Sliced at slice_bytes (a multiple of 8 below PSR_PAYLOAD_BYTES_MAX). No window: what is under way is
- * bounded by the size of the data (statistics: 0.5 MB for ResNet-50, copied; initial weights: 102 MB, lent).
+ * bounded by the size of the data: a fold's is copied, a broadcast's lent.
  * n ranks, M bytes: a fold moves 2(n-1)M through worker 0, a broadcast (n-1)M. One thread. */
 #ifndef PSR_COMM_COLLECTIVE_H
 #define PSR_COMM_COLLECTIVE_H

@@ -83,7 +83,7 @@ static psr_err create_files(psr_checkpoint_files *files)
     const psr_config *config = files->options.config;
     char step[32], workers[16];
     snprintf(step, sizeof step, "%" PRIu64, files->step);
-    snprintf(workers, sizeof workers, "%" PRIu32, config->workers);
+    snprintf(workers, sizeof workers, "%" PRIu32, files->options.sections->ranks);
     const char *const of_model[] = {"model", config->model, "step", step, NULL};
     const char *const of_state[] = {"model", config->model, "step", step, "workers", workers, NULL};
     PSR_TRY(create_file(files, false, of_model, &files->model));

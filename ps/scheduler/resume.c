@@ -2,6 +2,7 @@
 
 #include "comm/comm.h"
 #include "model/checkpoint/checkpoint.h"
+#include "ps/roster.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -44,11 +45,12 @@ static psr_err check_run(psr_resume *resume, const psr_config *config)
     if (!model || strcmp(model, config->model) != 0)
         return psr_fail(PSR_ERR_USAGE, "--resume %s is of model %s, and --model is %s", resume->path,
                         model ? model : "(none)", config->model);
-    if (workers != config->workers)
+    uint32_t ranks = psr_roster_of(config).ranks;
+    if (workers != ranks)
         return psr_fail(PSR_ERR_USAGE,
                         "--resume %s is of %" PRIu64 " workers, and --workers is %" PRIu32
                         "; give --workers %" PRIu64 ", or --init for its weights alone",
-                        resume->path, workers, config->workers, workers);
+                        resume->path, workers, ranks, workers);
     return PSR_OK;
 }
 

@@ -20,10 +20,8 @@ psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *
     scheduler->config = *config;
     scheduler->events = *events;
     snprintf(scheduler->host, sizeof scheduler->host, "%s", host);
-    /* In local mode one process does every worker's share. */
-    scheduler->worker_count = config->mode == PSR_MODE_LOCAL ? 1 : config->workers;
-    scheduler->shard_count = config->mode == PSR_MODE_PS ? config->shards : 0;
-    scheduler->member_count = scheduler->shard_count + scheduler->worker_count;
+    scheduler->roster = psr_roster_of(config);
+    scheduler->member_count = scheduler->roster.shards + scheduler->roster.worker_processes;
     scheduler->deadline_ms = (int64_t)(config->deadline_s * 1000);
     scheduler->come_up_by_ms =
         now_ms + (scheduler->deadline_ms > PSR_COME_UP_MS ? scheduler->deadline_ms : PSR_COME_UP_MS);
@@ -37,9 +35,9 @@ psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *
         return err;
     }
     for (uint32_t i = 0; i < scheduler->member_count; i++)
-        scheduler->members[i].entry.peer = i < scheduler->shard_count
+        scheduler->members[i].entry.peer = i < scheduler->roster.shards
                                                ? (psr_peer){PSR_ROLE_SHARD, i}
-                                               : (psr_peer){PSR_ROLE_WORKER, i - scheduler->shard_count};
+                                               : (psr_peer){PSR_ROLE_WORKER, i - scheduler->roster.shards};
     *ret_scheduler = scheduler;
     return PSR_OK;
 }
@@ -64,10 +62,10 @@ bool psr_scheduler_ended(const psr_scheduler *scheduler)
 
 psr_scheduler_member *psr_scheduler_find(psr_scheduler *scheduler, psr_peer peer)
 {
-    if (peer.role == PSR_ROLE_SHARD && peer.rank < scheduler->shard_count)
+    if (peer.role == PSR_ROLE_SHARD && peer.rank < scheduler->roster.shards)
         return &scheduler->members[peer.rank];
-    if (peer.role == PSR_ROLE_WORKER && peer.rank < scheduler->worker_count)
-        return &scheduler->members[scheduler->shard_count + peer.rank];
+    if (peer.role == PSR_ROLE_WORKER && peer.rank < scheduler->roster.worker_processes)
+        return &scheduler->members[scheduler->roster.shards + peer.rank];
     return NULL;
 }
 

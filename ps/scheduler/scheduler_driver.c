@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "comm/comm.h"
 #include "ps/parts.h"
+#include "ps/roster.h"
 #include "ps/scheduler/checkpoints.h"
 #include "ps/scheduler/figures.h"
 #include "ps/scheduler/launcher.h"
@@ -124,7 +125,7 @@ static psr_err begin_figures(driver *d, const psr_config *config, const psr_fact
     PSR_TRY(psr_progress_new(&progress, &d->progress));
     const psr_figures_options figures = {.workers = plan->ranks,
                                          .shards = plan->shards,
-                                         .in_turn = config->mode == PSR_MODE_LOCAL,
+                                         .in_turn = psr_roster_of(config).plays_all,
                                          .first_step = first_step,
                                          .total_steps = facts->total_steps};
     return psr_figures_new(&figures, &d->figures);

@@ -52,11 +52,11 @@ static bool has_left_nothing_out(const psr_scheduler_member *member)
 
 static void end_when_written(psr_scheduler *scheduler)
 {
-    uint64_t steps = scheduler->members[scheduler->shard_count].steps;
+    uint64_t steps = scheduler->members[scheduler->roster.shards].steps;
     bool written = scheduler->last_checkpointed == steps || steps == scheduler->first_step;
     if (!scheduler->last_asked || !written)
         return;
-    uint64_t total = scheduler->members[scheduler->shard_count].facts.total_steps;
+    uint64_t total = scheduler->members[scheduler->roster.shards].facts.total_steps;
     char line[PSR_SCHEDULER_LINE_MAX];
     if (scheduler->stopping && steps == total && !psr_scheduler_all(scheduler, has_left_nothing_out)) {
         snprintf(line, sizeof line,
@@ -80,11 +80,11 @@ static void end_when_written(psr_scheduler *scheduler)
 /* All must have ended after the same step. */
 static psr_err check_steps(const psr_scheduler *scheduler)
 {
-    uint64_t steps = scheduler->members[scheduler->shard_count].steps;
-    uint64_t total = scheduler->members[scheduler->shard_count].facts.total_steps;
+    uint64_t steps = scheduler->members[scheduler->roster.shards].steps;
+    uint64_t total = scheduler->members[scheduler->roster.shards].facts.total_steps;
     for (uint32_t i = 0; i < scheduler->member_count; i++) {
         /* A shard that owns no bucket was done with all steps from the start, and knows of no stop. */
-        bool owns_nothing = i < scheduler->shard_count && scheduler->members[i].steps == total;
+        bool owns_nothing = i < scheduler->roster.shards && scheduler->members[i].steps == total;
         if (scheduler->members[i].steps != steps && !owns_nothing) {
             char name[PSR_HOST_MAX + 32];
             psr_scheduler_name(&scheduler->members[i], name, sizeof name);
@@ -122,9 +122,9 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
 {
     psr_msg_done says;
     PSR_TRY(psr_msg_done_read(message, &says));
-    if (says.steps > scheduler->members[scheduler->shard_count].facts.total_steps)
+    if (says.steps > scheduler->members[scheduler->roster.shards].facts.total_steps)
         return psr_violation(message, "the run has %" PRIu64 " steps",
-                             scheduler->members[scheduler->shard_count].facts.total_steps);
+                             scheduler->members[scheduler->roster.shards].facts.total_steps);
     PSR_TRY(take_figures(scheduler, member->entry.peer, message));
     member->done = true;
     member->left_out = says.left_out;
@@ -139,7 +139,7 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     if (!psr_scheduler_all(scheduler, is_done))
         return PSR_OK;
     PSR_TRY(check_steps(scheduler));
-    uint64_t steps = scheduler->members[scheduler->shard_count].steps;
+    uint64_t steps = scheduler->members[scheduler->roster.shards].steps;
     scheduler->last_asked = true;
     if (steps > scheduler->first_step) /* else it is the one that the run was resumed from */
         PSR_TRY(scheduler->events.last_checkpoint(scheduler->events.context, steps));
@@ -150,8 +150,8 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
 /* false: one cannot be told, and the run has ended with that. */
 static bool tell_workers(psr_scheduler *scheduler, psr_head head)
 {
-    for (uint32_t r = 0; r < scheduler->worker_count; r++) {
-        psr_peer worker = scheduler->members[scheduler->shard_count + r].entry.peer;
+    for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++) {
+        psr_peer worker = scheduler->members[scheduler->roster.shards + r].entry.peer;
         if (psr_scheduler_send(scheduler, worker, head, NULL) != PSR_OK) {
             psr_scheduler_fail_detail(scheduler, PSR_ERR_PEER);
             return false;
@@ -182,12 +182,12 @@ void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms)
     if (scheduler->state != PSR_SCHEDULER_RUNNING || scheduler->stopping)
         return;
     scheduler->stopping = true;
-    for (uint32_t r = 0; r < scheduler->worker_count; r++)
-        if (scheduler->members[scheduler->shard_count + r].done)
+    for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++)
+        if (scheduler->members[scheduler->roster.shards + r].done)
             return; /* it is ending already: the others have the same steps to take */
     scheduler->state = PSR_SCHEDULER_HOLDING;
-    for (uint32_t r = 0; r < scheduler->worker_count; r++)
-        scheduler->members[scheduler->shard_count + r].held = false;
+    for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++)
+        scheduler->members[scheduler->roster.shards + r].held = false;
     (void)tell_workers(scheduler, (psr_head){.type = PSR_MSG_HOLD});
 }
 
@@ -196,8 +196,8 @@ void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms)
 static psr_err stop_all(psr_scheduler *scheduler)
 {
     uint64_t last = 0;
-    for (uint32_t r = 0; r < scheduler->worker_count; r++) {
-        const psr_scheduler_member *worker = &scheduler->members[scheduler->shard_count + r];
+    for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++) {
+        const psr_scheduler_member *worker = &scheduler->members[scheduler->roster.shards + r];
         if (!worker->held)
             return PSR_OK;
         last = worker->last_step > last ? worker->last_step : last;

@@ -37,7 +37,7 @@ static psr_err check_version(const psr_scheduler *scheduler, const psr_peer peer
 static psr_err send_config(psr_scheduler *scheduler, const psr_scheduler_member *member)
 {
     const psr_place place = {.rank = member->entry.peer.rank,
-                             .ranks = scheduler->config.workers,
+                             .ranks = scheduler->roster.ranks,
                              .deadline_ms = scheduler->deadline_ms};
     char *given = NULL;
     void *payload = NULL;
@@ -67,8 +67,8 @@ psr_err psr_scheduler_take_join(psr_scheduler *scheduler, const psr_message *mes
                           "a %s on %s (process %" PRId64
                           ") wants to join and has no place: the run has %" PRIu32 " workers and %" PRIu32
                           " shards, each once",
-                          psr_role_name(message->from.role), join.host, join.pid, scheduler->worker_count,
-                          scheduler->shard_count);
+                          psr_role_name(message->from.role), join.host, join.pid,
+                          scheduler->roster.worker_processes, scheduler->roster.shards);
         return PSR_OK;
     }
     PSR_TRY(check_version(scheduler, member->entry.peer, &join));
@@ -94,8 +94,8 @@ static bool has_told_facts(const psr_scheduler_member *member)
 
 static psr_err check_agreement(psr_scheduler *scheduler)
 {
-    const psr_scheduler_member *workers = scheduler->members + scheduler->shard_count;
-    for (uint32_t r = 1; r < scheduler->worker_count; r++) {
+    const psr_scheduler_member *workers = scheduler->members + scheduler->roster.shards;
+    for (uint32_t r = 1; r < scheduler->roster.worker_processes; r++) {
         char who[PSR_HOST_MAX + 32], first[PSR_HOST_MAX + 32];
         psr_scheduler_name(&workers[r], who, sizeof who);
         psr_scheduler_name(&workers[0], first, sizeof first);
@@ -142,7 +142,7 @@ static psr_err begin_run(psr_scheduler *scheduler, const psr_facts *facts)
 /* What is agreed on, for a worker or for a shard. */
 static psr_err write_start(const psr_scheduler *scheduler, psr_role role, char **ret_json)
 {
-    const psr_facts *facts = &scheduler->members[scheduler->shard_count].facts;
+    const psr_facts *facts = &scheduler->members[scheduler->roster.shards].facts;
     const psr_worker_start worker = {.first_step = scheduler->first_step, .total_steps = facts->total_steps};
     const psr_shard_start shard = {.first_step = scheduler->first_step, .facts = *facts};
     return role == PSR_ROLE_WORKER ? psr_worker_start_to_json(&worker, ret_json)
@@ -168,7 +168,7 @@ static psr_err welcome_role(psr_scheduler *scheduler, psr_role role)
 static psr_err welcome_all(psr_scheduler *scheduler)
 {
     PSR_TRY(list_members(scheduler));
-    PSR_TRY(begin_run(scheduler, &scheduler->members[scheduler->shard_count].facts));
+    PSR_TRY(begin_run(scheduler, &scheduler->members[scheduler->roster.shards].facts));
     PSR_TRY(welcome_role(scheduler, PSR_ROLE_SHARD));
     PSR_TRY(welcome_role(scheduler, PSR_ROLE_WORKER));
     return scheduler->first_step > 0 ? scheduler->events.restore(scheduler->events.context) : PSR_OK;

@@ -7,6 +7,7 @@
 #include "net/transport.h"
 #include "ps/scheduler/scheduler_driver.h"
 #include "ps/input_thread.h"
+#include "ps/roster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,8 +78,8 @@ static psr_err check_config(psr_config *config)
 {
     PSR_TRY(psr_network_check(config));
     if (config->threads == 0) {
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        config->threads = cores > (long)config->workers ? (uint32_t)(cores / config->workers) : 1;
+        long cores = sysconf(_SC_NPROCESSORS_ONLN), ranks = psr_roster_of(config).ranks;
+        config->threads = cores > ranks ? (uint32_t)(cores / ranks) : 1;
     }
     if (config->out[0] == '\0')
         snprintf(config->out, sizeof config->out, "psring-run");

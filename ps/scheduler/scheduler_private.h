@@ -2,6 +2,7 @@
 #ifndef PSR_PS_SCHEDULER_PRIVATE_H
 #define PSR_PS_SCHEDULER_PRIVATE_H
 
+#include "ps/roster.h"
 #include "ps/scheduler/scheduler.h"
 
 #define PSR_SCHEDULER_LINE_MAX 1024
@@ -45,7 +46,8 @@ struct psr_scheduler {
     char host[PSR_HOST_MAX];
     psr_scheduler_state state;
     psr_scheduler_member *members; /* shards, then workers */
-    uint32_t shard_count, worker_count, member_count;
+    psr_roster roster;
+    uint32_t member_count;
     uint32_t joined_count;
     psr_view view; /* from WELCOME on */
     uint64_t first_step;

@@ -14,10 +14,9 @@
 
 /* ---- checkpoints ---- */
 
-/* An only worker plays every rank, the others their own. */
 static bool plays(const psr_scheduler *scheduler, psr_peer worker, uint64_t rank)
 {
-    return scheduler->worker_count == 1 ? rank < psr_view_workers(&scheduler->view) : rank == worker.rank;
+    return scheduler->roster.plays_all ? rank < psr_view_workers(&scheduler->view) : rank == worker.rank;
 }
 
 /* Whose a section is: net/message.h. */
@@ -27,7 +26,7 @@ static bool may_send_section(const psr_scheduler *scheduler, psr_peer peer, uint
     if (section >= PSR_SECTION_RANK(0))
         return peer.role == PSR_ROLE_WORKER && plays(scheduler, peer, section - PSR_SECTION_RANK(0));
     if (section >= PSR_SECTION_SLOT(0))
-        return scheduler->shard_count > 0 ? peer.role == PSR_ROLE_SHARD : first_worker;
+        return scheduler->roster.shards > 0 ? peer.role == PSR_ROLE_SHARD : first_worker;
     return first_worker && section <= PSR_SECTION_BUFFERS;
 }
 
@@ -40,7 +39,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 static uint64_t next_due(const psr_scheduler *scheduler, uint64_t step)
 {
     uint64_t every = scheduler->config.checkpoint_every;
-    uint64_t due = scheduler->members[scheduler->shard_count].facts.total_steps;
+    uint64_t due = scheduler->members[scheduler->roster.shards].facts.total_steps;
     if (every > 0)
         due = least(due, (step / every + 1) * every);
     if (scheduler->stop_told && scheduler->stop_step + 1 > step)
@@ -117,7 +116,7 @@ static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, c
     if (message->from.role != PSR_ROLE_WORKER || !plays(scheduler, message->from, rank))
         return psr_violation(message, "the metrics of rank %" PRIu64 " are not its to tell", rank);
     uint64_t *told = &scheduler->metrics_told[rank];
-    if (step != *told + 1 || step > scheduler->members[scheduler->shard_count].facts.total_steps)
+    if (step != *told + 1 || step > scheduler->members[scheduler->roster.shards].facts.total_steps)
         return psr_violation(message, "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64,
                              step, rank, *told);
     *told = step;

@@ -1,6 +1,7 @@
 #include "ps/scheduler/sections.h"
 
 #include "model/optimizers/optimizer.h"
+#include "ps/roster.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ static psr_err name_slots(const psr_config *config, psr_sections *sections)
 
 psr_err psr_sections_init(const psr_config *config, const psr_facts *facts, psr_sections *ret_sections)
 {
-    psr_sections sections = {.workers = config->workers};
+    psr_sections sections = {.ranks = psr_roster_of(config).ranks};
     uint32_t height = config->image_size ? config->image_size : facts->height;
     uint32_t width = config->image_size ? config->image_size : facts->width;
     PSR_TRY(psr_network_new(config->model, facts->classes, facts->channels, height, width, config->shortcut,
@@ -49,7 +50,7 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section, psr_sect
     psr_section_place place = {.layout = &sections->net->params};
     if (section == PSR_SECTION_BUFFERS) {
         place.layout = &sections->net->buffers;
-    } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < sections->workers) {
+    } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < sections->ranks) {
         place.in_state = true;
         place.layout = &sections->net->buffers;
         snprintf(place.prefix, sizeof place.prefix, "rank%" PRIu32 "/", section - PSR_SECTION_RANK(0));
@@ -72,7 +73,7 @@ bool psr_sections_at(const psr_sections *sections, uint32_t i, uint32_t *ret_sec
         *ret_section = PSR_SECTION_BUFFERS;
     else if (i - 2 < sections->slot_count)
         *ret_section = PSR_SECTION_SLOT(i - 2);
-    else if (i - 2 - sections->slot_count < sections->workers)
+    else if (i - 2 - sections->slot_count < sections->ranks)
         *ret_section = PSR_SECTION_RANK(i - 2 - sections->slot_count);
     else
         return false;

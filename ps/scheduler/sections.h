@@ -11,7 +11,7 @@
 
 typedef struct psr_sections {
     psr_network *net; /* owned */
-    uint32_t workers;
+    uint32_t ranks;   /* of training */
     uint32_t slot_count;
     char slot_names[PSR_SLOTS_MAX][32]; /* of the optimizer's state: "momentum" */
 } psr_sections;

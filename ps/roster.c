@@ -1,0 +1,20 @@
+#include "ps/roster.h"
+
+static psr_route route_of(const psr_config *config)
+{
+    if (config->mode == PSR_MODE_PS)
+        return PSR_ROUTE_SHARD;
+    return config->mode == PSR_MODE_RING && config->exchange ? PSR_ROUTE_RING : PSR_ROUTE_NONE;
+}
+
+psr_roster psr_roster_of(const psr_config *config)
+{
+    bool plays_all = config->mode == PSR_MODE_LOCAL;
+    return (psr_roster){
+        .ranks = config->workers,
+        .worker_processes = plays_all ? 1 : config->workers,
+        .shards = config->mode == PSR_MODE_PS ? config->shards : 0,
+        .plays_all = plays_all,
+        .route = route_of(config),
+    };
+}
