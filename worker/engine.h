@@ -46,7 +46,8 @@ typedef struct psr_engine_ops {
     /* The first for every bucket, or the second once all of a rank's have been reported; the other is NULL. */
     psr_err (*ready)(psr_engine *engine, uint64_t step, uint32_t bucket);
     psr_err (*end_step)(psr_engine *engine, uint64_t step, uint32_t rank);
-    psr_err (*message)(psr_engine *engine, psr_message **message); /* takes it */
+    /* Takes it. NULL: nobody sends it any, and there is nothing to wait for: the next two are NULL too. */
+    psr_err (*message)(psr_engine *engine, psr_message **message);
     /* Whom it waits for: for PROGRESS and the deadline's line. false: nobody. */
     bool (*waits)(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket);
     /* Lent slices of a bucket's gradient; its range may be written again when 0. Any thread. */

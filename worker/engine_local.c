@@ -2,7 +2,6 @@
  * one's step has ended, exchange_local.c sums them and updates the weights. */
 #include "worker/engine.h"
 
-#include "net/violation.h"
 #include "worker/exchange_local.h"
 
 #include <stdlib.h>
@@ -52,31 +51,6 @@ static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
     return PSR_OK;
 }
 
-static psr_err local_message(psr_engine *engine, psr_message **message)
-{
-    (void)engine;
-    psr_err err = psr_violation(*message, "a worker in this mode does not take that");
-    psr_message_free(message);
-    return err;
-}
-
-static bool local_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step,
-                        uint32_t *ret_bucket)
-{
-    (void)engine;
-    (void)ret_peer;
-    (void)ret_step;
-    (void)ret_bucket;
-    return false;
-}
-
-static uint32_t local_lent(const psr_engine *engine, uint32_t bucket)
-{
-    (void)engine;
-    (void)bucket;
-    return 0;
-}
-
 const psr_engine_ops psr_engine_local = {
     .name = "local",
     .plays_all = true,
@@ -85,7 +59,4 @@ const psr_engine_ops psr_engine_local = {
     .close = local_close,
     .gradients = local_gradients,
     .end_step = local_end_step,
-    .message = local_message,
-    .waits = local_waits,
-    .lent = local_lent,
 };

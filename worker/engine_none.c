@@ -28,36 +28,10 @@ static psr_err none_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
     return engine->env.landed(engine->env.context, step, bucket);
 }
 
-static psr_err none_message(psr_engine *engine, psr_message **message)
-{
-    (void)engine;
-    psr_message_free(message);
-    return psr_fail(PSR_ERR_PROTOCOL, "a worker that exchanges nothing was sent gradients or weights");
-}
-
-static bool none_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket)
-{
-    (void)engine;
-    (void)ret_peer;
-    (void)ret_step;
-    (void)ret_bucket;
-    return false;
-}
-
-static uint32_t none_lent(const psr_engine *engine, uint32_t bucket)
-{
-    (void)engine;
-    (void)bucket;
-    return 0;
-}
-
 const psr_engine_ops psr_engine_none = {
     .name = "none",
     .waits_in = PSR_PHASE_RING,
     .open = none_open,
     .close = none_close,
     .ready = none_ready,
-    .message = none_message,
-    .waits = none_waits,
-    .lent = none_lent,
 };

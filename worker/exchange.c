@@ -13,7 +13,7 @@
 bool psr_exchange_has_bucket(psr_exchange *exchange, uint32_t bucket, uint64_t steps)
 {
     return atomic_load(&exchange->landed[bucket]) >= steps &&
-           exchange->ops->lent(exchange->engine, bucket) == 0;
+           (exchange->ops->lent == NULL || exchange->ops->lent(exchange->engine, bucket) == 0);
 }
 
 bool psr_exchange_has_all(psr_exchange *exchange, uint64_t steps)
@@ -34,7 +34,8 @@ bool psr_exchange_waits(const psr_exchange *exchange, bool collective, psr_peer 
                         uint32_t *ret_bucket)
 {
     if (!collective)
-        return exchange->ops->waits(exchange->engine, ret_peer, ret_step, ret_bucket);
+        return exchange->ops->waits != NULL &&
+               exchange->ops->waits(exchange->engine, ret_peer, ret_step, ret_bucket);
     /* Before the thread has taken the operation up, there is nothing yet to wait for. */
     psr_waiting waiting;
     if (!psr_collective_waits(exchange->collective, &waiting))

@@ -82,9 +82,11 @@ static psr_err take_of_collective(void *context, psr_message **message)
 void psr_exchange_register(psr_exchange *exchange)
 {
     psr_loop *loop = exchange->session->loop;
-    psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_WEIGHTS, exchange, take_of_shard);
-    psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_ACK, exchange, take_of_shard);
-    psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_RING, exchange, take_of_ring);
+    if (exchange->ops->message != NULL) {
+        psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_WEIGHTS, exchange, take_of_shard);
+        psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_ACK, exchange, take_of_shard);
+        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_RING, exchange, take_of_ring);
+    }
     if (exchange->collective != NULL) {
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_GATHER, exchange, take_of_collective);
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_SPREAD, exchange, take_of_collective);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <sched.h>
+#include <string.h>
 
 static void the_engine_hears_of_buckets_in_the_compute_threads_order(void **state)
 {
@@ -187,6 +188,16 @@ static void without_an_exchange_every_step_goes_on_at_once(void **state)
     expect_ok(psr_exchange_drain(exchange));
 }
 
+static void an_engine_that_exchanges_nothing_is_sent_nothing(void **state)
+{
+    (void)state;
+    start(&psr_engine_none);
+    deliver(PSR_ROLE_SHARD, (psr_head){.type = PSR_MSG_WEIGHTS}, NULL, 0);
+    assert_string_equal(event_at(0)->what, "failed");
+    assert_int_equal(event_at(0)->status, PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(event_at(0)->text, "a worker in this mode does not take that"));
+}
+
 static void take_turn(uint64_t step, uint32_t rank, float gradient)
 {
     expect_ok(psr_exchange_begin_step(exchange, &(psr_step){step, rank, 4, 8}));
@@ -255,6 +266,7 @@ int main(void)
         with_exchange(weights_from_another_worker_are_a_violation),
         with_config(worker_zero_cuts_an_arena_for_the_shards_that_own_it),
         with_config(without_an_exchange_every_step_goes_on_at_once),
+        with_config(an_engine_that_exchanges_nothing_is_sent_nothing),
         with_config(a_process_that_plays_all_ranks_updates_when_the_last_ones_step_has_ended),
         with_config(an_average_is_the_sum_in_order_of_rank_divided_once_by_all_weights),
     };
