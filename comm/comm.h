@@ -3,8 +3,8 @@
  *
  *     who takes part, and who holds what    view.h, plan.h
  *     joining, and hearing that all live    members/: member.h (a process's side), liveness.h (the scheduler's), provision.h
- *     what moves values                     operations/: operation.h, ring.h, collective.h; lane.h, loan.h, early.h
- *     push and pull                         tables/: table_shard.h (a shard's end), update.h, consistency.h
+ *     what moves values                     operations/: operation.h, ring.h, collective.h; early.h
+ *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads)
  *     the progress thread                   loop.h
  *     launcher and scheduler                launcher_line.h */
@@ -20,13 +20,12 @@
 #include "comm/members/provision.h"
 #include "comm/operations/collective.h"
 #include "comm/operations/early.h"
-#include "comm/operations/lane.h"
-#include "comm/operations/loan.h"
 #include "comm/operations/operation.h"
 #include "comm/operations/ring.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"
 #include "comm/tables/consistency.h"
+#include "comm/tables/table.h"
 #include "comm/tables/table_shard.h"
 #include "comm/tables/update.h"
 #include "comm/view.h"

@@ -1,0 +1,364 @@
+#include "comm/tables/table.h"
+
+#include "comm/operations/lane.h"
+#include "comm/operations/loan.h"
+#include "comm/wire/encoding.h"
+#include "comm/wire/messages.h"
+#include "net/violation.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Push and pull of one part: an operation that is started again for each round. */
+typedef struct part {
+    psr_operation base;
+    psr_table *table;
+    uint32_t index;
+    const psr_plan_bucket *cut; /* the plan's */
+    const float *pushed;        /* the buffer's */
+    uint64_t round;             /* under way when active, else the last one */
+    bool active;
+    uint32_t sent, missing; /* slices of the round: pushed, and not landed yet */
+    psr_loan loan;
+} part;
+
+struct psr_table {
+    psr_table_options options;
+    const psr_plan *plan; /* the options' */
+    part *parts;          /* [bucket] */
+    uint64_t *landed;     /* [slice]: the rounds whose values are here: those below */
+    psr_lane *lanes;      /* [shard]: of parts that have slices to push, by part_of_place */
+    uint32_t *room;       /* the lanes' */
+    uint64_t staleness;
+};
+
+static bool is_bsp(const psr_table *table)
+{
+    return table->options.consistency.kind == PSR_CONSISTENCY_BSP;
+}
+
+static psr_err send_to(const psr_table *table, uint32_t shard, const psr_head *head,
+                       const psr_payload *payload)
+{
+    const psr_outbox *outbox = &table->options.outbox;
+    return outbox->send(outbox->context, (psr_peer){PSR_ROLE_SHARD, shard}, head, payload);
+}
+
+/* ---- out ---- */
+
+static psr_err push_slice(part *p, const psr_slice *slice)
+{
+    psr_head head = psr_msg_push_head(&(psr_msg_push){
+        .bucket = p->index, .step = p->round, .span = slice->span, .answer = is_bsp(p->table)});
+    const float *pushed = p->pushed + (slice->span.offset - p->cut->span.offset);
+    psr_payload payload =
+        psr_loan_payload(&p->loan, psr_encode(&head, p->cut->encoding, pushed, slice->span.count));
+    return send_to(p->table, p->cut->home, &head, &payload);
+}
+
+/* The values for the round that follows. */
+static psr_err pull_slice(part *p, const psr_slice *slice)
+{
+    psr_head head =
+        psr_msg_pull_head(&(psr_msg_pull){.bucket = p->index, .step = p->round + 1, .span = slice->span});
+    return send_to(p->table, p->cut->home, &head, NULL);
+}
+
+/* The last part is the table's beginning: so it has the first place in its lane. Its own inverse. */
+static uint32_t part_of_place(const psr_table *table, uint32_t place)
+{
+    return table->plan->bucket_count - 1 - place;
+}
+
+static void wait_to_push(part *p)
+{
+    if (p->sent < p->cut->slice_count)
+        psr_lane_add(&p->table->lanes[p->cut->home], part_of_place(p->table, p->index));
+}
+
+/* The lane has room for one slice. */
+static psr_err part_event(psr_operation *operation, psr_event event)
+{
+    part *p = (part *)operation;
+    assert(event == PSR_EVENT_ROOM);
+    (void)event;
+    const psr_slice *slice = &p->table->plan->slices[p->cut->first_slice + p->sent++];
+    wait_to_push(p);
+    PSR_TRY(push_slice(p, slice));
+    return is_bsp(p->table) ? PSR_OK : pull_slice(p, slice);
+}
+
+static psr_err push_what_may_go(psr_table *table, psr_lane *lane)
+{
+    for (uint32_t place; psr_lane_next(lane, &place);)
+        PSR_TRY(psr_operation_event(&table->parts[part_of_place(table, place)].base, PSR_EVENT_ROOM));
+    return PSR_OK;
+}
+
+/* ---- in ---- */
+
+/* Every message of a shard says how many pushes it has received. */
+static psr_err check_credit(const psr_table *table, const psr_message *message, uint64_t received)
+{
+    const psr_lane *lane = &table->lanes[message->from.rank];
+    if (received > lane->sent)
+        return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, received, lane->sent);
+    return PSR_OK;
+}
+
+static psr_err take_credit(psr_table *table, uint32_t shard, uint64_t received)
+{
+    psr_lane *lane = &table->lanes[shard];
+    if (received > lane->returned)
+        psr_lane_credit(lane, received - lane->returned);
+    return push_what_may_go(table, lane);
+}
+
+/* SSP's bound is the shard's to keep; a worker sees that it was. */
+static psr_err check_staleness(const psr_table *table, const psr_message *message, uint64_t staleness)
+{
+    const psr_consistency *consistency = &table->options.consistency;
+    if (consistency->kind == PSR_CONSISTENCY_SSP && staleness > consistency->bound)
+        return psr_violation(message, "its weights are %" PRIu64 " steps old, and the bound is %" PRIu32,
+                             staleness, consistency->bound);
+    return PSR_OK;
+}
+
+/* A message of values, taken apart. */
+typedef struct arrival {
+    psr_msg_weights says;
+    uint32_t slice;  /* in the plan */
+    uint64_t rounds; /* whose values they are: those below */
+    const float *values;
+} arrival;
+
+static psr_err check(const part *p, const psr_message *message, arrival *ret_arrival)
+{
+    const psr_table *table = p->table;
+    arrival a = {0};
+    PSR_TRY(psr_msg_weights_read(message, &a.says));
+    PSR_TRY(psr_plan_find(table->plan, message, (psr_slice){.bucket = a.says.bucket, .span = a.says.span},
+                          &a.slice));
+    PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, a.says.span.count, &a.values));
+    PSR_TRY(check_credit(table, message, a.says.received));
+    /* In BSP they are those after a step, otherwise those for the one that follows it. */
+    a.rounds = a.says.step + (is_bsp(table) ? 1 : 0);
+    if (a.rounds > table->landed[a.slice]) { /* else it is a duplicate */
+        bool sent = p->active && a.slice - p->cut->first_slice < p->sent;
+        uint64_t pushed = sent ? p->round + 1 : table->landed[a.slice];
+        if (a.rounds != pushed)
+            return psr_violation(message, "%" PRIu64 " steps of it were pushed", pushed);
+        PSR_TRY(check_staleness(table, message, a.says.staleness));
+    }
+    *ret_arrival = a;
+    return PSR_OK;
+}
+
+/* A part may be started again before its owner hears that this round is done. */
+static psr_err complete(part *p)
+{
+    p->active = false;
+    return p->table->options.landed(p->table->options.context, p->round, p->index);
+}
+
+static psr_err take_values(part *p, const psr_message *message)
+{
+    psr_table *table = p->table;
+    arrival a = {0};
+    PSR_TRY(check(p, message, &a));
+    PSR_TRY(take_credit(table, message->from.rank, a.says.received));
+    if (a.rounds <= table->landed[a.slice])
+        return PSR_OK;
+    memcpy(table->options.values + a.says.span.offset, a.values, a.says.span.count * sizeof *a.values);
+    table->landed[a.slice] = a.rounds;
+    if (a.says.staleness > table->staleness)
+        table->staleness = a.says.staleness;
+    return --p->missing == 0 ? complete(p) : PSR_OK;
+}
+
+static psr_err part_message(psr_operation *operation, psr_message **message)
+{
+    psr_err err = take_values((part *)operation, *message);
+    psr_message_free(message);
+    return err;
+}
+
+static psr_err find_part(const psr_table *table, const psr_message *message, uint32_t *ret_part)
+{
+    psr_msg_weights says;
+    PSR_TRY(psr_msg_weights_read(message, &says));
+    if (says.bucket >= table->plan->bucket_count)
+        return psr_violation(message, "there are %" PRIu32 " buckets", table->plan->bucket_count);
+    const psr_plan_bucket *cut = table->parts[says.bucket].cut;
+    if (cut->route != PSR_ROUTE_SHARD)
+        return psr_violation(message, "the bucket is no shard's");
+    if (cut->home != message->from.rank)
+        return psr_violation(message, "the bucket is shard %" PRIu32 "'s", cut->home);
+    *ret_part = says.bucket;
+    return PSR_OK;
+}
+
+static psr_err take_ack(psr_table *table, const psr_message *message)
+{
+    uint64_t received;
+    PSR_TRY(psr_msg_ack_read(message, &received));
+    PSR_TRY(check_credit(table, message, received));
+    return take_credit(table, message->from.rank, received);
+}
+
+static psr_err take(psr_table *table, psr_message **message)
+{
+    uint32_t index = 0;
+    if ((*message)->from.role != PSR_ROLE_SHARD || (*message)->from.rank >= table->plan->shards)
+        return psr_violation(*message, "that is a shard's to send");
+    switch ((*message)->head.type) {
+    case PSR_MSG_WEIGHTS:
+        PSR_TRY(find_part(table, *message, &index));
+        return psr_operation_message(&table->parts[index].base, message);
+    case PSR_MSG_ACK:
+        return take_ack(table, *message);
+    default:
+        return psr_violation(*message, "that is not for a worker");
+    }
+}
+
+psr_err psr_table_message(psr_table *table, psr_message **message)
+{
+    psr_err err = take(table, message);
+    psr_message_free(message);
+    return err;
+}
+
+/* ---- the operation of a part ---- */
+
+static psr_err part_start(psr_operation *operation, uint64_t round, const psr_buffer *buffer)
+{
+    part *p = (part *)operation;
+    psr_table *table = p->table;
+    assert(!p->active && p->cut->route == PSR_ROUTE_SHARD && buffer->count == p->cut->span.count);
+    p->pushed = psr_buffer_data(buffer, PSR_TYPE_FLOAT32);
+    p->round = round;
+    p->active = true;
+    p->sent = 0;
+    p->missing = p->cut->slice_count;
+    for (uint32_t i = 0; i < p->cut->slice_count; i++)
+        table->landed[p->cut->first_slice + i] = round;
+    psr_loan_begin(&p->loan, p->cut->slice_count);
+    wait_to_push(p);
+    return push_what_may_go(table, &table->lanes[p->cut->home]);
+}
+
+static bool part_done(const psr_operation *operation)
+{
+    return !((const part *)operation)->active;
+}
+
+static bool part_waits(const psr_operation *operation, psr_waiting *ret_waiting)
+{
+    const part *p = (const part *)operation;
+    if (!p->active)
+        return false;
+    *ret_waiting = (psr_waiting){{PSR_ROLE_SHARD, p->cut->home}, p->round};
+    return true;
+}
+
+static uint32_t part_lent(const psr_operation *operation)
+{
+    return psr_loan_lent(&((const part *)operation)->loan);
+}
+
+static const psr_operation_ops part_ops = {
+    .name = "table",
+    .start = part_start,
+    .message = part_message,
+    .event = part_event,
+    .done = part_done,
+    .waits = part_waits,
+    .lent = part_lent,
+};
+
+psr_operation *psr_table_operation(psr_table *table, uint32_t index)
+{
+    assert(index < table->plan->bucket_count);
+    return &table->parts[index].base;
+}
+
+/* ---- what it tells ---- */
+
+bool psr_table_waits(const psr_table *table, psr_waiting *ret_waiting, uint32_t *ret_part)
+{
+    const part *oldest = NULL;
+    for (uint32_t b = table->plan->bucket_count; b-- > 0;) {
+        const part *p = &table->parts[b];
+        if (p->active && (oldest == NULL || p->round < oldest->round))
+            oldest = p;
+    }
+    if (oldest == NULL)
+        return false;
+    *ret_part = oldest->index;
+    return psr_operation_waits(&oldest->base, ret_waiting);
+}
+
+uint64_t psr_table_take_staleness(psr_table *table)
+{
+    uint64_t staleness = table->staleness;
+    table->staleness = 0;
+    return staleness;
+}
+
+/* ---- beginning and end ---- */
+
+/* Each lane has room for all parts of its shard: a part waits in it once. */
+static void share_room(psr_table *table)
+{
+    const psr_plan *plan = table->plan;
+    uint32_t *room = table->room;
+    for (uint32_t s = 0; s < plan->shards; s++) {
+        psr_lane_init(&table->lanes[s], room, plan->window);
+        for (uint32_t b = 0; b < plan->bucket_count; b++)
+            room += plan->buckets[b].route == PSR_ROUTE_SHARD && plan->buckets[b].home == s;
+    }
+}
+
+psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
+{
+    const psr_plan *plan = options->plan;
+    psr_table *table = calloc(1, sizeof *table);
+    if (table == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
+    *table = (psr_table){
+        .options = *options,
+        .plan = plan,
+        .parts = calloc((size_t)plan->bucket_count + 1, sizeof *table->parts),
+        .landed = calloc((size_t)plan->slice_count + 1, sizeof *table->landed),
+        .lanes = calloc((size_t)plan->shards + 1, sizeof *table->lanes),
+        .room = calloc((size_t)plan->bucket_count + 1, sizeof *table->room),
+    };
+    if (table->parts == NULL || table->landed == NULL || table->lanes == NULL || table->room == NULL) {
+        psr_table_free(table);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", plan->slice_count);
+    }
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        table->parts[b].base.ops = &part_ops;
+        table->parts[b].table = table;
+        table->parts[b].index = b;
+        table->parts[b].cut = &plan->buckets[b];
+        psr_loan_init(&table->parts[b].loan, &options->outbox);
+    }
+    share_room(table);
+    *ret_table = table;
+    return PSR_OK;
+}
+
+void psr_table_free(psr_table *table)
+{
+    if (table == NULL)
+        return;
+    free(table->room);
+    free(table->lanes);
+    free(table->landed);
+    free(table->parts);
+    free(table);
+}

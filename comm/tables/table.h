@@ -1,0 +1,51 @@
+/* A worker's end of a table (its shards': comm/tables/table_shard.h). Free of I/O: events in, messages out through the outbox.
+ *
+ * Vocabulary: a part is a bucket of the plan that goes by SHARD, a round is a step of it, a slice is what one message carries.
+ * Each part is an operation (comm/operations/operation.h): its start pushes the buffer, and it is done when the values that
+ * answer have landed in this worker's copy of the table. A round of a table of M bytes moves M out and M in, overlapped: M/B at B
+ * bytes/s a direction; a push, an answer and at most an acknowledgement for each slice.
+ *
+ * What parts share is a lane for each shard (comm/operations/lane.h): of the slices that are ready for it, the lowest of the
+ * table goes first, since the next forward pass needs it first; at most the plan's window of pushes is on its way to it, and every
+ * message of a shard says how many it has received. BSP: the shard answers a push with the new values. SSP, async: a pull follows each
+ * push on the same channel, so the answer holds this worker's own update too. One thread, but for an operation's lent. */
+#ifndef PSR_COMM_TABLE_H
+#define PSR_COMM_TABLE_H
+
+#include "comm/operations/operation.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
+#include "comm/tables/consistency.h"
+
+typedef struct psr_table_options {
+    const psr_plan *plan;        /* borrowed for life, as values */
+    psr_consistency consistency; /* the shards' */
+    float *values;               /* this worker's copy of the table: what it pulls lands there */
+    psr_outbox outbox;
+    void *context;
+    /* A round of a part is done: its range of values holds those after it (SSP, async: for the round that follows). */
+    psr_err (*landed)(void *context, uint64_t round, uint32_t part);
+} psr_table_options;
+
+typedef struct psr_table psr_table;
+
+/* NOMEM. ret owns. */
+PSR_MUST_CHECK psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table);
+/* NULL allowed. Only when nothing is lent any more: end the transport first. */
+void psr_table_free(psr_table *table);
+
+/* Push and pull of a part, borrowed from the table. Rounds count up by one from any first. The buffer holds what is pushed, as
+ * float32, and is only read. */
+psr_operation *psr_table_operation(psr_table *table, uint32_t part);
+
+/* WEIGHTS or ACK from a shard, for the part that it speaks of. Takes *message. PROTOCOL when it is not one that can come now
+ * (shard, range, step, size, credit, staleness beyond the bound). */
+PSR_MUST_CHECK psr_err psr_table_message(psr_table *table, psr_message **message);
+
+/* The oldest round that is under way, and whom it waits for: of several parts the lowest of the table. false: none. */
+bool psr_table_waits(const psr_table *table, psr_waiting *ret_waiting, uint32_t *ret_part);
+
+/* Steps by which values were older than those of a synchronous run: the most since the last call. */
+uint64_t psr_table_take_staleness(psr_table *table);
+
+#endif
