@@ -112,25 +112,3 @@ psr_err psr_worker_start_from_json(psr_bytes json, psr_worker_start *ret_start)
         *ret_start = start;
     return err;
 }
-
-psr_err psr_shard_start_to_json(const psr_shard_start *start, char **ret_json)
-{
-    psr_fields_writer w = psr_fields_begin();
-    psr_fields_put_number(&w, "first_step", start->first_step);
-    put_facts(&w, &start->facts);
-    return psr_fields_finish(&w, ret_json);
-}
-
-psr_err psr_shard_start_from_json(psr_bytes json, psr_shard_start *ret_start)
-{
-    cJSON *object = NULL;
-    psr_shard_start start = {0};
-    PSR_TRY(psr_fields_parse(json.data, json.size, &object));
-    psr_err err = psr_fields_number(object, "first_step", UINT64_MAX, &start.first_step);
-    if (err == PSR_OK)
-        err = read_facts(object, &start.facts);
-    cJSON_Delete(object);
-    if (err == PSR_OK)
-        *ret_start = start;
-    return err;
-}

@@ -42,14 +42,4 @@ typedef struct psr_worker_start {
 PSR_MUST_CHECK psr_err psr_worker_start_to_json(const psr_worker_start *start, char **ret_json);
 PSR_MUST_CHECK psr_err psr_worker_start_from_json(psr_bytes json, psr_worker_start *ret_start);
 
-/* ---- with what a shard begins ---- */
-
-typedef struct psr_shard_start {
-    uint64_t first_step;
-    psr_facts facts; /* the workers' */
-} psr_shard_start;
-
-PSR_MUST_CHECK psr_err psr_shard_start_to_json(const psr_shard_start *start, char **ret_json);
-PSR_MUST_CHECK psr_err psr_shard_start_from_json(psr_bytes json, psr_shard_start *ret_start);
-
 #endif

@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "base/facts.h"
 #include "comm/comm.h"
+#include "model/layout.h"
 #include "ps/scheduler/metrics_line.h"
 #include "ps/traffic.h"
 
@@ -18,8 +19,9 @@ typedef struct psr_scheduler psr_scheduler;
 
 /* What is known of a run once all have joined, beyond their facts. */
 typedef struct psr_beginning {
-    uint64_t first_step; /* steps completed before: 0, or the resumed checkpoint's */
-    psr_plan plan;       /* by which they exchange: the scheduler owns it then */
+    uint64_t first_step;      /* steps completed before: 0, or the resumed checkpoint's */
+    psr_plan plan;            /* by which they exchange: the scheduler owns it then */
+    const psr_layout *layout; /* of the parameters, for the shards; borrowed for the scheduler's life */
 } psr_beginning;
 
 /* What the driver does for it. A failure of one ends the run. */

@@ -149,6 +149,7 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     psr_beginning beginning = {.first_step = d->resume ? psr_resume_step(d->resume) : 0};
     uint64_t bucket_bytes = 0;
     PSR_TRY(psr_sections_init(config, facts, &d->sections));
+    beginning.layout = &d->sections.net->params;
     if (d->resume)
         PSR_TRY(psr_resume_check(d->resume, &d->sections));
     PSR_TRY(share_out(d, config, &bucket_bytes, &beginning.plan));

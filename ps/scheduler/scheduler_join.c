@@ -3,6 +3,7 @@
 
 #include "base/printable.h"
 #include "net/violation.h"
+#include "ps/shard_start.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -42,7 +43,9 @@ static psr_err send_config(psr_scheduler *scheduler, const psr_scheduler_member 
     char *given = NULL;
     void *payload = NULL;
     size_t size = 0;
-    PSR_TRY(psr_config_to_json(&scheduler->config, &given));
+    PSR_TRY(member->entry.peer.role == PSR_ROLE_SHARD
+                ? psr_config_to_json_for_shards(&scheduler->config, &given)
+                : psr_config_to_json(&scheduler->config, &given));
     psr_err err = psr_place_write(&place, (psr_bytes){given, strlen(given)}, &payload, &size);
     free(given);
     if (err == PSR_OK)
@@ -128,6 +131,7 @@ static psr_err begin_run(psr_scheduler *scheduler, const psr_facts *facts)
     if (err != PSR_OK)
         return err;
     scheduler->view.plan = beginning.plan;
+    scheduler->layout = beginning.layout;
     scheduler->metrics_told = calloc(psr_view_workers(&scheduler->view), sizeof *scheduler->metrics_told);
     if (!scheduler->metrics_told)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", psr_view_workers(&scheduler->view));
@@ -142,9 +146,11 @@ static psr_err begin_run(psr_scheduler *scheduler, const psr_facts *facts)
 /* What is agreed on, for a worker or for a shard. */
 static psr_err write_start(const psr_scheduler *scheduler, psr_role role, char **ret_json)
 {
-    const psr_facts *facts = &scheduler->members[scheduler->roster.shards].facts;
-    const psr_worker_start worker = {.first_step = scheduler->first_step, .total_steps = facts->total_steps};
-    const psr_shard_start shard = {.first_step = scheduler->first_step, .facts = *facts};
+    uint64_t first_step = scheduler->first_step;
+    uint64_t total_steps = scheduler->members[scheduler->roster.shards].facts.total_steps;
+    const psr_worker_start worker = {.first_step = first_step, .total_steps = total_steps};
+    const psr_shard_start shard = {
+        .first_step = first_step, .total_steps = total_steps, .layout = *scheduler->layout};
     return role == PSR_ROLE_WORKER ? psr_worker_start_to_json(&worker, ret_json)
                                    : psr_shard_start_to_json(&shard, ret_json);
 }

@@ -49,7 +49,8 @@ struct psr_scheduler {
     psr_roster roster;
     uint32_t member_count;
     uint32_t joined_count;
-    psr_view view; /* from WELCOME on */
+    psr_view view;            /* from WELCOME on */
+    const psr_layout *layout; /* likewise */
     uint64_t first_step;
     char algorithms[sizeof((psr_config *)0)->algorithms];
     psr_liveness *liveness;

@@ -8,9 +8,9 @@
 #include "base/member_arguments.h"
 #include "base/memory.h"
 #include "comm/comm.h"
-#include "ps/scheduler/sections.h"
-#include "ps/shard/shard_run.h"
 #include "ps/input_thread.h"
+#include "ps/shard/shard_run.h"
+#include "ps/shard_start.h"
 
 #include <argp.h>
 #include <inttypes.h>
@@ -42,8 +42,8 @@ typedef struct program {
     psr_transport *transport;
     psr_input_thread *input;
     psr_member *member;
-    psr_config config; /* of the run, once it has come */
-    psr_sections sections;
+    psr_config config;     /* what it is told of the run's, once it has come */
+    psr_shard_start start; /* once all have agreed */
     psr_loop *loop;
     psr_shard_run *shard;
     bool by_hand;  /* standard input is nobody's */
@@ -160,8 +160,7 @@ static psr_err check_plan(const psr_plan *plan, const psr_layout *layout)
 
 static psr_err make_shard(program *p)
 {
-    psr_shard_start start;
-    PSR_TRY(psr_shard_start_from_json(psr_member_agreed(p->member), &start));
+    PSR_TRY(psr_shard_start_from_json(psr_member_agreed(p->member), &p->start));
     const psr_view *view = psr_member_view(p->member);
     uint32_t rank = psr_member_self(p->member).rank;
     const psr_loop_options loop = {.transport = p->transport,
@@ -170,16 +169,14 @@ static psr_err make_shard(program *p)
                                    .message = take_message,
                                    .woken = check_input};
     PSR_TRY(psr_loop_new(&loop, &p->loop));
-    PSR_TRY(psr_sections_init(&p->config, &start.facts, &p->sections));
-    const psr_layout *layout = &p->sections.net->params;
-    PSR_TRY(check_plan(&view->plan, layout));
+    PSR_TRY(check_plan(&view->plan, &p->start.layout));
     psr_shard_options shard = {
         .config = &p->config,
-        .layout = layout,
+        .layout = &p->start.layout,
         .plan = &view->plan,
         .shard = rank,
-        .total_steps = start.facts.total_steps,
-        .first_step = start.first_step,
+        .total_steps = p->start.total_steps,
+        .first_step = p->start.first_step,
         .outbox = psr_loop_outbox(p->loop),
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
@@ -218,7 +215,7 @@ static void clean_up(program *p)
     psr_transport_free(&p->transport, LINGER_MS);
     psr_loop_free(p->loop);
     psr_shard_run_free(p->shard);
-    psr_sections_done(&p->sections);
+    psr_shard_start_done(&p->start);
     psr_provision_done(&p->provision);
 }
 

@@ -70,12 +70,9 @@ static void take_facts(psr_bytes json)
 static void take_agreed(psr_bytes agreed)
 {
     psr_worker_start worker;
-    psr_shard_start shard;
     if (psr_worker_start_from_json(agreed, &worker) == PSR_OK)
         THERE_AND_BACK(psr_worker_start, worker, psr_worker_start_to_json, psr_worker_start_from_json,
                        nothing);
-    if (psr_shard_start_from_json(agreed, &shard) == PSR_OK)
-        THERE_AND_BACK(psr_shard_start, shard, psr_shard_start_to_json, psr_shard_start_from_json, nothing);
 }
 
 static void take_welcome(psr_bytes payload)

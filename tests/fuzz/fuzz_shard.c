@@ -197,7 +197,10 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     static const psr_part part = {{0, 32}, 0};
     const psr_plan_options plan = {
         .route = PSR_ROUTE_SHARD, .ranks = WORKERS, .shards = 1, .slice_floats = 16, .window = 2};
+    static psr_tensor tensor = {"t", 1, {32, 1, 1, 1}, 0, 32};
+    static const psr_layout layout = {&tensor, 1, 32, 32};
     ret_beginning->first_step = 0;
+    ret_beginning->layout = &layout;
     return psr_plan_make(&plan, &part, 1, &ret_beginning->plan);
 }
 

@@ -34,7 +34,7 @@ static void facts_come_back_as_they_were(void **state)
     free(json);
 }
 
-static void starts_come_back_as_they_were(void **state)
+static void a_workers_start_comes_back_as_it_was(void **state)
 {
     (void)state;
     char *json = NULL;
@@ -43,14 +43,6 @@ static void starts_come_back_as_they_were(void **state)
     expect_ok(psr_worker_start_to_json(&worker, &json));
     expect_ok(psr_worker_start_from_json(bytes_of(json), &worker_again));
     assert_memory_equal(&worker, &worker_again, sizeof worker);
-    free(json);
-
-    const psr_shard_start shard = {.first_step = 40, .facts = facts};
-    psr_shard_start shard_again;
-    expect_ok(psr_shard_start_to_json(&shard, &json));
-    expect_ok(psr_shard_start_from_json(bytes_of(json), &shard_again));
-    assert_int_equal(shard_again.first_step, 40);
-    assert_memory_equal(&shard_again.facts, &facts, sizeof facts);
     free(json);
 }
 
@@ -73,16 +65,13 @@ static void each_field_that_is_wrong_is_named(void **state)
                    "field \"total_steps\" is missing or no number");
     expect_failure(psr_worker_start_from_json(bytes_of("{\"first_step\": -1}"), &worker), PSR_ERR_FORMAT,
                    "field \"first_step\" is no count of at most 18446744073709551615");
-    psr_shard_start shard;
-    expect_failure(psr_shard_start_from_json(bytes_of("{\"first_step\": 0}"), &shard), PSR_ERR_FORMAT,
-                   "field \"identity\" is missing or no text");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts_come_back_as_they_were),
-        cmocka_unit_test(starts_come_back_as_they_were),
+        cmocka_unit_test(a_workers_start_comes_back_as_it_was),
         cmocka_unit_test(each_field_that_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

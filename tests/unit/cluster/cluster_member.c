@@ -18,16 +18,15 @@ static psr_err shard_welcomed(shard *s)
                                    .member = s->process.member,
                                    .context = s,
                                    .message = shard_message};
-    psr_shard_start start;
     PSR_TRY(psr_loop_new(&loop, &s->loop));
-    PSR_TRY(psr_shard_start_from_json(psr_member_agreed(s->process.member), &start));
+    PSR_TRY(psr_shard_start_from_json(psr_member_agreed(s->process.member), &s->start));
     const psr_shard_options options = {
-        .config = c->options.config,
-        .layout = c->options.layout,
+        .config = &s->config,
+        .layout = &s->start.layout,
         .plan = &psr_member_view(s->process.member)->plan,
         .shard = s->process.self.rank,
-        .total_steps = start.facts.total_steps,
-        .first_step = start.first_step,
+        .total_steps = s->start.total_steps,
+        .first_step = s->start.first_step,
         .outbox = psr_loop_outbox(s->loop),
     };
     PSR_TRY(psr_shard_run_new(&options, &s->run));
@@ -47,6 +46,7 @@ void shard_done(shard *s)
 {
     psr_loop_free(s->loop);
     psr_shard_run_free(s->run);
+    psr_shard_start_done(&s->start);
 }
 
 /* ---- any member ---- */
@@ -54,14 +54,14 @@ void shard_done(shard *s)
 static psr_err configured(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
                           size_t *ret_facts_size)
 {
-    const process *p = context;
+    process *p = context;
     const psr_facts facts = {.identity = "played",
                              .data_name = "none",
                              .total_steps = p->in->options.first_step + p->in->options.steps};
     char *json = NULL;
-    psr_config config;
-    psr_config_defaults(&config);
-    assert_int_equal(psr_config_from_json(&config, given.data, given.size), PSR_OK);
+    psr_config told, *config = p->self.role == PSR_ROLE_SHARD ? &((shard *)p)->config : &told;
+    psr_config_defaults(config);
+    assert_int_equal(psr_config_from_json(config, given.data, given.size), PSR_OK);
     assert_int_equal(place->ranks, p->in->n);
     if (p->self.role == PSR_ROLE_SHARD)
         return PSR_OK;

@@ -9,6 +9,7 @@
 #include "ps/parts.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/shard/shard_run.h"
+#include "ps/shard_start.h"
 #include "worker/exchange.h"
 
 #include <setjmp.h>
@@ -46,7 +47,9 @@ typedef struct process {
 
 typedef struct shard {
     process process;
-    psr_loop *loop; /* these, once it has joined */
+    psr_config config;     /* what it is told of the run's */
+    psr_shard_start start; /* these, once it has joined */
+    psr_loop *loop;
     psr_shard_run *run;
 } shard;
 

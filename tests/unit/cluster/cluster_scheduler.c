@@ -106,6 +106,7 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     const cluster *c = context;
     (void)config, (void)facts, (void)members_json;
     ret_beginning->first_step = c->options.first_step;
+    ret_beginning->layout = c->options.layout;
     return psr_parts_plan(c->options.config, c->options.buckets, &ret_beginning->plan);
 }
 

@@ -48,7 +48,10 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     static const psr_part parts[] = {{{2048, 1024}, 0}, {{0, 2048}, 1}};
     const psr_plan_options plan = {
         .route = PSR_ROUTE_SHARD, .ranks = config->workers, .shards = 1, .slice_floats = 1024, .window = 2};
+    static psr_tensor tensors[] = {{"a", 1, {2048, 1, 1, 1}, 0, 2048}, {"b", 1, {1024, 1, 1, 1}, 2048, 1024}};
+    static const psr_layout layout = {tensors, 2, 3072, 3072};
     ret_beginning->first_step = f->first_step;
+    ret_beginning->layout = &layout;
     return psr_plan_make(&plan, parts, 2, &ret_beginning->plan);
 }
 

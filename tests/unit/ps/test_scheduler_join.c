@@ -1,6 +1,8 @@
 /* How a run comes up: ranks, versions, facts that must agree, who never comes. */
 #include "tests/unit/ps/scheduler_fixture.h"
 
+#include "ps/shard_start.h"
+
 #include <string.h>
 
 static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
@@ -162,8 +164,37 @@ static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
     expect_ok(psr_welcome_read(bytes_of(sent_to(f, PSR_MSG_WELCOME, s0)), &view, &agreed));
     expect_ok(psr_shard_start_from_json(agreed, &shard));
     assert_int_equal(shard.first_step, 12);
-    assert_int_equal(shard.facts.total_steps, 20);
+    assert_int_equal(shard.total_steps, 20);
+    assert_int_equal(shard.layout.length, 3072);
+    psr_shard_start_done(&shard);
     psr_view_done(&view);
+}
+
+static bool says_any_of(const struct sent *sent, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (memmem(sent->text, sent->text_size, words[i], strlen(words[i])) != NULL)
+            return true;
+    return false;
+}
+
+static void a_shard_hears_of_no_network_data_or_path(void **state)
+{
+    fixture *f = *state;
+    static const char *const words[] = {"resnet152", "/its/data",         "/its/out",
+                                        "/its/init", some_facts.identity, some_facts.data_name};
+    const size_t count = sizeof words / sizeof words[0];
+    strcpy(f->config.model, words[0]);
+    strcpy(f->config.data, words[1]);
+    strcpy(f->config.out, words[2]);
+    strcpy(f->config.init, words[3]);
+    f->config.lr = 0.375;
+    open_scheduler(f);
+    start_all(f);
+    assert_false(says_any_of(sent_to(f, PSR_MSG_CONFIG, s0), words, count));
+    assert_false(says_any_of(sent_to(f, PSR_MSG_WELCOME, s0), words, count));
+    assert_true(says_any_of(sent_to(f, PSR_MSG_CONFIG, w0), words, 1));
+    assert_true(says_any_of(sent_to(f, PSR_MSG_CONFIG, s0), (const char *const[]){"0.375"}, 1));
 }
 
 static void in_local_mode_one_process_is_the_whole_run(void **state)
@@ -195,6 +226,7 @@ int main(void)
         SET_UP(a_short_deadline_still_gives_time_to_come_up),
         JOINED(a_member_that_joins_and_falls_silent_is_named),
         SET_UP(a_resumed_run_has_its_state_sent_after_the_roster),
+        SET_UP(a_shard_hears_of_no_network_data_or_path),
         SET_UP(in_local_mode_one_process_is_the_whole_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,22 @@
+/* With what a shard begins: the parameters' layout and where the run is. The scheduler, which has the network, writes it, as JSON in
+ * the bytes that WELCOME carries unread (comm/members/join.h); who owns what is in the view's plan, and how a shard updates in the
+ * options that it is given before (psr_config_to_json_for_shards). No state; any thread. */
+#ifndef PSR_PS_SHARD_START_H
+#define PSR_PS_SHARD_START_H
+
+#include "base/bytes.h"
+#include "model/layout.h"
+
+typedef struct psr_shard_start {
+    uint64_t first_step; /* completed before: 0, or the resumed checkpoint's */
+    uint64_t total_steps;
+    psr_layout layout; /* owned where it was read: psr_shard_start_done */
+} psr_shard_start;
+
+PSR_MUST_CHECK psr_err psr_shard_start_to_json(const psr_shard_start *start,
+                                               char **ret_json); /* ret owns: free() */
+/* The bytes may be hostile. FORMAT names the field, or the tensor of the layout (model/layout_json.h). */
+PSR_MUST_CHECK psr_err psr_shard_start_from_json(psr_bytes json, psr_shard_start *ret_start);
+void psr_shard_start_done(psr_shard_start *start);
+
+#endif
