@@ -8,35 +8,65 @@
 #include <string.h>
 #include <cmocka.h>
 
+/* Of the test that goes on. */
+static psr_layout layout;
+static psr_buckets buckets;
+static psr_config config;
+
+/* *state: const size_t, the bytes of a bucket. */
+static int set_up(void **state)
+{
+    reference_layout(&layout);
+    assert_int_equal(psr_buckets_plan(&layout, *(const size_t *)*state, &buckets), PSR_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+    return 0;
+}
+
+static float *reference_of(uint64_t steps)
+{
+    return reference_run(&config, &layout, &buckets, 0, steps, REFERENCE_FOLD, NULL);
+}
+
+static cluster_options options_of(uint64_t steps, uint64_t seed)
+{
+    return (cluster_options){.config = &config,
+                             .layout = &layout,
+                             .buckets = &buckets,
+                             .steps = steps,
+                             .seed = seed,
+                             .slow_worker = CLUSTER_NOBODY,
+                             .stop_at = UINT64_MAX};
+}
+
 /* Buckets that planning never makes: of any length, most of them shorter than 8 workers. */
-static void make_short_buckets(const psr_layout *layout, psr_buckets *buckets)
+static void make_short_buckets(void)
 {
     static const size_t lengths[] = {1, 2, 3, 5, 7, 11, 13, 40, 97, 250};
-    *buckets = (psr_buckets){.items = calloc(layout->length, sizeof *buckets->items)};
-    size_t end = layout->length;
+    buckets = (psr_buckets){.items = calloc(layout.length, sizeof *buckets.items)};
+    size_t end = layout.length;
     while (end > 0) {
-        size_t length = lengths[buckets->count % (sizeof lengths / sizeof lengths[0])];
+        size_t length = lengths[buckets.count % (sizeof lengths / sizeof lengths[0])];
         length = length < end ? length : end;
         end -= length;
-        buckets->items[buckets->count++] = (psr_bucket){.offset = end, .length = length};
+        buckets.items[buckets.count++] = (psr_bucket){.offset = end, .length = length};
     }
 }
 
 static const uint32_t shard_counts[] = {1, 2, 3, 5};
 
-static void check_all(const psr_layout *layout, const psr_buckets *buckets, uint32_t n,
-                      const reference_rule *r, uint64_t seed)
+static void check_all(uint32_t n, const reference_rule *r, uint64_t seed)
 {
     enum { STEPS = 4 };
-    psr_config config = reference_config(r, n);
-    float *reference = reference_run(&config, layout, buckets, 0, STEPS, REFERENCE_FOLD, NULL);
-    cluster_options options = {.config = &config,
-                               .layout = layout,
-                               .buckets = buckets,
-                               .steps = STEPS,
-                               .seed = seed,
-                               .slow_worker = CLUSTER_NOBODY,
-                               .stop_at = UINT64_MAX};
+    config = reference_config(r, n);
+    float *reference = reference_of(STEPS);
+    cluster_options options = options_of(STEPS, seed);
     for (size_t s = 0; s < sizeof shard_counts / sizeof shard_counts[0]; s++) {
         config.mode = PSR_MODE_PS;
         config.shards = shard_counts[s];
@@ -54,100 +84,61 @@ static void check_all(const psr_layout *layout, const psr_buckets *buckets, uint
 static void shards_and_ring_end_every_step_with_the_bits_of_plain_loops(void **state)
 {
     (void)state;
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 512, &buckets), PSR_OK);
     for (uint32_t n = 1; n <= 8; n++)
         for (size_t r = 0; r < REFERENCE_RULES; r++)
-            check_all(&layout, &buckets, n, &reference_rules[r], n * 10 + r);
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
+            check_all(n, &reference_rules[r], n * 10 + r);
 }
 
 static void buckets_shorter_than_the_number_of_workers_give_the_same_bits(void **state)
 {
     (void)state;
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    make_short_buckets(&layout, &buckets);
+    /* As they are planned, the shortest are 16 floats, so there must be more workers. */
+    check_all(19, &reference_rules[1], 2000);
+    psr_buckets_done(&buckets);
+    make_short_buckets();
     for (uint32_t n = 1; n <= 8; n++)
-        check_all(&layout, &buckets, n, &reference_rules[n % 4], 1000 + n);
-    psr_buckets_done(&buckets);
-    /* And as they are planned: the shortest are 16 floats, so there must be more workers. */
-    assert_int_equal(psr_buckets_plan(&layout, 64, &buckets), PSR_OK);
-    check_all(&layout, &buckets, 19, &reference_rules[1], 2000);
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
+        check_all(n, &reference_rules[n % 4], 1000 + n);
 }
 
 static void a_worker_that_is_ten_times_slower_changes_no_bit(void **state)
 {
     (void)state;
     enum { STEPS = 6 };
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 300, &buckets), PSR_OK);
     for (uint32_t slow = 0; slow < 3; slow++)
         for (int mode = 0; mode < 2; mode++) {
-            psr_config config = reference_config(&reference_rules[1], 3);
+            config = reference_config(&reference_rules[1], 3);
             config.mode = mode ? PSR_MODE_RING : PSR_MODE_PS;
             config.shards = mode ? 1 : 2;
-            float *reference = reference_run(&config, &layout, &buckets, 0, STEPS, REFERENCE_FOLD, NULL);
-            cluster_options options = {.config = &config,
-                                       .layout = &layout,
-                                       .buckets = &buckets,
-                                       .steps = STEPS,
-                                       .seed = 50 + slow,
-                                       .slow_worker = slow,
-                                       .stop_at = UINT64_MAX};
+            float *reference = reference_of(STEPS);
+            cluster_options options = options_of(STEPS, 50 + slow);
+            options.slow_worker = slow;
             reference_check(&options, reference);
             free(reference);
         }
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
 }
 
 static void messages_that_arrive_twice_change_no_bit(void **state)
 {
     (void)state;
     enum { STEPS = 5 };
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 512, &buckets), PSR_OK);
     for (size_t r = 0; r < REFERENCE_RULES; r++) {
-        psr_config config = reference_config(&reference_rules[r], 5);
+        config = reference_config(&reference_rules[r], 5);
         config.shards = 3;
-        float *reference = reference_run(&config, &layout, &buckets, 0, STEPS, REFERENCE_FOLD, NULL);
-        cluster_options options = {.config = &config,
-                                   .layout = &layout,
-                                   .buckets = &buckets,
-                                   .steps = STEPS,
-                                   .seed = 60 + r,
-                                   .duplicate_permille = 300,
-                                   .slow_worker = CLUSTER_NOBODY,
-                                   .stop_at = UINT64_MAX};
+        float *reference = reference_of(STEPS);
+        cluster_options options = options_of(STEPS, 60 + r);
+        options.duplicate_permille = 300;
         reference_check(&options, reference);
         free(reference);
     }
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
 }
 
 static void another_order_of_the_fold_gives_other_bits(void **state)
 {
     (void)state;
     enum { STEPS = 1 };
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 512, &buckets), PSR_OK);
     for (uint32_t n = 2; n <= 8; n++) {
-        psr_config config = reference_config(&reference_rules[0], n);
-        float *a = reference_run(&config, &layout, &buckets, 0, STEPS, REFERENCE_FOLD, NULL);
+        config = reference_config(&reference_rules[0], n);
+        float *a = reference_of(STEPS);
         float *b = reference_run(&config, &layout, &buckets, 0, STEPS, REFERENCE_ANOTHER, NULL);
         /* Two numbers have one sum whatever their order, which is why equal bits with 2 workers prove
          * nothing. */
@@ -155,17 +146,14 @@ static void another_order_of_the_fold_gives_other_bits(void **state)
         free(a);
         free(b);
     }
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
 }
 
 /* The last checkpoint holds the optimizer's state, of the shards or of worker 0. */
 static void check_slots(const cluster_options *options, float **slots)
 {
-    const psr_config *config = options->config;
     uint64_t steps = options->first_step + options->steps;
     cluster *c = cluster_run(options);
-    for (uint32_t i = 0; i < (config->optimizer == PSR_OPTIMIZER_ADAM ? 2 : config->momentum != 0); i++) {
+    for (uint32_t i = 0; i < (config.optimizer == PSR_OPTIMIZER_ADAM ? 2 : config.momentum != 0); i++) {
         assert_non_null(cluster_slot(c, i, steps));
         assert_true(reference_same(options->layout, cluster_slot(c, i, steps), slots[i]));
         assert_null(cluster_slot(c, i, options->first_step + 1));
@@ -177,22 +165,12 @@ static void a_resumed_run_goes_on_with_the_same_bits(void **state)
 {
     (void)state;
     enum { STEPS = 3, FIRST = 5 };
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 512, &buckets), PSR_OK);
     for (size_t r = 0; r < REFERENCE_RULES; r++) {
-        psr_config config = reference_config(&reference_rules[r], 3);
+        config = reference_config(&reference_rules[r], 3);
         float *slots[2] = {calloc(layout.length, sizeof(float)), calloc(layout.length, sizeof(float))};
         float *reference = reference_run(&config, &layout, &buckets, FIRST, STEPS, REFERENCE_FOLD, slots);
-        cluster_options options = {.config = &config,
-                                   .layout = &layout,
-                                   .buckets = &buckets,
-                                   .steps = STEPS,
-                                   .first_step = FIRST,
-                                   .seed = 70 + r,
-                                   .slow_worker = CLUSTER_NOBODY,
-                                   .stop_at = UINT64_MAX};
+        cluster_options options = options_of(STEPS, 70 + r);
+        options.first_step = FIRST;
         config.mode = PSR_MODE_RING;
         reference_check(&options, reference);
         check_slots(&options, slots);
@@ -204,31 +182,20 @@ static void a_resumed_run_goes_on_with_the_same_bits(void **state)
         free(slots[0]);
         free(slots[1]);
     }
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
 }
 
 static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void **state)
 {
     (void)state;
     enum { STEPS = 12, STOP = 3 };
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 512, &buckets), PSR_OK);
-    psr_config config = reference_config(&reference_rules[1], 3);
+    config = reference_config(&reference_rules[1], 3);
     config.shards = 2;
     config.checkpoint_every = 2;
-    float *reference = reference_run(&config, &layout, &buckets, 0, STEPS, REFERENCE_FOLD, NULL);
+    float *reference = reference_of(STEPS);
     for (uint64_t seed = 0; seed < 40; seed++) {
         config.mode = seed % 2 ? PSR_MODE_PS : PSR_MODE_RING;
-        cluster_options options = {.config = &config,
-                                   .layout = &layout,
-                                   .buckets = &buckets,
-                                   .steps = STEPS,
-                                   .seed = seed,
-                                   .slow_worker = CLUSTER_NOBODY,
-                                   .stop_at = STOP};
+        cluster_options options = options_of(STEPS, seed);
+        options.stop_at = STOP;
         cluster *c = cluster_run(&options);
         /* Who begins step STOP last may hear of it before, and all take the last step that any has begun. */
         uint64_t taken = cluster_steps(c);
@@ -244,87 +211,54 @@ static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void 
         cluster_free(c);
     }
     free(reference);
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
 }
 
 static void ssp_lets_workers_be_apart_but_never_by_more_than_its_bound(void **state)
 {
     (void)state;
     enum { STEPS = 30 };
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 1024, &buckets), PSR_OK);
     for (uint32_t bound = 0; bound <= 3; bound++) {
-        psr_config config = reference_config(&reference_rules[1], 4);
+        config = reference_config(&reference_rules[1], 4);
         config.shards = 2;
         config.sync = PSR_SYNC_SSP;
         config.ssp_bound = bound;
-        cluster_options options = {.config = &config,
-                                   .layout = &layout,
-                                   .buckets = &buckets,
-                                   .steps = STEPS,
-                                   .seed = 80 + bound,
-                                   .duplicate_permille = 100,
-                                   .slow_worker = 1,
-                                   .stop_at = UINT64_MAX};
+        cluster_options options = options_of(STEPS, 80 + bound);
+        options.duplicate_permille = 100;
+        options.slow_worker = 1;
         cluster *c = cluster_run(&options);
         assert_in_range(cluster_staleness(c), bound > 0, bound);
         /* A step that is under way is no completed one: the lead at a step's begin is at most the bound. */
         assert_in_range(cluster_clock_gap(c), bound > 0, bound);
         cluster_free(c);
     }
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
 }
 
 static void async_lets_the_others_go_on_without_a_slow_worker(void **state)
 {
     (void)state;
     enum { STEPS = 30 };
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 1024, &buckets), PSR_OK);
-    psr_config config = reference_config(&reference_rules[3], 4);
+    config = reference_config(&reference_rules[3], 4);
     config.shards = 3;
     config.sync = PSR_SYNC_ASYNC;
-    cluster_options options = {.config = &config,
-                               .layout = &layout,
-                               .buckets = &buckets,
-                               .steps = STEPS,
-                               .seed = 90,
-                               .slow_worker = 2,
-                               .stop_at = UINT64_MAX};
+    cluster_options options = options_of(STEPS, 90);
+    options.slow_worker = 2;
     cluster *c = cluster_run(&options);
     assert_in_range(cluster_clock_gap(c), 5, STEPS);
     assert_in_range(cluster_staleness(c), 5, STEPS);
     cluster_free(c);
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
 }
 
 static void a_fold_by_arrival_ends_near_the_reference(void **state)
 {
     (void)state;
     enum { STEPS = 4 };
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 512, &buckets), PSR_OK);
     for (size_t r = 0; r < REFERENCE_RULES; r++) {
-        psr_config config = reference_config(&reference_rules[r], 5);
+        config = reference_config(&reference_rules[r], 5);
         config.shards = 2;
         config.fold = PSR_FOLD_ARRIVAL;
-        float *reference = reference_run(&config, &layout, &buckets, 0, STEPS, REFERENCE_FOLD, NULL);
-        cluster_options options = {.config = &config,
-                                   .layout = &layout,
-                                   .buckets = &buckets,
-                                   .steps = STEPS,
-                                   .seed = 95 + r,
-                                   .slow_worker = 0,
-                                   .stop_at = UINT64_MAX};
+        float *reference = reference_of(STEPS);
+        cluster_options options = options_of(STEPS, 95 + r);
+        options.slow_worker = 0;
         cluster *c = cluster_run(&options);
         const float *last = cluster_weights(c, 3, STEPS - 1);
         const float *expected = reference + (STEPS - 1) * layout.length;
@@ -335,50 +269,40 @@ static void a_fold_by_arrival_ends_near_the_reference(void **state)
         cluster_free(c);
         free(reference);
     }
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
 }
 
 static void at_most_a_window_of_pushes_to_a_shard_is_under_way(void **state)
 {
     (void)state;
-    psr_layout layout;
-    psr_buckets buckets;
-    reference_layout(&layout);
-    assert_int_equal(psr_buckets_plan(&layout, 2048, &buckets), PSR_OK);
     for (uint32_t window = 1; window <= 4; window++) {
-        psr_config config = reference_config(&reference_rules[0], 3);
+        config = reference_config(&reference_rules[0], 3);
         config.window = window;
-        cluster_options options = {.config = &config,
-                                   .layout = &layout,
-                                   .buckets = &buckets,
-                                   .steps = 5,
-                                   .seed = 99,
-                                   .slow_worker = 0,
-                                   .stop_at = UINT64_MAX,
-                                   .counts_pushes = true};
+        cluster_options options = options_of(5, 99);
+        options.slow_worker = 0;
+        options.counts_pushes = true;
         cluster *c = cluster_run(&options);
         assert_int_equal(cluster_pushes_in_flight(c), window);
         cluster_free(c);
     }
-    psr_buckets_done(&buckets);
-    psr_layout_done(&layout);
 }
+
+#define OF_BUCKETS(bytes, test)                                                                              \
+    cmocka_unit_test_prestate_setup_teardown(test, set_up, tear_down, &(size_t){bytes})
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shards_and_ring_end_every_step_with_the_bits_of_plain_loops),
-        cmocka_unit_test(buckets_shorter_than_the_number_of_workers_give_the_same_bits),
-        cmocka_unit_test(a_worker_that_is_ten_times_slower_changes_no_bit),
-        cmocka_unit_test(messages_that_arrive_twice_change_no_bit),
-        cmocka_unit_test(another_order_of_the_fold_gives_other_bits),
-        cmocka_unit_test(a_resumed_run_goes_on_with_the_same_bits),
-        cmocka_unit_test(a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after),
-        cmocka_unit_test(ssp_lets_workers_be_apart_but_never_by_more_than_its_bound),
-        cmocka_unit_test(async_lets_the_others_go_on_without_a_slow_worker),
-        cmocka_unit_test(a_fold_by_arrival_ends_near_the_reference),
-        cmocka_unit_test(at_most_a_window_of_pushes_to_a_shard_is_under_way),
+        OF_BUCKETS(512, shards_and_ring_end_every_step_with_the_bits_of_plain_loops),
+        OF_BUCKETS(64, buckets_shorter_than_the_number_of_workers_give_the_same_bits),
+        OF_BUCKETS(300, a_worker_that_is_ten_times_slower_changes_no_bit),
+        OF_BUCKETS(512, messages_that_arrive_twice_change_no_bit),
+        OF_BUCKETS(512, another_order_of_the_fold_gives_other_bits),
+        OF_BUCKETS(512, a_resumed_run_goes_on_with_the_same_bits),
+        OF_BUCKETS(512, a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after),
+        OF_BUCKETS(1024, ssp_lets_workers_be_apart_but_never_by_more_than_its_bound),
+        OF_BUCKETS(1024, async_lets_the_others_go_on_without_a_slow_worker),
+        OF_BUCKETS(512, a_fold_by_arrival_ends_near_the_reference),
+        OF_BUCKETS(2048, at_most_a_window_of_pushes_to_a_shard_is_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, cluster_print_rate);
 }
