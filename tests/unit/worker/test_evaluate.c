@@ -1,60 +1,20 @@
 /* Evaluation over several ranks against one pass over every test sample. The ranks are those of --mode local,
  * whose exchange needs no thread for this; that other modes count the same is shown by real processes
  * (tests/integration). */
-#include "tests/unit/expect.h"
+#include "tests/unit/worker/local_trainer.h"
 
 #include "base/arena.h"
 #include "worker/evaluate.h"
-#include "worker/exchange_private.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DATA "synthetic:count=40,test=50,channels=1,size=8,classes=4"
-
-static psr_config config;
-static psr_network *net;
-static psr_buckets buckets;
-static psr_session *session;
-static const psr_plan plan = {.ranks = 3}; /* mode local: nothing leaves the process */
-static psr_exchange *exchange;
-static psr_trainer trainer;
-
 static int set_up(void **state)
 {
     (void)state;
-    psr_config_defaults(&config);
-    config.mode = PSR_MODE_LOCAL;
-    config.backend = PSR_BACKEND_REFERENCE;
-    config.workers = 3; /* shares of 17, 17 and 16: the last batches are of 1, 1 and none */
-    config.batch_size = 8;
-    config.threads = 1;
-    config.steps = 1;
-    strcpy(config.data, DATA);
-    strcpy(config.model, "resnet20");
-    expect_ok(psr_network_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
-    expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
-    const psr_session_options session_options = {.total_steps = 1,
-                                                 .commands_max = psr_exchange_commands_max(&buckets)};
-    expect_ok(psr_session_new(&session_options, &session));
-    const psr_exchange_options exchange_options = {.session = session,
-                                                   .config = &config,
-                                                   .layout = &net->params,
-                                                   .buckets = &buckets,
-                                                   .plan = &plan,
-                                                   .engine = &psr_engine_local};
-    expect_ok(psr_exchange_new(&exchange_options, &exchange));
-    const psr_trainer_options options = {.config = &config,
-                                         .net = net,
-                                         .buckets = &buckets,
-                                         .session = session,
-                                         .exchange = exchange,
-                                         .data = DATA,
-                                         .ranks = config.workers,
-                                         .total_steps = 1};
-    expect_ok(psr_trainer_init(&options, &trainer));
-    assert_int_equal(trainer.replica_count, 3);
+    configure_trainer(50); /* shares of 17, 17 and 16: the last batches are of 1, 1 and none */
+    open_trainer((psr_session_options){.total_steps = 1});
 
     float *spare = NULL;
     expect_ok(psr_arena_new(net->buffers.length, &spare));
@@ -71,11 +31,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    psr_trainer_done(&trainer);
-    psr_exchange_free(exchange);
-    psr_session_free(session);
-    psr_buckets_done(&buckets);
-    psr_network_free(net);
+    close_trainer();
     return 0;
 }
 

@@ -1,12 +1,11 @@
 /* Where a run's state comes from and goes to. One process that plays all ranks (--mode local), whose loop goes without a thread
  * here: what it sends comes out of the simulated network where the scheduler is, what the scheduler would restore is put where
  * the loop would. */
-#include "tests/unit/expect.h"
+#include "tests/unit/worker/local_trainer.h"
 
 #include "base/arena.h"
 #include "base/file.h"
 #include "model/checkpoint/checkpoint.h"
-#include "worker/exchange_private.h"
 #include "worker/snapshot.h"
 
 #include <stdio.h>
@@ -14,19 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DATA "synthetic:count=40,test=10,channels=1,size=8,classes=4"
-
-static psr_config config;
-static psr_network *net;
-static psr_buckets buckets;
-static const psr_plan plan = {.ranks = 3}; /* mode local: nothing leaves the process */
 static psr_sim *sim;
 static psr_transport *transport, *scheduler;
 static const psr_provision provision = {.self = {PSR_ROLE_WORKER, 0}, .scheduler = "sim://scheduler/0"};
 static psr_member *member;
-static psr_session *session;
-static psr_exchange *exchange;
-static psr_trainer trainer;
 
 /* The next message to the scheduler; NULL: there is no more. */
 static psr_message *next_told(void)
@@ -42,8 +32,6 @@ static psr_message *next_told(void)
 static void open_at(uint64_t first_step)
 {
     const psr_sim_faults none = {.seed = 1};
-    expect_ok(psr_network_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
-    expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
     expect_ok(psr_sim_new(&none, &sim));
     expect_ok(psr_transport_sim_new(sim, provision.self, &transport));
     expect_ok(psr_transport_sim_new(sim, (psr_peer){PSR_ROLE_SCHEDULER, 0}, &scheduler));
@@ -51,58 +39,25 @@ static void open_at(uint64_t first_step)
     expect_ok(psr_member_open(&member_options, 0, &member));
     psr_message *join = next_told();
     psr_message_free(&join);
-    const psr_session_options session_options = {.first_step = first_step,
-                                                 .total_steps = 9,
-                                                 .commands_max = psr_exchange_commands_max(&buckets),
-                                                 .transport = transport,
-                                                 .member = member};
-    expect_ok(psr_session_new(&session_options, &session));
-    const psr_exchange_options exchange_options = {.session = session,
-                                                   .config = &config,
-                                                   .layout = &net->params,
-                                                   .buckets = &buckets,
-                                                   .plan = &plan,
-                                                   .engine = &psr_engine_local};
-    expect_ok(psr_exchange_new(&exchange_options, &exchange));
-    const psr_trainer_options options = {.config = &config,
-                                         .net = net,
-                                         .buckets = &buckets,
-                                         .session = session,
-                                         .exchange = exchange,
-                                         .data = DATA,
-                                         .ranks = config.workers,
-                                         .first_step = first_step,
-                                         .total_steps = 9};
-    expect_ok(psr_trainer_init(&options, &trainer));
+    open_trainer((psr_session_options){
+        .first_step = first_step, .total_steps = 9, .transport = transport, .member = member});
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    psr_config_defaults(&config);
-    config.mode = PSR_MODE_LOCAL;
-    config.backend = PSR_BACKEND_REFERENCE;
-    config.workers = 3;
-    config.batch_size = 8;
-    config.threads = 1;
-    config.seed = 4;
-    strcpy(config.data, DATA);
-    strcpy(config.model, "resnet20");
+    configure_trainer(10);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    psr_trainer_done(&trainer);
     psr_transport_free(&transport, 0);
     psr_transport_free(&scheduler, 0);
-    psr_exchange_free(exchange);
-    psr_session_free(session);
+    close_trainer();
     psr_member_free(member);
     psr_sim_free(sim);
-    psr_buckets_done(&buckets);
-    psr_network_free(net);
     return 0;
 }
 
