@@ -100,7 +100,8 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
     program *p = context;
     (void)place, (void)ret_facts, (void)ret_facts_size;
     psr_config_defaults(&p->config);
-    return psr_config_from_json(&p->config, given.data, given.size);
+    psr_err err = psr_config_from_json(&p->config, given.data, given.size);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "the scheduler's CONFIG");
 }
 
 static psr_err join(program *p)
@@ -158,9 +159,16 @@ static psr_err check_plan(const psr_plan *plan, const psr_layout *layout)
                     layout->length);
 }
 
+static psr_err take_start(program *p)
+{
+    psr_err err = psr_shard_start_from_json(psr_member_agreed(p->member), &p->start);
+    if (err == PSR_OK)
+        err = check_plan(&psr_member_view(p->member)->plan, &p->start.layout);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "the scheduler's WELCOME");
+}
+
 static psr_err make_shard(program *p)
 {
-    PSR_TRY(psr_shard_start_from_json(psr_member_agreed(p->member), &p->start));
     const psr_view *view = psr_member_view(p->member);
     uint32_t rank = psr_member_self(p->member).rank;
     const psr_loop_options loop = {.transport = p->transport,
@@ -169,7 +177,6 @@ static psr_err make_shard(program *p)
                                    .message = take_message,
                                    .woken = check_input};
     PSR_TRY(psr_loop_new(&loop, &p->loop));
-    PSR_TRY(check_plan(&view->plan, &p->start.layout));
     psr_shard_options shard = {
         .config = &p->config,
         .layout = &p->start.layout,
@@ -193,6 +200,8 @@ static psr_err run(program *p)
     snprintf(name, sizeof name, "shard %" PRIu32, rank);
     psr_log_init(name, PSR_LOG_INFO);
     psr_err err = psr_fault_point_set(p->config.fault_point, "shard", rank);
+    if (err == PSR_OK)
+        err = take_start(p);
     if (err == PSR_OK)
         err = make_shard(p);
     if (err == PSR_OK) {
