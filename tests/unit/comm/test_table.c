@@ -1,0 +1,724 @@
+/* A whole table in one process: workers and shards on a network that delays and repeats by a seed, with the updates that come with
+ * comm. What must come out is computed here by lines of their own. Then a worker's end by hand. */
+#include "tests/unit/network_fixture.h"
+
+#include "base/rng.h"
+#include "comm/tables/table.h"
+#include "comm/tables/table_shard.h"
+#include "comm/wire/encoding.h"
+#include "comm/wire/messages.h"
+
+#include <math.h>
+
+enum { WORKERS_MAX = 8, SHARDS_MAX = 3, PARTS_MAX = 8, STEPS_MAX = 4, TABLE_MAX = 2048 };
+
+typedef struct setup {
+    uint32_t workers, shards, window, steps;
+    size_t slice_floats;
+    size_t lengths[PARTS_MAX]; /* from the table's end; ends at 0 */
+    psr_consistency consistency;
+    bool by_arrival;
+    const char *update;
+    uint32_t delay_max_us, duplicate_permille;
+    uint64_t seed;
+} setup;
+
+typedef struct cluster cluster;
+
+typedef struct worker {
+    cluster *cluster;
+    uint32_t rank;
+    psr_transport *transport;
+    psr_table *table;
+    float pushed[TABLE_MAX], values[TABLE_MAX];
+    uint64_t started[PARTS_MAX], landed[PARTS_MAX]; /* rounds */
+    uint64_t pushes[SHARDS_MAX];                    /* sent to each */
+} worker;
+
+typedef struct shard {
+    cluster *cluster;
+    uint32_t rank;
+    psr_transport *transport;
+    psr_table_shard *table;
+    uint64_t taken[WORKERS_MAX]; /* pushes of each, repeated ones not counted */
+} shard;
+
+struct cluster {
+    setup setup;
+    psr_plan plan;
+    psr_sim *sim;
+    worker workers[WORKERS_MAX];
+    shard shards[SHARDS_MAX];
+    uint64_t draws;
+};
+
+static uint32_t draw(cluster *c, uint32_t bound)
+{
+    psr_rng_at at = {.seed = c->setup.seed, .purpose = PSR_RNG_TEST, .layer = 1};
+    return psr_rng_below(at, &c->draws, bound);
+}
+
+static float initial(size_t i)
+{
+    return (float)(i % 7);
+}
+
+/* Folded by rank, of very different sizes, so that the order of a sum shows in its bits; else whole numbers, whose sum is the same in
+ * every order. */
+static float gradient(const setup *s, uint32_t rank, uint64_t step, size_t i)
+{
+    psr_rng_at at = {
+        .seed = s->seed, .purpose = PSR_RNG_TEST, .epoch = (uint32_t)step, .sample = rank, .layer = 2};
+    uint32_t word = psr_rng_word(at, i);
+    if (s->by_arrival || s->consistency.kind != PSR_CONSISTENCY_BSP)
+        return (float)(1 + word % 50);
+    return ldexpf(psr_rng_unit(word) - 0.5f, (int)(word % 23) - 11);
+}
+
+/* The sum of element i of a part, chunk by chunk: from rank c + 1 on round to rank c. */
+static float sum_of(const setup *s, uint64_t step, psr_span part, size_t i)
+{
+    uint32_t n = s->workers, c = 0;
+    size_t at = i - part.offset;
+    while (!(at >= part.count * c / n && at < part.count * (c + 1) / n))
+        c++;
+    float sum = gradient(s, (c + 1) % n, step, i);
+    for (uint32_t k = 2; k <= n; k++)
+        sum = sum + gradient(s, (c + k) % n, step, i);
+    return sum;
+}
+
+static bool sums(const setup *s)
+{
+    return strcmp(s->update, "sum") == 0;
+}
+
+/* In BSP, after so many steps. */
+static float expected(const setup *s, uint64_t steps, psr_span part, size_t i)
+{
+    float value = initial(i);
+    for (uint64_t step = 0; step < steps; step++)
+        value = sums(s) ? value + sum_of(s, step, part, i) : sum_of(s, step, part, i);
+    return value;
+}
+
+/* ---- what lands ---- */
+
+static void check_bsp(const worker *w, uint64_t round, psr_span part)
+{
+    for (size_t i = part.offset; i < psr_span_end(part); i++) {
+        float want = expected(&w->cluster->setup, round + 1, part, i);
+        if (memcmp(&want, &w->values[i], sizeof want) != 0)
+            fail_msg("n %u round %llu element %zu: %a rather than %a", w->cluster->setup.workers,
+                     (unsigned long long)round, i, (double)w->values[i], (double)want);
+    }
+}
+
+/* Values for the round that follows hold the worker's own pushes, of the others all but those that the bound allows to be missing,
+ * and nothing that has not been pushed yet. */
+static void check_relaxed(const worker *w, uint64_t round, uint32_t p, psr_span part)
+{
+    const cluster *c = w->cluster;
+    const setup *s = &c->setup;
+    uint64_t bound = s->consistency.kind == PSR_CONSISTENCY_SSP ? s->consistency.bound : s->steps;
+    for (size_t i = part.offset; i < psr_span_end(part); i++) {
+        float least = initial(i), most = initial(i);
+        for (uint32_t r = 0; r < s->workers; r++)
+            for (uint64_t step = 0; step < c->workers[r].started[p]; step++) {
+                float pushed = gradient(s, r, step, i);
+                most += pushed;
+                if (r == w->rank ? step <= round : step + bound <= round)
+                    least += pushed;
+            }
+        assert_true(w->values[i] >= least && w->values[i] <= most);
+    }
+}
+
+static psr_err on_landed(void *context, uint64_t round, uint32_t p)
+{
+    worker *w = context;
+    const setup *s = &w->cluster->setup;
+    psr_span part = w->cluster->plan.buckets[p].span;
+    assert_int_equal(w->landed[p]++, round);
+    assert_int_equal(w->started[p], round + 1);
+    assert_true(psr_operation_done(psr_table_operation(w->table, p)));
+    if (s->consistency.kind == PSR_CONSISTENCY_BSP)
+        check_bsp(w, round, part);
+    else if (sums(s))
+        check_relaxed(w, round, p, part);
+    return PSR_OK;
+}
+
+/* ---- what is sent ---- */
+
+static psr_err send_of_worker(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    worker *w = context;
+    cluster *c = w->cluster;
+    assert_int_equal(to.role, PSR_ROLE_SHARD);
+    if (head->type == PSR_MSG_PUSH) {
+        assert_non_null(payload->release); /* lent, never copied */
+        assert_true(++w->pushes[to.rank] - c->shards[to.rank].taken[w->rank] <= c->setup.window);
+    } else {
+        assert_int_equal(head->type, PSR_MSG_PULL);
+        assert_int_not_equal(c->setup.consistency.kind, PSR_CONSISTENCY_BSP);
+    }
+    return psr_transport_send(w->transport, to, head, payload);
+}
+
+static psr_err send_of_shard(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    shard *s = context;
+    bool lent = payload != NULL && payload->release != NULL;
+    assert_int_equal(lent, head->type == PSR_MSG_WEIGHTS &&
+                               s->cluster->setup.consistency.kind == PSR_CONSISTENCY_BSP);
+    return psr_transport_send(s->transport, to, head, payload);
+}
+
+/* ---- life ---- */
+
+static void lay_out(cluster *c)
+{
+    psr_part parts[PARTS_MAX];
+    uint32_t count = 0;
+    size_t at = TABLE_MAX;
+    for (; count < PARTS_MAX && c->setup.lengths[count] > 0; count++) {
+        at -= c->setup.lengths[count] + 3; /* gaps that nobody may touch */
+        parts[count] = (psr_part){{at, c->setup.lengths[count]}, count};
+    }
+    const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
+                                      .ranks = c->setup.workers,
+                                      .shards = c->setup.shards,
+                                      .slice_floats = c->setup.slice_floats,
+                                      .window = c->setup.window};
+    assert_ok(psr_plan_make(&options, parts, count, &c->plan));
+}
+
+static void open_shard(cluster *c, uint32_t rank)
+{
+    shard *s = &c->shards[rank];
+    s->cluster = c;
+    s->rank = rank;
+    assert_ok(psr_transport_sim_new(c->sim, (psr_peer){PSR_ROLE_SHARD, rank}, &s->transport));
+    for (uint32_t r = 0; r < c->setup.workers; r++)
+        assert_ok(psr_transport_connect(s->transport, (psr_peer){PSR_ROLE_WORKER, r}, "", NULL));
+    const psr_table_shard_options options = {.plan = &c->plan,
+                                             .shard = rank,
+                                             .consistency = c->setup.consistency,
+                                             .fold_by_arrival = c->setup.by_arrival,
+                                             .update = c->setup.update,
+                                             .end = c->setup.steps,
+                                             .outbox = {.context = s, .send = send_of_shard}};
+    assert_ok(psr_table_shard_new(&options, &s->table));
+}
+
+static void open_worker(cluster *c, uint32_t rank)
+{
+    worker *w = &c->workers[rank];
+    w->cluster = c;
+    w->rank = rank;
+    assert_ok(psr_transport_sim_new(c->sim, (psr_peer){PSR_ROLE_WORKER, rank}, &w->transport));
+    for (uint32_t s = 0; s < c->setup.shards; s++)
+        assert_ok(psr_transport_connect(w->transport, (psr_peer){PSR_ROLE_SHARD, s}, "", NULL));
+    const psr_table_options options = {.plan = &c->plan,
+                                       .consistency = c->setup.consistency,
+                                       .values = w->values,
+                                       .outbox = {.context = w, .send = send_of_worker},
+                                       .context = w,
+                                       .landed = on_landed};
+    assert_ok(psr_table_new(&options, &w->table));
+    for (size_t i = 0; i < TABLE_MAX; i++)
+        w->values[i] = w->pushed[i] = NAN;
+}
+
+static void give_initial_values(cluster *c)
+{
+    for (uint32_t i = 0; i < c->plan.slice_count; i++) {
+        const psr_slice *slice = &c->plan.slices[i];
+        float values[TABLE_MAX];
+        for (size_t k = 0; k < slice->span.count; k++)
+            values[k] = initial(slice->span.offset + k);
+        psr_head head = psr_msg_init_head(&(psr_msg_init){.bucket = slice->bucket, .span = slice->span});
+        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, values, slice->span.count);
+        const psr_peer home = {PSR_ROLE_SHARD, c->plan.buckets[slice->bucket].home};
+        assert_ok(psr_transport_send(c->workers[0].transport, home, &head, &payload));
+    }
+}
+
+static bool deliver(cluster *c)
+{
+    psr_peer to;
+    if (!psr_sim_step(c->sim, &to))
+        return false;
+    psr_message *message = NULL;
+    if (to.role == PSR_ROLE_WORKER) {
+        assert_ok(psr_transport_recv(c->workers[to.rank].transport, 0, &message));
+        assert_ok(psr_table_message(c->workers[to.rank].table, &message));
+    } else {
+        shard *s = &c->shards[to.rank];
+        assert_ok(psr_transport_recv(s->transport, 0, &message));
+        uint32_t from = message->from.rank;
+        s->taken[from] += message->head.type == PSR_MSG_PUSH;
+        if (s->taken[from] > c->workers[from].pushes[to.rank]) /* a repeated one */
+            s->taken[from] = c->workers[from].pushes[to.rank];
+        assert_ok(psr_table_shard_message(s->table, &message));
+    }
+    assert_null(message);
+    return true;
+}
+
+static cluster *build(const setup *s)
+{
+    cluster *c = calloc(1, sizeof *c);
+    c->setup = *s;
+    lay_out(c);
+    psr_sim_faults faults = {
+        .seed = s->seed, .delay_max_us = s->delay_max_us, .duplicate_permille = s->duplicate_permille};
+    assert_ok(psr_sim_new(&faults, &c->sim));
+    for (uint32_t r = 0; r < s->shards; r++)
+        open_shard(c, r);
+    for (uint32_t r = 0; r < s->workers; r++)
+        open_worker(c, r);
+    give_initial_values(c);
+    while (deliver(c))
+        ;
+    for (uint32_t r = 0; r < s->shards; r++)
+        assert_true(psr_table_shard_initialised(c->shards[r].table));
+    return c;
+}
+
+static void destroy(cluster *c)
+{
+    for (uint32_t r = 0; r < c->setup.workers; r++)
+        psr_transport_free(&c->workers[r].transport, 0);
+    for (uint32_t r = 0; r < c->setup.shards; r++)
+        psr_transport_free(&c->shards[r].transport, 0);
+    psr_sim_free(c->sim);
+    for (uint32_t r = 0; r < c->setup.workers; r++)
+        psr_table_free(c->workers[r].table);
+    for (uint32_t r = 0; r < c->setup.shards; r++)
+        psr_table_shard_free(c->shards[r].table);
+    psr_plan_done(&c->plan);
+    free(c);
+}
+
+/* ---- a run ---- */
+
+/* A random worker's next round of a random part, when its memory may be written. false: not now. */
+static bool start_one(cluster *c)
+{
+    worker *w = &c->workers[draw(c, c->setup.workers)];
+    uint32_t p = draw(c, c->plan.bucket_count);
+    psr_operation *operation = psr_table_operation(w->table, p);
+    if (w->started[p] == c->setup.steps || !psr_operation_done(operation) ||
+        psr_operation_lent(operation) > 0)
+        return false;
+    uint64_t round = w->started[p]++;
+    psr_span part = c->plan.buckets[p].span;
+    for (size_t i = part.offset; i < psr_span_end(part); i++)
+        w->pushed[i] = gradient(&c->setup, w->rank, round, i);
+    const psr_buffer buffer = {
+        .data = w->pushed + part.offset, .count = part.count, .type = PSR_TYPE_FLOAT32};
+    assert_ok(psr_operation_start(operation, round, &buffer));
+    return true;
+}
+
+static bool done(const cluster *c)
+{
+    for (uint32_t r = 0; r < c->setup.workers; r++)
+        for (uint32_t p = 0; p < c->plan.bucket_count; p++)
+            if (c->workers[r].landed[p] < c->setup.steps)
+                return false;
+    return true;
+}
+
+/* The shards have what all pushes come to, and only parts were written anywhere. */
+static void check_end(cluster *c)
+{
+    const setup *s = &c->setup;
+    for (uint32_t r = 0; r < s->shards; r++) {
+        assert_true(psr_table_shard_finished(c->shards[r].table));
+        assert_int_equal(psr_table_shard_clock(c->shards[r].table), s->steps);
+    }
+    for (uint32_t p = 0; p < c->plan.bucket_count && sums(s); p++) {
+        psr_span part = c->plan.buckets[p].span;
+        const float *values = psr_table_shard_values(c->shards[c->plan.buckets[p].home].table);
+        for (size_t i = part.offset; i < psr_span_end(part); i++)
+            assert_true(values[i] == expected(s, s->steps, part, i));
+    }
+    size_t inside = 0;
+    for (uint32_t p = 0; p < c->plan.bucket_count; p++)
+        inside += c->plan.buckets[p].span.count;
+    for (uint32_t r = 0; r < s->workers; r++) {
+        psr_waiting waiting;
+        uint32_t part;
+        size_t written = 0;
+        assert_false(psr_table_waits(c->workers[r].table, &waiting, &part));
+        for (size_t i = 0; i < TABLE_MAX; i++)
+            written += !isnan(c->workers[r].values[i]);
+        assert_int_equal(written, inside);
+    }
+}
+
+static void run(const setup *s)
+{
+    cluster *c = build(s);
+    for (unsigned idle = 0; !done(c);) {
+        bool moved = draw(c, 4) == 0 ? start_one(c) : deliver(c);
+        idle = moved ? 0 : idle + 1;
+        assert_true(idle < 10000); /* nobody waits for ever */
+    }
+    while (deliver(c)) /* credit, and what comes twice */
+        ;
+    uint64_t staleness = 0;
+    for (uint32_t r = 0; r < s->workers; r++) {
+        uint64_t most = psr_table_take_staleness(c->workers[r].table);
+        staleness = most > staleness ? most : staleness;
+        assert_int_equal(psr_table_take_staleness(c->workers[r].table), 0);
+    }
+    if (s->consistency.kind == PSR_CONSISTENCY_BSP)
+        assert_int_equal(staleness, 0);
+    if (s->consistency.kind == PSR_CONSISTENCY_SSP)
+        assert_in_range(staleness, 0, s->consistency.bound);
+    check_end(c);
+    destroy(c);
+}
+
+static const uint32_t worlds[] = {1, 2, 3, 5, 8};
+
+static void run_all(setup s)
+{
+    for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
+        for (uint64_t seed = 1; seed <= 9; seed++) {
+            s.workers = worlds[w];
+            s.shards = 1 + (uint32_t)seed % 3;
+            s.window = 1 + (uint32_t)seed % 4;
+            s.steps = STEPS_MAX;
+            s.delay_max_us = (uint32_t)(seed % 3) * 20;
+            s.duplicate_permille = seed % 2 ? 0 : 200;
+            s.seed = seed;
+            run(&s);
+        }
+}
+
+static void sum_in_bsp_has_the_bits_of_the_fold(void **state)
+{
+    (void)state;
+    run_all((setup){.update = "sum", .slice_floats = 16, .lengths = {300, 64, 13, 177, 1, 2, 7}});
+    run_all((setup){.update = "sum", .slice_floats = 5, .lengths = {33, 101}});
+}
+
+static void assign_in_bsp_leaves_the_sum_of_a_step(void **state)
+{
+    (void)state;
+    run_all((setup){.update = "assign", .slice_floats = 16, .lengths = {100, 3, 40}});
+}
+
+static void a_fold_by_arrival_sums_the_same_numbers(void **state)
+{
+    (void)state;
+    run_all((setup){.update = "sum", .by_arrival = true, .slice_floats = 16, .lengths = {100, 3, 40}});
+}
+
+static void ssp_lets_values_lack_no_more_than_its_bound(void **state)
+{
+    (void)state;
+    for (uint32_t bound = 0; bound < 3; bound++)
+        run_all((setup){.update = "sum",
+                        .consistency = {PSR_CONSISTENCY_SSP, bound},
+                        .slice_floats = 16,
+                        .lengths = {50, 3, 40}});
+}
+
+static void async_waits_for_nobody_and_loses_nothing(void **state)
+{
+    (void)state;
+    run_all((setup){.update = "sum",
+                    .consistency = {PSR_CONSISTENCY_ASYNC, 0},
+                    .slice_floats = 16,
+                    .lengths = {50, 3, 40}});
+}
+
+/* ---- a worker's end, its shards played by hand ---- */
+
+enum { SENT_MAX = 64 };
+
+typedef struct bench {
+    psr_plan plan;
+    psr_consistency consistency;
+    psr_table *table;
+    float pushed[64], values[64];
+    struct {
+        psr_peer to;
+        psr_head head;
+        psr_payload payload;
+    } sent[SENT_MAX];
+    uint32_t sent_count, landed;
+} bench;
+
+static psr_err keep(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    bench *b = context;
+    assert_true(b->sent_count < SENT_MAX);
+    b->sent[b->sent_count].to = to;
+    b->sent[b->sent_count].head = *head;
+    if (payload != NULL)
+        b->sent[b->sent_count].payload = *payload;
+    b->sent_count++;
+    return PSR_OK;
+}
+
+static psr_err count_landed(void *context, uint64_t round, uint32_t part)
+{
+    bench *b = context;
+    (void)round, (void)part;
+    b->landed++;
+    return PSR_OK;
+}
+
+/* Parts 0: [36, 48) and 1: [12, 24) on shard 0, 2: [0, 12) on shard 1; slices of 4. 3 goes by ring. */
+static void bench_open(bench *b, uint32_t window)
+{
+    static const psr_plan_bucket buckets[] = {
+        {.span = {36, 12}, .route = PSR_ROUTE_SHARD, .home = 0, .encoding = PSR_ENCODING_FLOAT32},
+        {.span = {12, 12}, .route = PSR_ROUTE_SHARD, .home = 0, .encoding = PSR_ENCODING_FLOAT32},
+        {.span = {0, 12}, .route = PSR_ROUTE_SHARD, .home = 1, .encoding = PSR_ENCODING_FLOAT32},
+        {.span = {24, 12}, .route = PSR_ROUTE_RING, .encoding = PSR_ENCODING_FLOAT32},
+    };
+    const psr_plan_options limits = {.ranks = 2, .shards = 2, .slice_floats = 4, .window = window};
+    assert_ok(psr_plan_of(&limits, buckets, 4, &b->plan));
+    const psr_table_options options = {.plan = &b->plan,
+                                       .consistency = b->consistency,
+                                       .values = b->values,
+                                       .outbox = {.context = b, .send = keep},
+                                       .context = b,
+                                       .landed = count_landed};
+    assert_ok(psr_table_new(&options, &b->table));
+}
+
+static void bench_close(bench *b)
+{
+    for (uint32_t i = 0; i < b->sent_count; i++)
+        if (b->sent[i].payload.release != NULL)
+            b->sent[i].payload.release(b->sent[i].payload.context);
+    for (uint32_t p = 0; p < b->plan.bucket_count; p++)
+        b->plan.buckets[p].route = PSR_ROUTE_NONE;
+    psr_table_free(b->table);
+    psr_plan_done(&b->plan);
+}
+
+static void start(bench *b, uint32_t part, uint64_t round)
+{
+    psr_span span = b->plan.buckets[part].span;
+    const psr_buffer buffer = {
+        .data = b->pushed + span.offset, .count = span.count, .type = PSR_TYPE_FLOAT32};
+    assert_ok(psr_operation_start(psr_table_operation(b->table, part), round, &buffer));
+}
+
+/* What a shard may say, and how. */
+typedef struct said {
+    psr_peer from;
+    psr_message_type type;
+    psr_msg_weights weights;
+    psr_encoding encoding;
+    size_t bytes;
+} said;
+
+static psr_err give(bench *b, const said *s)
+{
+    static const float values[16] = {7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
+    psr_message *message = calloc(1, sizeof *message);
+    *message = (psr_message){.from = s->from, .payload = values, .payload_bytes = s->bytes};
+    if (s->type == PSR_MSG_ACK)
+        message->head = psr_msg_ack_head(s->weights.received);
+    else
+        message->head = psr_msg_weights_head(&s->weights);
+    message->head.type = s->type;
+    message->head.encoding = s->encoding;
+    message->release = (void (*)(psr_message *))free;
+    psr_err err = psr_table_message(b->table, &message);
+    assert_null(message);
+    return err;
+}
+
+static said answer(uint32_t from, uint32_t part, uint64_t step, size_t offset, uint64_t received)
+{
+    return (said){.from = {PSR_ROLE_SHARD, from},
+                  .type = PSR_MSG_WEIGHTS,
+                  .weights = {.bucket = part, .step = step, .span = {offset, 4}, .received = received},
+                  .encoding = PSR_ENCODING_FLOAT32,
+                  .bytes = 4 * sizeof(float)};
+}
+
+static psr_err acknowledge(bench *b, uint32_t from, uint64_t received)
+{
+    const said s = {.from = {PSR_ROLE_SHARD, from}, .type = PSR_MSG_ACK, .weights = {.received = received}};
+    return give(b, &s);
+}
+
+static psr_msg_push push_said(const bench *b, uint32_t sent)
+{
+    psr_message message = {.head = b->sent[sent].head};
+    psr_msg_push says;
+    assert_int_equal(message.head.type, PSR_MSG_PUSH);
+    assert_ok(psr_msg_push_read(&message, &says));
+    return says;
+}
+
+static void what_is_lower_in_the_table_overtakes_what_is_not_sent_yet(void **state)
+{
+    (void)state;
+    bench b = {0};
+    bench_open(&b, 2);
+    start(&b, 0, 5);
+    assert_int_equal(b.sent_count, 2); /* the window */
+    start(&b, 1, 5);
+    assert_int_equal(b.sent_count, 2);
+    start(&b, 2, 5); /* another shard's window */
+    assert_int_equal(b.sent_count, 4);
+    assert_ok(acknowledge(&b, 0, 2));
+    assert_ok(acknowledge(&b, 0, 4));
+    static const size_t offsets[] = {36, 40, 0, 4, 12, 16, 20, 44};
+    assert_int_equal(b.sent_count, 8);
+    for (uint32_t i = 0; i < 8; i++) {
+        psr_msg_push says = push_said(&b, i);
+        assert_int_equal(says.span.offset, offsets[i]);
+        assert_int_equal(says.step, 5);
+        assert_true(says.answer);
+        assert_int_equal(b.sent[i].to.rank, says.bucket == 2);
+        assert_ptr_equal(b.sent[i].payload.data, b.pushed + offsets[i]);
+        assert_int_equal(b.sent[i].payload.bytes, 4 * sizeof(float));
+    }
+    bench_close(&b);
+}
+
+static void a_part_is_lent_from_its_start_until_all_of_it_has_left(void **state)
+{
+    (void)state;
+    bench b = {0};
+    bench_open(&b, 2);
+    const psr_operation *operation = psr_table_operation(b.table, 1);
+    start(&b, 1, 0);
+    assert_int_equal(psr_operation_lent(operation), 3); /* one waits to be sent */
+    assert_ok(acknowledge(&b, 0, 1));
+    for (uint32_t i = 0; i < 3; i++) {
+        b.sent[i].payload.release(b.sent[i].payload.context);
+        b.sent[i].payload.release = NULL;
+        assert_int_equal(psr_operation_lent(operation), 2 - i);
+    }
+    assert_int_equal(psr_operation_lent(psr_table_operation(b.table, 0)), 0);
+    bench_close(&b);
+}
+
+static void it_waits_for_the_oldest_round_and_of_those_for_the_lowest(void **state)
+{
+    (void)state;
+    bench b = {0};
+    psr_waiting waiting;
+    uint32_t part;
+    bench_open(&b, 8);
+    assert_false(psr_table_waits(b.table, &waiting, &part));
+    start(&b, 2, 4);
+    start(&b, 0, 3);
+    start(&b, 1, 3);
+    assert_true(psr_table_waits(b.table, &waiting, &part));
+    assert_int_equal(part, 1);
+    assert_int_equal(waiting.round, 3);
+    assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_SHARD, 0}));
+    for (size_t i = 0; i < 3; i++) {
+        const said s = answer(0, 1, 3, 12 + 4 * i, 0);
+        assert_false(psr_operation_done(psr_table_operation(b.table, 1)));
+        assert_ok(give(&b, &s));
+    }
+    assert_true(psr_operation_done(psr_table_operation(b.table, 1)));
+    assert_int_equal(b.landed, 1);
+    assert_true(b.values[12] == 7 && b.values[23] == 7 && b.values[11] == 0 && b.values[24] == 0);
+    assert_true(psr_table_waits(b.table, &waiting, &part));
+    assert_int_equal(part, 0);
+    bench_close(&b);
+}
+
+/* Gives a message that says something else than it should, or is from somebody else. */
+#define REFUSED(detail, ...)                                                                                 \
+    do {                                                                                                     \
+        said s = answer(0, 1, 3, 12, 0);                                                                     \
+        __VA_ARGS__;                                                                                         \
+        assert_fails(give(&b, &s), PSR_ERR_PROTOCOL, detail);                                                \
+    } while (0)
+
+static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(void **state)
+{
+    (void)state;
+    bench b = {0};
+    bench_open(&b, 2);
+    REFUSED("wire step 3, bucket 1, offset 12, count 4, staleness 0, received 0): 0 steps of it were pushed",
+            (void)s);
+    start(&b, 1, 3);
+    REFUSED("worker 0 sent WEIGHTS", s.from.role = PSR_ROLE_WORKER);
+    REFUSED("that is a shard's to send", s.from.role = PSR_ROLE_WORKER);
+    REFUSED("that is a shard's to send", s.from.rank = 2);
+    REFUSED("that is not for a worker", s.type = PSR_MSG_PUSH);
+    REFUSED("there are 4 buckets", s.weights.bucket = 4);
+    REFUSED("the bucket is shard 0's", s.from.rank = 1);
+    REFUSED("the bucket is no shard's", s.weights.bucket = 3, s.weights.span.offset = 24);
+    REFUSED("no slice of the bucket begins there", s.weights.span.offset = 13);
+    REFUSED("no slice of the bucket begins there", s.weights.span.offset = 24);
+    REFUSED("no slice of the bucket begins there", s.weights.span.offset = SIZE_MAX - 3);
+    REFUSED("the slice has 4 floats", s.weights.span.count = 5);
+    REFUSED("its payload has 12 bytes, not those of 4 values of float32", s.bytes = 12);
+    REFUSED("its payload is in int8, not in float32", s.encoding = PSR_ENCODING_INT8);
+    REFUSED("it has received 3 pushes of 2", s.weights.received = 3);
+    REFUSED("it has received 1 pushes of 0", s.type = PSR_MSG_ACK, s.from.rank = 1, s.weights.received = 1);
+    REFUSED("4 steps of it were pushed", s.weights.step = 4);
+    REFUSED("3 steps of it were pushed", s.weights.span.offset = 20); /* the window keeps it back */
+    assert_int_equal(b.sent_count, 2);
+    for (size_t i = 0; i < 64; i++)
+        assert_true(b.values[i] == 0);
+
+    const said right = answer(0, 1, 3, 12, 2), older = answer(0, 1, 2, 12, 2);
+    assert_ok(give(&b, &right));
+    assert_int_equal(b.sent_count, 3); /* its credit */
+    b.values[12] = 1;
+    assert_ok(give(&b, &right)); /* comes again */
+    assert_ok(give(&b, &older));
+    assert_true(b.values[12] == 1 && b.values[13] == 7);
+    assert_int_equal(b.landed, 0);
+    bench_close(&b);
+}
+
+static void values_that_are_older_than_ssps_bound_are_refused(void **state)
+{
+    (void)state;
+    bench b = {.consistency = {PSR_CONSISTENCY_SSP, 2}};
+    bench_open(&b, 2);
+    start(&b, 1, 3);
+    assert_int_equal(b.sent_count, 4); /* a pull behind each push */
+    assert_int_equal(b.sent[1].head.type, PSR_MSG_PULL);
+    assert_false(push_said(&b, 2).answer);
+    REFUSED("its weights are 3 steps old, and the bound is 2", s.weights.step = 4, s.weights.staleness = 3);
+    assert_true(b.values[12] == 0);
+    said s = answer(0, 1, 4, 12, 0);
+    s.weights.staleness = 2;
+    assert_ok(give(&b, &s));
+    assert_true(b.values[12] == 7);
+    assert_int_equal(psr_table_take_staleness(b.table), 2);
+    assert_int_equal(psr_table_take_staleness(b.table), 0);
+    bench_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sum_in_bsp_has_the_bits_of_the_fold),
+        cmocka_unit_test(assign_in_bsp_leaves_the_sum_of_a_step),
+        cmocka_unit_test(a_fold_by_arrival_sums_the_same_numbers),
+        cmocka_unit_test(ssp_lets_values_lack_no_more_than_its_bound),
+        cmocka_unit_test(async_waits_for_nobody_and_loses_nothing),
+        cmocka_unit_test(what_is_lower_in_the_table_overtakes_what_is_not_sent_yet),
+        cmocka_unit_test(a_part_is_lent_from_its_start_until_all_of_it_has_left),
+        cmocka_unit_test(it_waits_for_the_oldest_round_and_of_those_for_the_lowest),
+        cmocka_unit_test(each_violation_of_the_protocol_gets_its_line_and_changes_nothing),
+        cmocka_unit_test(values_that_are_older_than_ssps_bound_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
