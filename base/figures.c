@@ -20,7 +20,8 @@ const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT] = {
     [PSR_FIGURE_WARMUP_S] = {"warmup_s", "s",
                              "from START until the first worker has completed so many: part of train_s"},
     [PSR_FIGURE_STEADY_IMAGES_PER_S] = {"steady_images_per_s", "1/s",
-                                        "images completed after warmup_s, over train_s less warmup_s"},
+                                        "images completed after warmup_s, over train_s less warmup_s; none "
+                                        "before all workers are beyond warmup_steps"},
     OVER_WORKERS(PSR_FIGURE_WAIT_S, "wait_s", "a worker's compute thread waited for weights"),
     OVER_WORKERS(PSR_FIGURE_COMPUTE_S, "compute_s",
                  "a worker was in forward and backward passes, without waiting"),

@@ -230,7 +230,8 @@ void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
     v[PSR_FIGURE_WARMUP_STEPS] = (double)f->warmup_steps;
     bool is_warm = end_of_warmup(f, &warm);
     v[PSR_FIGURE_WARMUP_S] = is_warm ? warm.train_s : NAN;
-    v[PSR_FIGURE_STEADY_IMAGES_PER_S] = is_warm && images > warm.images && train_s > warm.train_s
+    bool is_steady = is_warm && steps - f->options.first_step > f->warmup_steps;
+    v[PSR_FIGURE_STEADY_IMAGES_PER_S] = is_steady && images > warm.images && train_s > warm.train_s
                                             ? (images - warm.images) / (train_s - warm.train_s)
                                             : NAN;
     for (size_t i = 0; i < SUMS; i++)

@@ -120,6 +120,23 @@ static void the_warmup_is_a_tenth_and_ten_steps_at_most(void **state)
         assert_int_equal(psr_warmup_steps(own[i]), warmup[i]);
 }
 
+/* Of 20 steps: what a slower worker completed of its warm-up after the first is no rate of steps that are warm. */
+static void a_run_that_fails_in_its_warmup_has_no_steady_rate(void **state)
+{
+    (void)state;
+    open_figures(2, false, 0, 20);
+    line(0, 1, 10, 1, 0);
+    line(1, 1, 10, 1, 0);
+    line(0, 2, 10, 2, 0);
+    line(1, 2, 10, 2.0625, 0);
+    line(0, 3, 10, 3, 0);
+    look();
+    assert_true(v[PSR_FIGURE_WARMUP_S] == 2 && isnan(v[PSR_FIGURE_STEADY_IMAGES_PER_S]));
+    line(1, 3, 10, 3, 0);
+    look();
+    assert_true(v[PSR_FIGURE_STEADY_IMAGES_PER_S] == 30);
+}
+
 static void one_step_is_all_warmup(void **state)
 {
     (void)state;
@@ -266,6 +283,7 @@ int main(void)
         A_RUN(the_time_of_a_run_is_that_of_its_last_worker_and_its_images_are_all_workers),
         A_RUN(the_warmup_ends_with_the_first_worker_that_has_done_it),
         A_RUN(the_warmup_is_a_tenth_and_ten_steps_at_most),
+        A_RUN(a_run_that_fails_in_its_warmup_has_no_steady_rate),
         A_RUN(one_step_is_all_warmup),
         A_RUN(a_resumed_run_counts_its_own_steps),
         A_RUN(an_evaluation_is_no_training_time),
