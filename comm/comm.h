@@ -2,7 +2,7 @@
  * (deploy) or measure (bench). Its users include this header and no other of comm's; house_rules holds it.
  *
  *     who takes part, and who holds what    view.h, plan.h
- *     joining, and hearing that all live    members/: member.h (a process's side), liveness.h (the scheduler's), provision.h
+ *     joining, and hearing that all live    members/: member.h (a process's side), coordinator.h (the scheduler's), provision.h
  *     what moves values                     operations/: operation.h, ring.h, collective.h; early.h
  *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads)
@@ -15,7 +15,7 @@
 #include "comm/launcher_line.h"
 #include "comm/loop.h"
 #include "comm/members/join.h"
-#include "comm/members/liveness.h"
+#include "comm/members/coordinator.h"
 #include "comm/members/member.h"
 #include "comm/members/provision.h"
 #include "comm/operations/collective.h"

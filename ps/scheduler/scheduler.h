@@ -1,10 +1,9 @@
-/* The scheduler: the process that all join. Gives ranks, hands out the roster, watches liveness, decides how
- * a run ends, and alone writes the run directory. Free of I/O: messages, ticks and orders of the launcher in;
- * messages and run events out. ps/scheduler/rundir.h turns run events into files; ps/scheduler/scheduler_main.c drives both.
- *
- * States: JOINING -> WELCOMED -> RUNNING -> (HOLDING -> RUNNING) -> ENDED. Joining is comm/members/member.h's, seen
- * from the other side. Split over scheduler_join.c (until START), scheduler.c and scheduler_run.c
- * (while it runs) and scheduler_end.c (how it ends). */
+/* The scheduler: what training adds to the process that all join (comm/members/coordinator.h, which has how a run comes together, who
+ * is alive and who is named). It gives configurations and compares facts; takes metrics, checkpoints and figures; and ends a run
+ * when all steps are taken, or stops it in order when told to, with a checkpoint. Free of I/O: messages, ticks and news of processes
+ * go to its coordinator; messages and run events come out. ps/scheduler/rundir.h turns run events into files;
+ * ps/scheduler/scheduler_main.c drives both. Split over scheduler_join.c (until START), scheduler_run.c (while it runs) and
+ * scheduler_end.c (how it ends). */
 #ifndef PSR_PS_SCHEDULER_H
 #define PSR_PS_SCHEDULER_H
 
@@ -62,38 +61,15 @@ PSR_MUST_CHECK psr_err psr_scheduler_new(const psr_config *config, const psr_sch
                                          const char *host, int64_t now_ms, psr_scheduler **ret_scheduler);
 void psr_scheduler_free(psr_scheduler *scheduler);
 
-/* These never fail: what goes wrong, a driver's failure included, ends the run, and the event `ended` says
- * how. */
+/* Takes messages, times and news of processes, and says how the run ends. Borrowed for the scheduler's life. */
+psr_coordinator *psr_scheduler_coordinator(psr_scheduler *scheduler);
 
-/* Any message of a member. Borrows it. A violation of the protocol ends the run (status PROTOCOL or VERSION). */
-void psr_scheduler_message(psr_scheduler *scheduler, const psr_message *message, int64_t now_ms);
-/* Time passes: liveness, who never came up, who is slow. Call it when the inbox is empty, so that nobody is
- * called silent whose words lie there unread. */
-void psr_scheduler_tick(psr_scheduler *scheduler, int64_t now_ms);
-int64_t psr_scheduler_next_tick(const psr_scheduler *scheduler);
+/* These never fail: what goes wrong ends the run, and the event `ended` says how. */
+
 /* Ctrl-C at the launcher: stop in order, with a checkpoint. */
-void psr_scheduler_stop(psr_scheduler *scheduler, int64_t now_ms);
-/* The launcher or an agent says that a member's process ended, how ("killed by signal 9", "exit status 1"). by_itself: it exited, and
- * has said why. host: where it was started, for one that had not joined yet; NULL: not known. */
-void psr_scheduler_lost(psr_scheduler *scheduler, psr_peer peer, const char *host, bool by_itself,
-                        const char *how, int64_t now_ms);
-/* The disk is at work on a checkpoint: who waits for the scheduler waits for that. */
-void psr_scheduler_writing(psr_scheduler *scheduler, int64_t now_ms);
+void psr_scheduler_stop(psr_scheduler *scheduler);
 /* A checkpoint directory was renamed into place (the driver tells): the workers may send the next one, and the run
  * may end when it was the last. */
-void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step, int64_t now_ms);
-/* The launcher, on this host, is gone or silent: how. */
-void psr_scheduler_launcher_lost(psr_scheduler *scheduler, psr_err status, const char *how, int64_t now_ms);
-/* The agent on host is silent (the launcher tells): how. */
-void psr_scheduler_agent_lost(psr_scheduler *scheduler, const char *host, const char *how, int64_t now_ms);
-/* Something outside went wrong: a member's bytes that the transport refused (PROTOCOL, VERSION), a full disk.
- */
-void psr_scheduler_fail(psr_scheduler *scheduler, psr_err status, const char *line);
-
-/* Whether peer is one of the run's workers or shards, joined or not. */
-bool psr_scheduler_has(psr_scheduler *scheduler, psr_peer peer);
-
-/* True once `ended` was called. */
-bool psr_scheduler_ended(const psr_scheduler *scheduler);
+void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step);
 
 #endif

@@ -37,6 +37,7 @@ typedef struct driver {
     psr_transport *transport;
     psr_launcher *launcher;
     psr_scheduler *scheduler;
+    psr_coordinator *coordinator; /* the scheduler's */
     psr_rundir *rundir;
     psr_resume *resume;    /* NULL: from the start */
     psr_sections sections; /* once all have joined */
@@ -274,30 +275,30 @@ static void on_skipped(void *context, const char *line)
 
 /* ---- orders ---- */
 
-static void stop(driver *d, int64_t now_ms)
+static void stop(driver *d)
 {
     if (d->stops++ == 0)
-        psr_scheduler_stop(d->scheduler, now_ms);
+        psr_scheduler_stop(d->scheduler);
     else
-        psr_scheduler_fail(d->scheduler, PSR_ERR_CANCELLED, "told to stop twice: ended at once");
+        psr_coordinator_end(d->coordinator, PSR_ERR_CANCELLED, "told to stop twice: ended at once");
 }
 
 static void obey(driver *d, const psr_order *order, int64_t now_ms)
 {
     switch (order->kind) {
     case PSR_ORDER_LOST:
-        psr_scheduler_lost(d->scheduler, order->peer, order->host[0] ? order->host : NULL, order->by_itself,
-                           order->how, now_ms);
+        psr_coordinator_lost(d->coordinator, order->peer, order->host[0] ? order->host : NULL,
+                             order->by_itself, order->how, now_ms);
         return;
     case PSR_ORDER_AGENT:
-        psr_scheduler_agent_lost(d->scheduler, order->host, order->how, now_ms);
+        psr_coordinator_agent_lost(d->coordinator, order->host, order->how, now_ms);
         return;
     case PSR_ORDER_LOG:
-        if (psr_scheduler_has(d->scheduler, order->peer)) /* each has a file */
+        if (psr_coordinator_has(d->coordinator, order->peer)) /* each has a file */
             psr_rundir_log(d->rundir, order->peer, order->line);
         return;
     case PSR_ORDER_STOP:
-        stop(d, now_ms);
+        stop(d);
         return;
     case PSR_ORDER_PAUSE:
         psr_clock_stop();
@@ -330,12 +331,12 @@ static bool take_orders(driver *d, int64_t now_ms)
         if (heard == PSR_LAUNCHER_ORDER) {
             obey(d, &order, now_ms);
         } else if (heard == PSR_LAUNCHER_INTERRUPT) {
-            stop(d, now_ms);
+            stop(d);
         } else if (heard == PSR_LAUNCHER_BAD) {
             say_bad_order(d);
         } else {
             psr_clock_go_on(); /* it may have died while all were stopped */
-            psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_PEER, "gone without a word", now_ms);
+            psr_coordinator_launcher_lost(d->coordinator, PSR_ERR_PEER, "gone without a word", now_ms);
         }
     }
     return true;
@@ -348,7 +349,7 @@ static void check_launcher(driver *d, int64_t now_ms)
         return;
     char how[64];
     snprintf(how, sizeof how, "no sign of life for %.1f s", (double)silent_ms / 1000);
-    psr_scheduler_launcher_lost(d->scheduler, PSR_ERR_TIMEOUT, how, now_ms);
+    psr_coordinator_launcher_lost(d->coordinator, PSR_ERR_TIMEOUT, how, now_ms);
 }
 
 /* The disk may be slow, and then the workers wait for it; but it has the deadline too. */
@@ -365,10 +366,10 @@ static void check_disk(driver *d, int64_t now_ms)
                  "scheduler 0 on %s: the disk has taken nothing for %.1f s of the checkpoint of step %" PRIu64
                  " in %s/checkpoints; %.0f%% of it is written",
                  d->host, (double)idle_ms / 1000, pace.step, d->config->out, 100 * pace.written);
-        psr_scheduler_fail(d->scheduler, PSR_ERR_TIMEOUT, line);
+        psr_coordinator_end(d->coordinator, PSR_ERR_TIMEOUT, line);
         return;
     }
-    psr_scheduler_writing(d->scheduler, now_ms);
+    psr_coordinator_works(d->coordinator, now_ms);
     if (pace.busy_ms < d->deadline_ms / 4 ||
         now_ms - d->slow_said_ms < d->deadline_ms) /* say so once a while */
         return;
@@ -381,21 +382,21 @@ static void check_disk(driver *d, int64_t now_ms)
 
 /* ---- the loop ---- */
 
-static void take_checkpoints(driver *d, int64_t now_ms)
+static void take_checkpoints(driver *d)
 {
-    while (d->checkpoints && !psr_scheduler_ended(d->scheduler)) {
+    while (d->checkpoints && !psr_coordinator_ended(d->coordinator)) {
         uint64_t step = 0;
         psr_err err = psr_checkpoints_take(d->checkpoints, &step);
         if (err == PSR_ERR_NOT_FOUND)
             return;
         if (err != PSR_OK) {
-            psr_scheduler_fail(d->scheduler, err, psr_err_detail());
+            psr_coordinator_end(d->coordinator, err, NULL);
             return;
         }
         char line[64];
         snprintf(line, sizeof line, "checkpoint step=%" PRIu64, step);
         psr_rundir_log(d->rundir, self, line);
-        psr_scheduler_checkpointed(d->scheduler, step, now_ms);
+        psr_scheduler_checkpointed(d->scheduler, step);
     }
 }
 
@@ -406,14 +407,14 @@ static void take_message(driver *d, psr_message *message)
     psr_msg_done done;
     if (message->head.type == PSR_MSG_DONE && psr_msg_done_read(message, &done) == PSR_OK)
         psr_fault_point("shutdown", done.steps);
-    psr_scheduler_message(d->scheduler, message, psr_clock_ms());
+    psr_coordinator_message(d->coordinator, message, psr_clock_ms());
     psr_message_free(&message);
 }
 
 /* Messages, waiting for the first at most timeout_ms. Returns true when the inbox is empty. */
 static bool take_messages(driver *d, int timeout_ms)
 {
-    for (int i = 0; i < BURST && !psr_scheduler_ended(d->scheduler); i++) {
+    for (int i = 0; i < BURST && !psr_coordinator_ended(d->coordinator); i++) {
         psr_message *message = NULL;
         psr_err err = psr_transport_recv(d->transport, i == 0 ? timeout_ms : 0, &message);
         if (err == PSR_ERR_TIMEOUT)
@@ -421,7 +422,7 @@ static bool take_messages(driver *d, int timeout_ms)
         if (err == PSR_ERR_CANCELLED)
             return true;
         if (err != PSR_OK) {
-            psr_scheduler_fail(d->scheduler, err, psr_err_detail());
+            psr_coordinator_end(d->coordinator, err, NULL);
             return true;
         }
         take_message(d, message);
@@ -440,13 +441,13 @@ static void do_housekeeping(driver *d, int64_t now_ms)
         d->flush_ms = now_ms + FLUSH_EVERY_MS;
         psr_err err = psr_rundir_flush(d->rundir);
         if (err != PSR_OK)
-            psr_scheduler_fail(d->scheduler, err, psr_err_detail());
+            psr_coordinator_end(d->coordinator, err, NULL);
     }
 }
 
 static int next_timeout_ms(const driver *d, int64_t now_ms)
 {
-    int64_t next_ms = psr_scheduler_next_tick(d->scheduler);
+    int64_t next_ms = psr_coordinator_next_tick(d->coordinator);
     if (d->say_alive_ms < next_ms)
         next_ms = d->say_alive_ms;
     if (d->flush_ms < next_ms)
@@ -457,11 +458,11 @@ static int next_timeout_ms(const driver *d, int64_t now_ms)
 static void run_loop(driver *d)
 {
     bool more_orders = false;
-    while (!psr_scheduler_ended(d->scheduler)) {
+    while (!psr_coordinator_ended(d->coordinator)) {
         bool empty = take_messages(d, more_orders ? 0 : next_timeout_ms(d, psr_clock_ms()));
         int64_t now_ms = psr_clock_ms();
         more_orders = take_orders(d, now_ms);
-        take_checkpoints(d, now_ms);
+        take_checkpoints(d);
         do_housekeeping(d, now_ms);
         /* Nobody is called silent whose words lie unread, unless there is no end of them. */
         if (!empty && now_ms - d->ticked_ms < 2 * d->deadline_ms)
@@ -469,7 +470,7 @@ static void run_loop(driver *d)
         d->ticked_ms = now_ms;
         check_launcher(d, now_ms);
         check_disk(d, now_ms);
-        psr_scheduler_tick(d->scheduler, now_ms);
+        psr_coordinator_tick(d->coordinator, now_ms);
     }
 }
 
@@ -517,6 +518,7 @@ static psr_err set_up(driver *d)
     d->presence = psr_presence_clock_for(now_ms, d->deadline_ms);
     d->launcher_heard_ms = psr_presence_clock_ms(&d->presence, now_ms);
     PSR_TRY(psr_scheduler_new(d->config, &events, d->host, now_ms, &d->scheduler));
+    d->coordinator = psr_scheduler_coordinator(d->scheduler);
     psr_launcher_listening(d->launcher, psr_transport_endpoint(d->transport));
     return PSR_OK;
 }

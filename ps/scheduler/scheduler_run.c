@@ -16,7 +16,7 @@
 
 static bool plays(const psr_scheduler *scheduler, psr_peer worker, uint64_t rank)
 {
-    return scheduler->roster.plays_all ? rank < psr_view_workers(&scheduler->view) : rank == worker.rank;
+    return scheduler->roster.plays_all ? rank < scheduler->roster.ranks : rank == worker.rank;
 }
 
 /* Whose a section is: net/message.h. */
@@ -39,7 +39,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 static uint64_t next_due(const psr_scheduler *scheduler, uint64_t step)
 {
     uint64_t every = scheduler->config.checkpoint_every;
-    uint64_t due = scheduler->members[scheduler->roster.shards].facts.total_steps;
+    uint64_t due = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
     if (every > 0)
         due = least(due, (step / every + 1) * every);
     if (scheduler->stop_told && scheduler->stop_step + 1 > step)
@@ -60,7 +60,7 @@ static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *
     uint64_t due = next_due(scheduler, member->saving);
     if (step == member->saving && step > scheduler->first_step)
         return PSR_OK;
-    bool shard = member->entry.peer.role == PSR_ROLE_SHARD;
+    bool shard = member->peer.role == PSR_ROLE_SHARD;
     if (shard && step == member->saving_before && step > scheduler->first_step)
         return PSR_OK;
     if (step != due || step <= member->saving)
@@ -93,7 +93,8 @@ psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_me
     }
     PSR_TRY(err);
     /* Its PROGRESS may have many pieces before it. */
-    return psr_scheduler_send(scheduler, message->from, psr_msg_alive_head(false), NULL);
+    psr_head alive = psr_msg_alive_head(false);
+    return scheduler->events.send(scheduler->events.context, message->from, &alive, NULL);
 }
 
 /* ---- metrics ---- */
@@ -116,7 +117,7 @@ static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, c
     if (message->from.role != PSR_ROLE_WORKER || !plays(scheduler, message->from, rank))
         return psr_violation(message, "the metrics of rank %" PRIu64 " are not its to tell", rank);
     uint64_t *told = &scheduler->metrics_told[rank];
-    if (step != *told + 1 || step > scheduler->members[scheduler->roster.shards].facts.total_steps)
+    if (step != *told + 1 || step > psr_scheduler_worker(scheduler, 0)->facts.total_steps)
         return psr_violation(message, "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64,
                              step, rank, *told);
     *told = step;

@@ -270,15 +270,15 @@ static void on_ended(void *context, psr_err status, const char *line)
         abort();
 }
 
-static void say(psr_scheduler *scheduler, psr_peer from, psr_message_type type, const char *text)
+static void say(psr_coordinator *coordinator, psr_peer from, psr_message_type type, const char *text)
 {
     psr_message message = {
         .from = from, .head = {.type = type}, .payload = text, .payload_bytes = text ? strlen(text) : 0};
-    psr_scheduler_message(scheduler, &message, 0);
+    psr_coordinator_message(coordinator, &message, 0);
 }
 
 /* All have joined; the first byte says how far they are. */
-static void bring_up(psr_scheduler *scheduler, uint8_t stage)
+static void bring_up(psr_coordinator *coordinator, uint8_t stage)
 {
     static const char join[] =
         "{\"version\": \"" PSR_VERSION "\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}";
@@ -288,12 +288,12 @@ static void bring_up(psr_scheduler *scheduler, uint8_t stage)
         "\"width\": 0, \"classes\": 0, \"steps_per_epoch\": 1, \"total_steps\": 8, \"parameter_count\": 0}";
     for (uint32_t i = 0; i <= WORKERS; i++) {
         psr_peer peer = i < WORKERS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, 0};
-        say(scheduler, peer, PSR_MSG_JOIN, join);
+        say(coordinator, peer, PSR_MSG_JOIN, join);
         if (stage & 1)
-            say(scheduler, peer, PSR_MSG_FACTS, i < WORKERS ? facts : NULL);
+            say(coordinator, peer, PSR_MSG_FACTS, i < WORKERS ? facts : NULL);
     }
     for (uint32_t i = 0; i <= WORKERS && (stage & 3) == 3; i++)
-        say(scheduler, i < WORKERS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, 0},
+        say(coordinator, i < WORKERS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, 0},
             PSR_MSG_READY, NULL);
 }
 
@@ -320,7 +320,8 @@ static void play_scheduler(const uint8_t *data, size_t size, const psr_config *c
     };
     if (psr_scheduler_new(config, &events, "h", 0, &scheduler) != PSR_OK)
         abort();
-    bring_up(scheduler, stage);
+    psr_coordinator *coordinator = psr_scheduler_coordinator(scheduler);
+    bring_up(coordinator, stage);
     static const psr_message_type types[] = {
         PSR_MSG_JOIN, PSR_MSG_READY,      PSR_MSG_PROGRESS, PSR_MSG_METRICS, PSR_MSG_HELD,
         PSR_MSG_DONE, PSR_MSG_CHECKPOINT, PSR_MSG_FAILED,   PSR_MSG_FACTS,   PSR_MSG_PUSH};
@@ -329,27 +330,27 @@ static void play_scheduler(const uint8_t *data, size_t size, const psr_config *c
         switch (data[0] & 15) {
         case 10:
             now_ms += data[1] * 16;
-            psr_scheduler_tick(scheduler, now_ms);
+            psr_coordinator_tick(coordinator, now_ms);
             break;
         case 11:
-            psr_scheduler_stop(scheduler, now_ms);
+            psr_scheduler_stop(scheduler);
             break;
         case 12:
-            psr_scheduler_lost(scheduler,
-                               (psr_peer){data[1] & 1 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, data[2] & 3}, NULL,
-                               data[2] & 4, "exit status 1", now_ms);
+            psr_coordinator_lost(coordinator,
+                                 (psr_peer){data[1] & 1 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, data[2] & 3},
+                                 NULL, data[2] & 4, "exit status 1", now_ms);
             break;
         case 13:
-            psr_scheduler_checkpointed(scheduler, data[1], now_ms);
+            psr_scheduler_checkpointed(scheduler, data[1]);
             break;
         default: {
             psr_message *message = make(data, types[(data[0] & 15) % 10]);
-            psr_scheduler_message(scheduler, message, now_ms);
+            psr_coordinator_message(coordinator, message, now_ms);
             psr_message_free(&message);
             break;
         }
         }
-        if (psr_scheduler_ended(scheduler) != (end.times > 0))
+        if (psr_coordinator_ended(coordinator) != (end.times > 0))
             abort();
     }
     psr_scheduler_free(scheduler);

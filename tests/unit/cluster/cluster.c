@@ -139,8 +139,8 @@ static void begin_fault(cluster *c)
         p->state = PROCESS_KILLED;
         psr_sim_cut(c->sim, p->self);
         if (fault->kind == CLUSTER_LOST)
-            psr_scheduler_lost(c->scheduler, p->self, p->provision.host, false, "killed by signal 9",
-                               cluster_now_ms(c));
+            psr_coordinator_lost(c->coordinator, p->self, p->provision.host, false, "killed by signal 9",
+                                 cluster_now_ms(c));
     }
 }
 

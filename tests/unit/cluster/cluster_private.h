@@ -79,6 +79,7 @@ struct cluster {
     psr_sim *sim;
     process scheduler_process;
     psr_scheduler *scheduler;
+    psr_coordinator *coordinator; /* the scheduler's */
     worker *workers;
     shard *shards;
     uint64_t drawn;

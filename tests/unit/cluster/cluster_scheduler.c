@@ -198,8 +198,9 @@ void scheduler_make(cluster *c)
         .ended = on_ended,
     };
     assert_int_equal(psr_scheduler_new(&c->config, &events, "head", 0, &c->scheduler), PSR_OK);
+    c->coordinator = psr_scheduler_coordinator(c->scheduler);
     c->scheduler_process.state = PROCESS_RUNS;
-    c->scheduler_process.tick_us = psr_scheduler_next_tick(c->scheduler) * 1000;
+    c->scheduler_process.tick_us = psr_coordinator_next_tick(c->coordinator) * 1000;
 }
 
 void scheduler_turn(cluster *c)
@@ -207,14 +208,14 @@ void scheduler_turn(cluster *c)
     process *p = &c->scheduler_process;
     psr_message *message = NULL;
     while (p->state == PROCESS_RUNS && psr_transport_recv(p->transport, 0, &message) == PSR_OK) {
-        psr_scheduler_message(c->scheduler, message, cluster_now_ms(c));
+        psr_coordinator_message(c->coordinator, message, cluster_now_ms(c));
         psr_message_free(&message);
     }
     if (p->state == PROCESS_RUNS)
-        psr_scheduler_tick(c->scheduler, cluster_now_ms(c));
+        psr_coordinator_tick(c->coordinator, cluster_now_ms(c));
     p->tick_us = NEVER;
     if (p->state == PROCESS_RUNS)
-        p->tick_us = psr_scheduler_next_tick(c->scheduler) * 1000;
+        p->tick_us = psr_coordinator_next_tick(c->coordinator) * 1000;
 }
 
 void cluster_stop(cluster *c)
@@ -222,11 +223,11 @@ void cluster_stop(cluster *c)
     if (c->stop_told || c->scheduler_process.state != PROCESS_RUNS)
         return;
     c->stop_told = true;
-    psr_scheduler_stop(c->scheduler, cluster_now_ms(c));
+    psr_scheduler_stop(c->scheduler);
 }
 
 void disk_turn(cluster *c, uint64_t steps)
 {
     c->disk_us[cell_of(c, steps)] = NEVER;
-    psr_scheduler_checkpointed(c->scheduler, steps, cluster_now_ms(c));
+    psr_scheduler_checkpointed(c->scheduler, steps);
 }

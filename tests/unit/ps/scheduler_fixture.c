@@ -174,6 +174,7 @@ void open_scheduler(fixture *f)
         .ended = on_ended,
     };
     expect_ok(psr_scheduler_new(&f->config, &events, "head", f->now_ms, &f->scheduler));
+    f->coordinator = psr_scheduler_coordinator(f->scheduler);
 }
 
 /* ---- members ---- */
@@ -181,7 +182,7 @@ void open_scheduler(fixture *f)
 void give(fixture *f, psr_peer from, psr_head head, const void *payload, size_t bytes)
 {
     psr_message message = {.from = from, .head = head, .payload = payload, .payload_bytes = bytes};
-    psr_scheduler_message(f->scheduler, &message, f->now_ms);
+    psr_coordinator_message(f->coordinator, &message, f->now_ms);
 }
 
 psr_head one_float(uint64_t steps, uint32_t section)
@@ -335,7 +336,7 @@ void ends(fixture *f, psr_err status, const char *line)
         fail_msg("the run goes on, and should end: %s", line);
     assert_string_equal(f->line, line);
     assert_string_equal(psr_err_name(f->status), psr_err_name(status));
-    assert_true(psr_scheduler_ended(f->scheduler));
+    assert_true(psr_coordinator_ended(f->coordinator));
 }
 
 void ends_with_words(const fixture *f, psr_err status, const char *words)
@@ -350,7 +351,7 @@ void ends_with_words(const fixture *f, psr_err status, const char *words)
 void tick(fixture *f, int64_t now_ms)
 {
     f->now_ms = now_ms;
-    psr_scheduler_tick(f->scheduler, now_ms);
+    psr_coordinator_tick(f->coordinator, now_ms);
 }
 
 void progress(fixture *f, psr_peer from, psr_phase phase, uint64_t step, uint64_t counter,

@@ -14,6 +14,7 @@ static const psr_peer any_worker = {PSR_ROLE_WORKER, PSR_RANK_ANY};
 typedef struct fixture {
     psr_config config;
     psr_scheduler *scheduler;
+    psr_coordinator *coordinator; /* the scheduler's */
     int64_t now_ms;
     struct sent {
         psr_peer to;

@@ -26,7 +26,7 @@ static void failed(fixture *f, psr_peer from, psr_err status, const char *line)
 static void the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_checkpointed(f->scheduler, 10, 0);
+    psr_scheduler_checkpointed(f->scheduler, 10);
     done(f, s0, 20, "{\"gradient_bytes\": 800, \"weight_bytes\": 400}");
     done(f, w0, 20, "{\"hash\": \"12\"}");
     f->now_ms = 20000;
@@ -40,7 +40,7 @@ static void the_run_ends_when_all_are_done_and_the_last_checkpoint_is_in_place(v
     assert_int_equal(f->last_checkpoint, 20);
     assert_false(f->ended);
     assert_int_equal(count_sent(f, PSR_MSG_BYE), 0);
-    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    psr_scheduler_checkpointed(f->scheduler, 20);
     ends(f, PSR_OK, "20 steps done");
     assert_int_equal(count_sent(f, PSR_MSG_BYE), 3);
     assert_int_equal(count_sent(f, PSR_MSG_ABORT), 0);
@@ -71,8 +71,8 @@ static void members_that_end_after_different_steps_break_the_protocol(void **sta
 static void told_to_stop_all_take_the_last_step_that_anybody_has_begun(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_stop(f->scheduler, 0);
-    psr_scheduler_stop(f->scheduler, 0); /* again: nothing new */
+    psr_scheduler_stop(f->scheduler);
+    psr_scheduler_stop(f->scheduler); /* again: nothing new */
     assert_int_equal(count_sent(f, PSR_MSG_HOLD), 2);
     held(f, w1, 6);
     say(f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0}"); /* what was under way */
@@ -83,7 +83,7 @@ static void told_to_stop_all_take_the_last_step_that_anybody_has_begun(void **st
     assert_string_equal(f->said, "stopping after step 8\n");
     all_done(f, 8);
     assert_int_equal(f->last_checkpoint, 8);
-    psr_scheduler_checkpointed(f->scheduler, 8, 0);
+    psr_scheduler_checkpointed(f->scheduler, 8);
     ends(f, PSR_ERR_CANCELLED, "stopped after step 8 of 20, as told; its checkpoint is written");
     assert_int_equal(count_sent(f, PSR_MSG_BYE), 3);
 }
@@ -91,46 +91,46 @@ static void told_to_stop_all_take_the_last_step_that_anybody_has_begun(void **st
 static void a_stop_that_comes_with_the_last_step_is_a_run_that_is_done(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_stop(f->scheduler, 0);
+    psr_scheduler_stop(f->scheduler);
     held(f, w0, 19);
     held(f, w1, 19);
     all_done(f, 20);
-    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    psr_scheduler_checkpointed(f->scheduler, 20);
     ends(f, PSR_OK, "20 steps done");
 }
 
 static void a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_stop(f->scheduler, 0);
+    psr_scheduler_stop(f->scheduler);
     held(f, w1, 18);
     done(f, w0, 20, "{}"); /* it had sent this before it heard of HOLD, and answers no more */
     assert_int_equal(stop_at_said(f), 19);
     done(f, s0, 20, NULL);
     done(f, w1, 20, NULL);
-    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    psr_scheduler_checkpointed(f->scheduler, 20);
     ends(f, PSR_OK, "20 steps done");
 
     set_up_started(f);
     done(f, w0, 20, "{}");
-    psr_scheduler_stop(f->scheduler, 0);
+    psr_scheduler_stop(f->scheduler);
     assert_int_equal(count_sent(f, PSR_MSG_HOLD), 0);
     done(f, s0, 20, NULL);
     done(f, w1, 20, NULL);
-    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    psr_scheduler_checkpointed(f->scheduler, 20);
     ends(f, PSR_OK, "20 steps done");
 }
 
 static void a_stop_in_the_last_evaluation_is_no_run_that_is_done(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_stop(f->scheduler, 0);
+    psr_scheduler_stop(f->scheduler);
     held(f, w0, 19);
     held(f, w1, 19);
     done(f, s0, 20, NULL);
     give(f, w0, psr_msg_done_head(&(psr_msg_done){20, .left_out = true}), "{}", 2);
     give(f, w1, psr_msg_done_head(&(psr_msg_done){20, .left_out = true}), NULL, 0);
-    psr_scheduler_checkpointed(f->scheduler, 20, 0);
+    psr_scheduler_checkpointed(f->scheduler, 20);
     ends(f, PSR_ERR_CANCELLED,
          "stopped in the evaluation after the last step, as told; all 20 steps are in the checkpoint");
 }
@@ -149,7 +149,7 @@ static void a_run_resumed_behind_its_last_step_has_nothing_to_write(void **state
 static void stopping_before_the_first_step_ends_at_once(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_stop(f->scheduler, 0);
+    psr_scheduler_stop(f->scheduler);
     ends(f, PSR_ERR_CANCELLED, "stopped before the first step, as told; nothing to resume");
     assert_int_equal(count_sent(f, PSR_MSG_ABORT), 3);
 }
@@ -159,7 +159,7 @@ static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing
     fixture *f = *state;
     progress(f, w0, PSR_PHASE_PULL, 12, 1, &s0);
     progress(f, s0, PSR_PHASE_PUSH, 12, 1, &w1);
-    psr_scheduler_lost(f->scheduler, w1, NULL, false, "killed by signal 9 (Killed)", 100);
+    psr_coordinator_lost(f->coordinator, w1, NULL, false, "killed by signal 9 (Killed)", 100);
     assert_int_equal(count_sent(f, PSR_MSG_ALIVE), 4); /* two ask */
     psr_message asking = {.head = last_sent(f, PSR_MSG_ALIVE)->head};
     bool report_wanted;
@@ -177,10 +177,10 @@ static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing
 static void a_lost_member_is_not_kept_secret_because_others_do_not_answer(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_lost(f->scheduler, w1, NULL, false, "killed by signal 9 (Killed)", 100);
-    psr_scheduler_lost(f->scheduler, w0, NULL, false, "killed by signal 9 (Killed)",
-                       101); /* the first is the one to name */
-    assert_true(psr_scheduler_next_tick(f->scheduler) <= 250);
+    psr_coordinator_lost(f->coordinator, w1, NULL, false, "killed by signal 9 (Killed)", 100);
+    psr_coordinator_lost(f->coordinator, w0, NULL, false, "killed by signal 9 (Killed)",
+                         101); /* the first is the one to name */
+    assert_true(psr_coordinator_next_tick(f->coordinator) <= 250);
     tick(f, 250);
     ends_with_words(f, PSR_ERR_PEER, "worker 1 on b was lost");
 }
@@ -190,7 +190,7 @@ static void a_member_lost_when_all_others_are_done_is_told_with_that(void **stat
     fixture *f = *state;
     done(f, s0, 20, NULL);
     done(f, w0, 20, NULL);
-    psr_scheduler_lost(f->scheduler, w1, NULL, false, "killed by signal 9 (Killed)", 100);
+    psr_coordinator_lost(f->coordinator, w1, NULL, false, "killed by signal 9 (Killed)", 100);
     ends(f, PSR_ERR_PEER,
          "worker 1 on b was lost: killed by signal 9 (Killed); shard 0: done; worker 0: done");
 }
@@ -198,14 +198,14 @@ static void a_member_lost_when_all_others_are_done_is_told_with_that(void **stat
 static void the_words_of_a_member_that_exits_are_waited_for_a_moment(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_lost(f->scheduler, w1, NULL, true, "exit status 1", 1000);
+    psr_coordinator_lost(f->coordinator, w1, NULL, true, "exit status 1", 1000);
     assert_false(f->ended);
     failed(f, w1, PSR_ERR_NUMERIC, "the loss is not finite");
     ends(f, PSR_ERR_NUMERIC, "worker 1 on b: the loss is not finite");
 
     set_up_started(f);
-    psr_scheduler_lost(f->scheduler, w1, NULL, true, "exit status 1", 1000);
-    assert_true(psr_scheduler_next_tick(f->scheduler) <= 1500);
+    psr_coordinator_lost(f->coordinator, w1, NULL, true, "exit status 1", 1000);
+    assert_true(psr_coordinator_next_tick(f->coordinator) <= 1500);
     tick(f, 1500);
     ends_with_words(f, PSR_ERR_PEER, "worker 1 on b was lost: exit status 1");
 }
@@ -213,7 +213,7 @@ static void the_words_of_a_member_that_exits_are_waited_for_a_moment(void **stat
 static void a_silent_agent_ends_the_run_and_its_line_says_what_the_members_do(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_agent_lost(f->scheduler, "b", "no sign of life for 8.0 s", 1000);
+    psr_coordinator_agent_lost(f->coordinator, "b", "no sign of life for 8.0 s", 1000);
     assert_false(f->ended); /* they are asked */
     f->now_ms = 1010;
     progress(f, s0, PSR_PHASE_PUSH, 4, 1, &w1);
@@ -228,7 +228,7 @@ static void a_silent_agent_ends_the_run_and_its_line_says_what_the_members_do(vo
 static void a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_lost(f->scheduler, s0, "b", true, "exit status 127", 0);
+    psr_coordinator_lost(f->coordinator, s0, "b", true, "exit status 127", 0);
     ends(f, PSR_ERR_PEER, "shard 0 on b was lost: exit status 127");
 }
 
@@ -256,13 +256,13 @@ static void a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_
 static void a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doing(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_launcher_lost(f->scheduler, PSR_ERR_PEER, "gone without a word", 0);
+    psr_coordinator_launcher_lost(f->coordinator, PSR_ERR_PEER, "gone without a word", 0);
     ends(f, PSR_ERR_PEER, "launcher on head: gone without a word; the run was at its start");
 
     set_up_started(f);
     progress(f, w0, PSR_PHASE_PULL, 2, 1, &s0);
-    psr_scheduler_launcher_lost(f->scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s", 1000);
-    psr_scheduler_launcher_lost(f->scheduler, PSR_ERR_TIMEOUT, "no sign of life for 8.1 s", 1100);
+    psr_coordinator_launcher_lost(f->coordinator, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s", 1000);
+    psr_coordinator_launcher_lost(f->coordinator, PSR_ERR_TIMEOUT, "no sign of life for 8.1 s", 1100);
     assert_false(f->ended); /* they are asked first */
     progress(f, w0, PSR_PHASE_PULL, 12, 1, &s0);
     progress(f, s0, PSR_PHASE_PUSH, 12, 0, &w1);
@@ -275,13 +275,13 @@ static void a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doin
 static void what_the_driver_cannot_do_ends_the_run(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_fail(f->scheduler, PSR_ERR_IO, "no space left");
+    psr_coordinator_end(f->coordinator, PSR_ERR_IO, "no space left");
     ends(f, PSR_ERR_IO, "no space left");
-    psr_scheduler_fail(f->scheduler, PSR_ERR_IO, "and again");
-    psr_scheduler_lost(f->scheduler, w1, NULL, false, "killed", 0);
+    psr_coordinator_end(f->coordinator, PSR_ERR_IO, "and again");
+    psr_coordinator_lost(f->coordinator, w1, NULL, false, "killed", 0);
     say(f, w1, PSR_MSG_METRICS, "{}");
     assert_string_equal(f->line, "no space left");
-    assert_int_equal(psr_scheduler_next_tick(f->scheduler), INT64_MAX);
+    assert_int_equal(psr_coordinator_next_tick(f->coordinator), INT64_MAX);
 }
 
 int main(void)

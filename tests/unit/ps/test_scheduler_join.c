@@ -117,7 +117,7 @@ static void who_never_comes_up_is_named_with_those_that_did(void **state)
     assert_false(f->ended);
     progress(f, s0, PSR_PHASE_START, 0, 2, NULL);
     progress(f, w0, PSR_PHASE_START, 0, 2, NULL);
-    assert_true(psr_scheduler_next_tick(f->scheduler) <= 9000);
+    assert_true(psr_coordinator_next_tick(f->coordinator) <= 9000);
     tick(f, 9000);
     ends(f, PSR_ERR_TIMEOUT, "worker 1 never came up; those that did: shard 0 on a, worker 0 on a");
 }
@@ -137,7 +137,7 @@ static void a_member_that_joins_and_falls_silent_is_named(void **state)
 {
     fixture *f = *state;
     while (f->now_ms < 8000)
-        tick(f, psr_scheduler_next_tick(f->scheduler));
+        tick(f, psr_coordinator_next_tick(f->coordinator));
     ends_with_words(f, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s");
 }
 

@@ -77,10 +77,10 @@ static void checkpoints_come_in_order_each_when_the_one_before_is_in_place(void 
     send_piece(f, s0, 18); /* the workers wait with theirs, but its buckets go on */
     send_piece(f, s0, 12);
     send_piece(f, w1, 12);
-    psr_scheduler_checkpointed(f->scheduler, 12, 0);
+    psr_scheduler_checkpointed(f->scheduler, 12);
     send_piece(f, w1, 18);
     send_piece(f, s0, 20);
-    psr_scheduler_checkpointed(f->scheduler, 18, 0);
+    psr_scheduler_checkpointed(f->scheduler, 18);
     send_piece(f, w1, 20);
     assert_false(f->ended);
     assert_int_equal(f->pieces, 8);
@@ -90,7 +90,7 @@ static void a_run_that_stops_has_its_checkpoint_due_there(void **state)
 {
     fixture *f = *state;
     start_with_checkpoints(f, 0, 0);
-    psr_scheduler_stop(f->scheduler, 0);
+    psr_scheduler_stop(f->scheduler);
     held(f, w1, 6);
     held(f, w0, 7);
     send_piece(f, w1, 8);
@@ -213,7 +213,7 @@ static void in_local_mode_one_process_tells_of_all_ranks(void **state)
 static void workers_hear_of_a_checkpoint_that_is_in_place(void **state)
 {
     fixture *f = *state;
-    psr_scheduler_checkpointed(f->scheduler, 10, 0);
+    psr_scheduler_checkpointed(f->scheduler, 10);
     assert_int_equal(count_sent(f, PSR_MSG_SAVED), 2);
     assert_int_equal(saved_said(f), 10);
     assert_true(psr_peer_equal(last_sent(f, PSR_MSG_SAVED)->to, w1));
@@ -233,7 +233,7 @@ static void waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_
 {
     fixture *f = *state;
     for (f->now_ms = 0; f->now_ms <= 40000; f->now_ms += 1000) {
-        psr_scheduler_writing(f->scheduler, f->now_ms);
+        psr_coordinator_works(f->coordinator, f->now_ms);
         all_wait_in_the_next_checkpoint(f);
         assert_false(f->ended);
     }

@@ -1,0 +1,59 @@
+/* What the two files of the coordinator share. For those alone. */
+#ifndef PSR_COMM_COORDINATOR_PRIVATE_H
+#define PSR_COMM_COORDINATOR_PRIVATE_H
+
+#include "comm/members/coordinator.h"
+#include "comm/members/liveness.h"
+
+#define PSR_COORDINATOR_LINE_MAX 1024
+
+/* A process that has until the deadline to come up has at least this long: it must be loaded, find its data
+ * and connect. */
+#define PSR_COME_UP_MS 5000
+
+typedef enum psr_coordinator_state {
+    PSR_COORDINATOR_JOINING,  /* until all are here and agree */
+    PSR_COORDINATOR_WELCOMED, /* they connect and make themselves ready */
+    PSR_COORDINATOR_RUNNING,
+    PSR_COORDINATOR_ENDED,
+} psr_coordinator_state;
+
+typedef struct psr_seat {
+    psr_view_member entry;
+    bool joined, told_facts, ready, done;
+    bool asked; /* what it is doing, and has not said */
+} psr_seat;
+
+struct psr_coordinator {
+    psr_coordinator_options options;
+    char host[PSR_HOST_MAX];
+    psr_coordinator_state state;
+    psr_seat *seats; /* shards, then workers */
+    uint32_t seat_count, joined_count;
+    psr_view view; /* its members from WELCOME on, its plan from `begin` on */
+    psr_liveness *liveness;
+    int64_t come_up_by_ms; /* while joining */
+    int64_t slow_check_ms;
+
+    /* A member, the launcher or an agent is gone: its own last words and what the others are doing may still come. */
+    bool losing, awaits_words;
+    const psr_peer *lost; /* the member, in seats; NULL: the launcher or an agent */
+    psr_err lost_status;
+    char lost_line[PSR_HOST_MAX + 256];
+    int64_t lose_at_ms;
+};
+
+/* NULL when peer can be no member. */
+psr_seat *psr_coordinator_find(const psr_coordinator *coordinator, psr_peer peer);
+bool psr_coordinator_all(const psr_coordinator *coordinator, bool (*is)(const psr_seat *));
+void psr_seat_name(const psr_seat *seat, char name[static PSR_MEMBER_NAME_MAX]);
+void psr_coordinator_say(psr_coordinator *coordinator, const char *format, ...) PSR_PRINTF(2, 3);
+psr_err psr_coordinator_send(psr_coordinator *coordinator, psr_peer to, psr_head head, psr_bytes payload);
+
+/* coordinator_join.c */
+psr_err psr_coordinator_take_join(psr_coordinator *coordinator, const psr_message *message, int64_t now_ms);
+psr_err psr_coordinator_take_facts(psr_coordinator *coordinator, psr_seat *seat, const psr_message *message);
+psr_err psr_coordinator_take_ready(psr_coordinator *coordinator, psr_seat *seat, const psr_message *message);
+void psr_coordinator_check_joining(psr_coordinator *coordinator, int64_t now_ms);
+
+#endif
