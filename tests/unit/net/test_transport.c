@@ -8,11 +8,51 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Of the test that goes on, and closed behind it; it may close them itself. */
+static run_keys keys;
+static psr_transport *a, *b, *s;
+
+static int set_up_keys(void **state)
+{
+    (void)state;
+    keys = make_keys(false);
+    return 0;
+}
+
+static int set_up_curve(void **state)
+{
+    (void)state;
+    keys = make_keys(true);
+    return 0;
+}
+
+static int set_up_two(void **state)
+{
+    set_up_keys(state);
+    a = open_member(&keys, worker0);
+    b = open_member(&keys, worker1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+    return 0;
+}
+
+#define WITH_KEYS(test) cmocka_unit_test_setup_teardown(test, set_up_keys, tear_down)
+#define WITH_CURVE(test) cmocka_unit_test_setup_teardown(test, set_up_curve, tear_down)
+#define OF_TWO(test) cmocka_unit_test_setup_teardown(test, set_up_two, tear_down)
+
 static void a_message_arrives_as_it_was_sent(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, shard0);
+    a = open_member(&keys, worker0);
+    b = open_member(&keys, shard0);
     join_to(a, shard0, b);
     psr_head head = {.type = PSR_MSG_PUSH,
                      .encoding = PSR_ENCODING_FLOAT32,
@@ -45,31 +85,24 @@ static void a_message_arrives_as_it_was_sent(void **state)
     assert_null(b);
     assert_memory_equal(message->payload, ((float[]){1.5f, -2.0f, 3.25f}), sizeof values);
     psr_message_free(&message);
-    free_keys(&keys);
 }
 
 static void each_message_names_the_member_that_sent_it(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *w0 = open_member(&keys, worker0), *w1 = open_member(&keys, worker1),
-                  *s = open_member(&keys, scheduler);
-    join_to(w0, scheduler, s);
-    join_to(w1, scheduler, s);
-    join_to(w0, worker1, w1);
-    join_to(s, worker0, w0);
-    send_number(w0, scheduler, 1);
+    s = open_member(&keys, scheduler);
+    join_to(a, scheduler, s);
+    join_to(b, scheduler, s);
+    join_to(a, worker1, b);
+    join_to(s, worker0, a);
+    send_number(a, scheduler, 1);
     receive_number(s, worker0, 1);
-    send_number(w1, scheduler, 2);
+    send_number(b, scheduler, 2);
     receive_number(s, worker1, 2);
-    send_number(w0, worker1, 3);
-    receive_number(w1, worker0, 3);
+    send_number(a, worker1, 3);
+    receive_number(b, worker0, 3);
     send_number(s, worker0, 4);
-    receive_number(w0, scheduler, 4);
-    psr_transport_free(&w0, 0);
-    psr_transport_free(&w1, 0);
-    psr_transport_free(&s, 0);
-    free_keys(&keys);
+    receive_number(a, scheduler, 4);
 }
 
 static void a_channel_keeps_the_order_of_messages_of_all_sizes(void **state)
@@ -77,8 +110,6 @@ static void a_channel_keeps_the_order_of_messages_of_all_sizes(void **state)
     (void)state;
     enum { COUNT = 3000 };
     static uint8_t bytes[100000];
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
     join_to(a, worker1, b);
     for (uint32_t i = 0; i < COUNT; i++) {
         size_t size = i % 7 == 0 ? sizeof bytes : i % 90;
@@ -95,17 +126,12 @@ static void a_channel_keeps_the_order_of_messages_of_all_sizes(void **state)
         assert_memory_equal(message->payload, bytes, size);
         psr_message_free(&message);
     }
-    psr_transport_free(&a, 0);
-    psr_transport_free(&b, 0);
-    free_keys(&keys);
 }
 
 static void a_payload_is_aligned_for_double_whatever_came_before_it(void **state)
 {
     (void)state;
     static uint8_t bytes[20000];
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
     join_to(a, worker1, b);
     size_t sizes[400], count = 0;
     for (size_t i = 1; i <= 200; i++)
@@ -128,9 +154,6 @@ static void a_payload_is_aligned_for_double_whatever_came_before_it(void **state
         assert_memory_equal(message->payload, bytes, sizes[i]);
         psr_message_free(&message);
     }
-    psr_transport_free(&a, 0);
-    psr_transport_free(&b, 0);
-    free_keys(&keys);
 }
 
 static void count_release(void *context)
@@ -144,8 +167,6 @@ static void lent_bytes_are_given_back_once_when_they_have_left(void **state)
     enum { COUNT = 50, BYTES = 262144 };
     static uint8_t bytes[BYTES];
     atomic_uint released = 0;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
     join_to(a, worker1, b);
     psr_head head = {.type = PSR_MSG_RING};
     for (unsigned i = 0; i < COUNT; i++)
@@ -158,8 +179,6 @@ static void lent_bytes_are_given_back_once_when_they_have_left(void **state)
     }
     psr_transport_free(&a, 1000);
     assert_int_equal(released, COUNT);
-    psr_transport_free(&b, 0);
-    free_keys(&keys);
 }
 
 static void lent_bytes_are_given_back_once_when_they_cannot_leave(void **state)
@@ -167,8 +186,6 @@ static void lent_bytes_are_given_back_once_when_they_cannot_leave(void **state)
     (void)state;
     static uint8_t bytes[1000];
     atomic_uint released = 0;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
     psr_head head = {.type = PSR_MSG_RING};
     psr_payload lent = {bytes, sizeof bytes, count_release, &released};
     assert_fails(psr_transport_send(a, worker1, &head, &lent), PSR_ERR_NOT_FOUND, "no channel to worker 1");
@@ -192,29 +209,22 @@ static void lent_bytes_are_given_back_once_when_they_cannot_leave(void **state)
         assert_ok(psr_transport_send(a, worker1, &head, &lent));
     psr_transport_free(&a, 0);
     assert_int_equal(released, 13);
-    free_keys(&keys);
 }
 
 static void what_is_queued_is_delivered_before_the_transport_ends(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
     join_to(a, worker1, b);
     for (uint64_t i = 0; i < 100; i++)
         send_number(a, worker1, i);
     psr_transport_free(&a, WAIT_MS);
     for (uint64_t i = 0; i < 100; i++)
         receive_number(b, worker0, i);
-    psr_transport_free(&b, 0);
-    free_keys(&keys);
 }
 
 static void nobody_there_does_not_keep_the_end_longer_than_the_linger(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
     char endpoint[128];
     snprintf(endpoint, sizeof endpoint, "%s", psr_transport_endpoint(b));
     psr_transport_free(&b, 0);
@@ -223,22 +233,18 @@ static void nobody_there_does_not_keep_the_end_longer_than_the_linger(void **sta
     int64_t begin_ms = psr_clock_ms();
     psr_transport_free(&a, 200);
     assert_true(psr_clock_ms() - begin_ms >= 190);
-    free_keys(&keys);
 }
 
 static void receiving_gives_up_at_its_deadline(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0);
+    a = open_member(&keys, worker0);
     psr_message *message = NULL;
     int64_t begin_ms = psr_clock_ms();
     assert_fails(psr_transport_recv(a, 60, &message), PSR_ERR_TIMEOUT, "60 ms");
     assert_true(psr_clock_ms() - begin_ms >= 59);
     assert_fails(psr_transport_recv(a, 0, &message), PSR_ERR_TIMEOUT, "no message");
     assert_null(message);
-    psr_transport_free(&a, 0);
-    free_keys(&keys);
 }
 
 static void *wake_it(void *context)
@@ -250,8 +256,7 @@ static void *wake_it(void *context)
 static void a_wake_from_another_thread_ends_a_wait(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0);
+    a = open_member(&keys, worker0);
     for (int i = 0; i < 50; i++) {
         pthread_t thread;
         psr_message *message = NULL;
@@ -259,15 +264,11 @@ static void a_wake_from_another_thread_ends_a_wait(void **state)
         assert_fails(psr_transport_recv(a, i % 2 ? -1 : WAIT_MS, &message), PSR_ERR_CANCELLED, "woken");
         pthread_join(thread, NULL);
     }
-    psr_transport_free(&a, 0);
-    free_keys(&keys);
 }
 
 static void wakes_coalesce_and_come_after_what_is_there(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
     join_to(a, worker1, b);
     psr_message *message = NULL;
     /* Two messages in one write: when the first is there, so is the second. */
@@ -294,19 +295,15 @@ static void wakes_coalesce_and_come_after_what_is_there(void **state)
             psr_message_free(&message);
         }
     }
-    psr_transport_free(&a, 0);
-    psr_transport_free(&b, 0);
-    free_keys(&keys);
 }
 
 static void a_member_that_got_its_rank_speaks_under_its_new_name(void **state)
 {
     (void)state;
     static const psr_peer nameless = {PSR_ROLE_WORKER, PSR_RANK_ANY};
-    run_keys keys = make_keys(false);
-    psr_transport *s = open_member(&keys, scheduler);
-    psr_transport *a = open_as(keys_of(&keys, worker0), nameless),
-                  *b = open_as(keys_of(&keys, worker1), nameless);
+    s = open_member(&keys, scheduler);
+    a = open_as(keys_of(&keys, worker0), nameless);
+    b = open_as(keys_of(&keys, worker1), nameless);
     join_to(a, scheduler, s);
     join_to(b, scheduler, s);
     send_number(a, scheduler, 1);
@@ -323,17 +320,13 @@ static void a_member_that_got_its_rank_speaks_under_its_new_name(void **state)
     join_to(a, worker0, b);
     send_number(a, worker0, 5);
     receive_number(b, worker1, 5);
-    psr_transport_free(&a, 0);
-    psr_transport_free(&b, 0);
-    psr_transport_free(&s, 0);
-    free_keys(&keys);
 }
 
 static void a_member_that_has_a_rank_cannot_change_it(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *s = open_member(&keys, scheduler), *a = open_member(&keys, worker0);
+    s = open_member(&keys, scheduler);
+    a = open_member(&keys, worker0);
     join_to(a, scheduler, s);
     send_number(a, scheduler, 1);
     receive_number(s, worker0, 1);
@@ -341,23 +334,20 @@ static void a_member_that_has_a_rank_cannot_change_it(void **state)
     psr_message *message = NULL;
     assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_PROTOCOL,
                  "worker 0: now says it is worker 1");
-    psr_transport_free(&a, 0);
-    psr_transport_free(&s, 0);
-    free_keys(&keys);
 }
 
 static void with_curve_members_with_keys_of_the_roster_talk(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(true);
-    psr_transport *s = open_member(&keys, scheduler), *w = open_member(&keys, worker1);
-    join_to(w, scheduler, s);
+    s = open_member(&keys, scheduler);
+    a = open_member(&keys, worker1);
+    join_to(a, scheduler, s);
     assert_ok(
-        psr_transport_connect(s, worker1, psr_transport_endpoint(w), keys_of(&keys, worker1)->public_key));
+        psr_transport_connect(s, worker1, psr_transport_endpoint(a), keys_of(&keys, worker1)->public_key));
     static uint8_t bytes[300000];
     memset(bytes, 7, sizeof bytes);
     psr_head head = {.type = PSR_MSG_CHECKPOINT};
-    assert_ok(psr_transport_send(w, scheduler, &head, &(psr_payload){.data = bytes, .bytes = sizeof bytes}));
+    assert_ok(psr_transport_send(a, scheduler, &head, &(psr_payload){.data = bytes, .bytes = sizeof bytes}));
     psr_message *message = receive(s);
     assert_true(psr_peer_equal(message->from, worker1));
     assert_int_equal(message->payload_bytes, sizeof bytes);
@@ -365,24 +355,17 @@ static void with_curve_members_with_keys_of_the_roster_talk(void **state)
     assert_int_equal((uintptr_t)message->payload % _Alignof(double), 0);
     psr_message_free(&message);
     send_number(s, worker1, 9);
-    receive_number(w, scheduler, 9);
-    psr_transport_free(&w, 0);
-    psr_transport_free(&s, 0);
-    free_keys(&keys);
+    receive_number(a, scheduler, 9);
 }
 
 static void with_curve_the_key_says_the_rank_of_one_that_asks_for_any(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(true);
-    psr_transport *s = open_member(&keys, scheduler);
-    psr_transport *w = open_as(keys_of(&keys, worker1), (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY});
-    join_to(w, scheduler, s);
-    send_number(w, scheduler, 1);
+    s = open_member(&keys, scheduler);
+    a = open_as(keys_of(&keys, worker1), (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY});
+    join_to(a, scheduler, s);
+    send_number(a, scheduler, 1);
     receive_number(s, worker1, 1);
-    psr_transport_free(&w, 0);
-    psr_transport_free(&s, 0);
-    free_keys(&keys);
 }
 
 /* ---- a TCP connection that breaks ----
@@ -501,8 +484,6 @@ static void relay_close(relay *r)
 static void a_connection_that_breaks_while_nothing_is_under_way_is_made_again(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
     relay r;
     relay_open(&r, b);
     assert_ok(psr_transport_connect(a, worker1, r.endpoint, NULL));
@@ -517,14 +498,11 @@ static void a_connection_that_breaks_while_nothing_is_under_way_is_made_again(vo
     psr_transport_free(&a, 0);
     psr_transport_free(&b, 0);
     relay_close(&r);
-    free_keys(&keys);
 }
 
 static void a_connection_that_breaks_with_something_under_way_is_noticed(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&keys, worker1);
     relay r;
     relay_open(&r, b);
     assert_ok(psr_transport_connect(a, worker1, r.endpoint, NULL));
@@ -542,14 +520,11 @@ static void a_connection_that_breaks_with_something_under_way_is_noticed(void **
     psr_transport_free(&a, 0);
     psr_transport_free(&b, 0);
     relay_close(&r);
-    free_keys(&keys);
 }
 
 static void an_interface_may_be_named(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
-    psr_transport *a = NULL;
     psr_zmq_options options = {.self = worker0, .keys = keys_of(&keys, worker0), .interface = "lo"};
     assert_ok(psr_transport_zmq_new(&options, &a));
     assert_memory_equal(psr_transport_endpoint(a), "tcp://127.0.0.1:", 16);
@@ -557,15 +532,13 @@ static void an_interface_may_be_named(void **state)
     options.interface = "127.0.0.2";
     assert_ok(psr_transport_zmq_new(&options, &a));
     assert_memory_equal(psr_transport_endpoint(a), "tcp://127.0.0.2:", 16);
-    psr_transport_free(&a, 0);
-    free_keys(&keys);
 }
 
 static void a_place_that_cannot_be_listened_on_is_refused(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false), curve = make_keys(true);
-    psr_transport *a = open_member(&keys, worker0), *b = NULL;
+    run_keys curve = make_keys(true);
+    a = open_member(&keys, worker0);
     psr_zmq_options options = {.self = worker1, .keys = keys_of(&keys, worker1), .interface = "nosuch0"};
     assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE, "nosuch0: this machine has none");
     assert_non_null(strstr(psr_err_detail(), "lo (127.0.0.1)"));
@@ -592,16 +565,15 @@ static void a_place_that_cannot_be_listened_on_is_refused(void **state)
     options = (psr_zmq_options){.self = worker1, .keys = &none};
     assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE, "no keys");
     assert_null(b);
-    psr_transport_free(&a, 0);
-    free_keys(&keys);
     free_keys(&curve);
 }
 
 static void a_peer_that_cannot_be_connected_to_is_refused(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false), curve = make_keys(true);
-    psr_transport *a = open_member(&keys, worker0), *b = open_member(&curve, worker0);
+    run_keys curve = make_keys(true);
+    a = open_member(&keys, worker0);
+    b = open_member(&curve, worker0);
     keys.sets[2].bare = false;
     assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:4242", NULL), PSR_ERR_USAGE,
                  "TCP needs CURVE keys");
@@ -620,35 +592,33 @@ static void a_peer_that_cannot_be_connected_to_is_refused(void **state)
     assert_ok(psr_transport_connect(a, worker1, "tcp://127.0.0.1:1", NULL));
     assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:1", NULL), PSR_ERR_USAGE,
                  "connected already");
-    psr_transport_free(&a, 0);
     psr_transport_free(&b, 0);
-    free_keys(&keys);
     free_keys(&curve);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_arrives_as_it_was_sent),
-        cmocka_unit_test(each_message_names_the_member_that_sent_it),
-        cmocka_unit_test(a_channel_keeps_the_order_of_messages_of_all_sizes),
-        cmocka_unit_test(a_payload_is_aligned_for_double_whatever_came_before_it),
-        cmocka_unit_test(lent_bytes_are_given_back_once_when_they_have_left),
-        cmocka_unit_test(lent_bytes_are_given_back_once_when_they_cannot_leave),
-        cmocka_unit_test(what_is_queued_is_delivered_before_the_transport_ends),
-        cmocka_unit_test(nobody_there_does_not_keep_the_end_longer_than_the_linger),
-        cmocka_unit_test(receiving_gives_up_at_its_deadline),
-        cmocka_unit_test(a_wake_from_another_thread_ends_a_wait),
-        cmocka_unit_test(wakes_coalesce_and_come_after_what_is_there),
-        cmocka_unit_test(a_member_that_got_its_rank_speaks_under_its_new_name),
-        cmocka_unit_test(a_member_that_has_a_rank_cannot_change_it),
-        cmocka_unit_test(with_curve_members_with_keys_of_the_roster_talk),
-        cmocka_unit_test(with_curve_the_key_says_the_rank_of_one_that_asks_for_any),
-        cmocka_unit_test(a_connection_that_breaks_while_nothing_is_under_way_is_made_again),
-        cmocka_unit_test(a_connection_that_breaks_with_something_under_way_is_noticed),
-        cmocka_unit_test(an_interface_may_be_named),
-        cmocka_unit_test(a_place_that_cannot_be_listened_on_is_refused),
-        cmocka_unit_test(a_peer_that_cannot_be_connected_to_is_refused),
+        WITH_KEYS(a_message_arrives_as_it_was_sent),
+        OF_TWO(each_message_names_the_member_that_sent_it),
+        OF_TWO(a_channel_keeps_the_order_of_messages_of_all_sizes),
+        OF_TWO(a_payload_is_aligned_for_double_whatever_came_before_it),
+        OF_TWO(lent_bytes_are_given_back_once_when_they_have_left),
+        OF_TWO(lent_bytes_are_given_back_once_when_they_cannot_leave),
+        OF_TWO(what_is_queued_is_delivered_before_the_transport_ends),
+        OF_TWO(nobody_there_does_not_keep_the_end_longer_than_the_linger),
+        WITH_KEYS(receiving_gives_up_at_its_deadline),
+        WITH_KEYS(a_wake_from_another_thread_ends_a_wait),
+        OF_TWO(wakes_coalesce_and_come_after_what_is_there),
+        WITH_KEYS(a_member_that_got_its_rank_speaks_under_its_new_name),
+        WITH_KEYS(a_member_that_has_a_rank_cannot_change_it),
+        WITH_CURVE(with_curve_members_with_keys_of_the_roster_talk),
+        WITH_CURVE(with_curve_the_key_says_the_rank_of_one_that_asks_for_any),
+        OF_TWO(a_connection_that_breaks_while_nothing_is_under_way_is_made_again),
+        OF_TWO(a_connection_that_breaks_with_something_under_way_is_noticed),
+        WITH_KEYS(an_interface_may_be_named),
+        WITH_KEYS(a_place_that_cannot_be_listened_on_is_refused),
+        WITH_KEYS(a_peer_that_cannot_be_connected_to_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
