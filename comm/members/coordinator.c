@@ -326,7 +326,7 @@ static psr_err on_its_host(const psr_seat *seat, psr_err err)
     return err;
 }
 
-/* Those that are read here, or by the user before START. */
+/* What is due before START or at any time; of the rest the user says how long it may be. */
 static bool is_text(psr_message_type type)
 {
     return type == PSR_MSG_JOIN || type == PSR_MSG_FACTS || type == PSR_MSG_READY ||
@@ -335,18 +335,20 @@ static bool is_text(psr_message_type type)
 
 static psr_err take(psr_coordinator *c, psr_seat *seat, const psr_message *message, int64_t now_ms)
 {
-    psr_err err = is_text(message->head.type) ? psr_coordinator_check_text(message) : PSR_OK;
-    if (err == PSR_OK && message->head.type == PSR_MSG_JOIN)
+    psr_message_type type = message->head.type;
+    psr_err err = is_text(type) ? psr_coordinator_check_text(message) : PSR_OK;
+    if (err != PSR_OK)
+        return on_its_host(seat, err);
+    if (type == PSR_MSG_JOIN)
         return psr_coordinator_take_join(c, message, now_ms);
-    if (err == PSR_OK && (!seat || !seat->joined)) {
+    if (!seat || !seat->joined) {
         psr_coordinator_say(c, "%s %" PRIu32 " sent %s and has not joined: dropped",
-                            psr_role_name(message->from.role), message->from.rank,
-                            psr_message_name(message->head.type));
+                            psr_role_name(message->from.role), message->from.rank, psr_message_name(type));
         return PSR_OK;
     }
-    if (err == PSR_OK && message->head.type == PSR_MSG_FAILED)
+    if (type == PSR_MSG_FAILED)
         return take_failed(seat, message);
-    return on_its_host(seat, err == PSR_OK ? take_of_member(c, seat, message, now_ms) : err);
+    return on_its_host(seat, take_of_member(c, seat, message, now_ms));
 }
 
 void psr_coordinator_message(psr_coordinator *c, const psr_message *message, int64_t now_ms)
