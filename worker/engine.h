@@ -27,6 +27,16 @@ typedef struct psr_engine_env {
     psr_err (*landed)(void *context, uint64_t step, uint32_t bucket);
 } psr_engine_env;
 
+/* A bucket of env's gradients, for the operation that exchanges it. */
+static inline psr_buffer psr_engine_gradient(const psr_engine_env *env, uint32_t bucket)
+{
+    psr_span span = env->plan->buckets[bucket].span;
+    return (psr_buffer){.data = env->gradients + span.offset,
+                        .count = span.count,
+                        .type = PSR_TYPE_FLOAT32,
+                        .space = PSR_SPACE_HOST};
+}
+
 typedef struct psr_engine psr_engine;
 
 typedef struct psr_engine_ops {
@@ -48,8 +58,8 @@ typedef struct psr_engine_ops {
     psr_err (*end_step)(psr_engine *engine, uint64_t step, uint32_t rank);
     /* Takes it. NULL: nobody sends it any, and there is nothing to wait for: the next two are NULL too. */
     psr_err (*message)(psr_engine *engine, psr_message **message);
-    /* Whom it waits for: for PROGRESS and the deadline's line. false: nobody. */
-    bool (*waits)(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket);
+    /* Whom it waits for, in which step: for PROGRESS and the deadline's line. false: nobody. */
+    bool (*waits)(const psr_engine *engine, psr_waiting *ret_waiting, uint32_t *ret_bucket);
     /* Lent slices of a bucket's gradient; its range may be written again when 0. Any thread. */
     uint32_t (*lent)(const psr_engine *engine, uint32_t bucket);
     uint64_t (*staleness)(psr_engine *engine); /* largest since the last call; NULL: always 0 */

@@ -75,11 +75,7 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
 
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
-    const psr_span *range = &engine->env.plan->buckets[bucket].span;
-    const psr_buffer gradient = {.data = engine->env.gradients + range->offset,
-                                 .count = range->count,
-                                 .type = PSR_TYPE_FLOAT32,
-                                 .space = PSR_SPACE_HOST};
+    const psr_buffer gradient = psr_engine_gradient(&engine->env, bucket);
     return psr_operation_start(psr_table_operation(engine->table, bucket), step, &gradient);
 }
 
@@ -88,15 +84,9 @@ static psr_err engine_message(psr_engine *engine, psr_message **message)
     return psr_table_message(engine->table, message);
 }
 
-static bool engine_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step,
-                         uint32_t *ret_bucket)
+static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uint32_t *ret_bucket)
 {
-    psr_waiting waiting;
-    if (!psr_table_waits(engine->table, &waiting, ret_bucket))
-        return false;
-    *ret_peer = waiting.peer;
-    *ret_step = waiting.round;
-    return true;
+    return psr_table_waits(engine->table, ret_waiting, ret_bucket);
 }
 
 static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)

@@ -33,14 +33,15 @@ bool psr_exchange_operations_ended(psr_exchange *exchange)
 bool psr_exchange_waits(const psr_exchange *exchange, bool collective, psr_peer *ret_peer, uint64_t *ret_step,
                         uint32_t *ret_bucket)
 {
-    if (!collective)
-        return exchange->ops->waits != NULL &&
-               exchange->ops->waits(exchange->engine, ret_peer, ret_step, ret_bucket);
-    /* Before the thread has taken the operation up, there is nothing yet to wait for. */
+    const psr_engine_ops *ops = exchange->ops;
     psr_waiting waiting;
-    if (!psr_collective_waits(exchange->collective, &waiting))
+    /* Before the thread has taken a collective up, there is nothing yet to wait for. */
+    if (collective ? !psr_collective_waits(exchange->collective, &waiting)
+                   : ops->waits == NULL || !ops->waits(exchange->engine, &waiting, ret_bucket))
         return false;
     *ret_peer = waiting.peer;
+    if (!collective)
+        *ret_step = waiting.round;
     return true;
 }
 

@@ -235,12 +235,10 @@ static psr_err played_message(psr_engine *engine, psr_message **message)
                                    &(psr_head){.type = PSR_MSG_PUSH}, &payload);
 }
 
-static bool played_waits(const psr_engine *engine, psr_peer *ret_peer, uint64_t *ret_step,
-                         uint32_t *ret_bucket)
+static bool played_waits(const psr_engine *engine, psr_waiting *ret_waiting, uint32_t *ret_bucket)
 {
     (void)engine;
-    *ret_peer = (psr_peer){PSR_ROLE_SHARD, 2};
-    *ret_step = 5;
+    *ret_waiting = (psr_waiting){{PSR_ROLE_SHARD, 2}, 5};
     *ret_bucket = 1;
     return true;
 }
