@@ -129,6 +129,11 @@ const char *psr_run_record_option(const psr_run_record *record, const char *name
     return psr_json_text(cJSON_GetObjectItemCaseSensitive(record->json, "config"), name);
 }
 
+const char *psr_run_record_hash(const psr_run_record *record)
+{
+    return psr_json_text(record->outcome, "hash");
+}
+
 /* ---- in what they differ ---- */
 
 static bool equal(const char *a, const char *b)

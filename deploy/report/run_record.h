@@ -35,6 +35,9 @@ const char *psr_run_status_name(psr_run_status status);
 /* The value of an option, by its long name; NULL: there is none. Borrowed. */
 const char *psr_run_record_option(const psr_run_record *record, const char *name);
 
+/* Of its weights at the end; NULL: there is none. Borrowed. */
+const char *psr_run_record_hash(const psr_run_record *record);
+
 /* The options, but for --out, in which the readable ones of count records differ: an array of names, in the order of the configuration.
  * ret owns. NOMEM. */
 PSR_MUST_CHECK psr_err psr_run_records_differ(const psr_run_record *records, size_t count, cJSON **ret_names);
