@@ -1,0 +1,140 @@
+/* Shards that may send a worker anything in well-formed heads: psr_table_message. Each record of the input is one event; fields are
+ * near what would be right, so that the fuzzer gets past the first checks. What is refused must be PROTOCOL, nothing may be written
+ * outside the parts, and no part lands that was not started. */
+#include "comm/tables/table.h"
+#include "comm/wire/messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { TABLE = 64, RECORD = 8, PARTS = 3 };
+
+static const psr_part parts[PARTS] = {{{40, 20}, 0}, {{9, 23}, 1}, {{3, 1}, 2}};
+
+typedef struct player {
+    psr_table *table;
+    float values[TABLE], pushed[TABLE];
+    uint64_t started[PARTS], landed[PARTS]; /* rounds */
+} player;
+
+static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context, (void)head;
+    if (to.role != PSR_ROLE_SHARD || to.rank > 1)
+        abort();
+    if (payload != NULL && payload->release != NULL)
+        payload->release(payload->context);
+    return PSR_OK;
+}
+
+static psr_err count_landed(void *context, uint64_t round, uint32_t part)
+{
+    player *p = context;
+    if (++p->landed[part] != round + 1 || p->started[part] != round + 1)
+        abort();
+    return PSR_OK;
+}
+
+static void release(psr_message *message)
+{
+    free(message);
+}
+
+/* A message whose payload is of its exact size, so that a read beyond it is seen. */
+static psr_message *make(const uint8_t *record, psr_message_type type)
+{
+    size_t payload_bytes = (size_t)record[6] * 4;
+    struct {
+        psr_message base;
+        double payload[];
+    } *m = malloc(sizeof *m + payload_bytes);
+    if (m == NULL)
+        abort();
+    memset(m->payload, record[7], payload_bytes);
+    m->base = (psr_message){
+        .from = {record[0] >> 6 == 3 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3},
+        .payload = m->payload,
+        .payload_bytes = payload_bytes,
+        .release = release,
+    };
+    uint64_t received = record[5] & 63;
+    m->base.head = type == PSR_MSG_ACK
+                       ? psr_msg_ack_head(received)
+                       : psr_msg_weights_head(&(psr_msg_weights){.bucket = record[1] & 3,
+                                                                 .step = record[1] >> 4,
+                                                                 .span = {record[3], record[4]},
+                                                                 .staleness = record[2],
+                                                                 .received = received});
+    if (payload_bytes > 0) /* now and then in another than the type's */
+        m->base.head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FP16 : PSR_ENCODING_FLOAT32;
+    m->base.head.type = type;
+    return &m->base;
+}
+
+static void start(player *p, uint32_t part)
+{
+    psr_operation *operation = psr_table_operation(p->table, part);
+    if (psr_operation_done(operation) != (p->started[part] == p->landed[part]))
+        abort();
+    if (!psr_operation_done(operation))
+        return;
+    const psr_buffer buffer = {.data = p->pushed + parts[part].span.offset,
+                               .count = parts[part].span.count,
+                               .type = PSR_TYPE_FLOAT32};
+    if (psr_operation_start(operation, p->started[part]++, &buffer) != PSR_OK)
+        abort();
+}
+
+static void play(player *p, const uint8_t *data, size_t size)
+{
+    static const psr_message_type types[] = {PSR_MSG_WEIGHTS, PSR_MSG_ACK, PSR_MSG_WEIGHTS, PSR_MSG_PUSH};
+    for (; size >= RECORD; data += RECORD, size -= RECORD) {
+        if ((data[0] & 7) == 0) {
+            start(p, data[1] % PARTS);
+            continue;
+        }
+        psr_message *message = make(data, types[data[0] & 3]);
+        psr_err err = psr_table_message(p->table, &message);
+        if (message != NULL || (err != PSR_OK && err != PSR_ERR_PROTOCOL))
+            abort();
+        psr_waiting waiting;
+        uint32_t part;
+        if (psr_table_waits(p->table, &waiting, &part) && (part >= PARTS || waiting.peer.rank > 1))
+            abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    player p = {0};
+    const psr_plan_options planned = {
+        .route = PSR_ROUTE_SHARD, .ranks = 3, .shards = 2, .slice_floats = 4, .window = 2};
+    psr_plan plan;
+    if (psr_plan_make(&planned, parts, PARTS, &plan) != PSR_OK)
+        abort();
+    const psr_table_options options = {.plan = &plan,
+                                       .consistency = {(psr_consistency_kind)(data[0] % 3), 2},
+                                       .values = p.values,
+                                       .outbox = {.context = NULL, .send = give_back},
+                                       .context = &p,
+                                       .landed = count_landed};
+    for (size_t i = 0; i < TABLE; i++)
+        p.values[i] = 1.0f;
+    if (psr_table_new(&options, &p.table) != PSR_OK)
+        abort();
+    play(&p, data + 1, size - 1);
+    for (size_t i = 0; i < TABLE; i++) {
+        bool inside = false;
+        for (size_t b = 0; b < PARTS; b++)
+            inside = inside || (i >= parts[b].span.offset && i < psr_span_end(parts[b].span));
+        if (!inside && p.values[i] != 1.0f)
+            abort();
+    }
+    psr_table_free(p.table);
+    psr_plan_done(&plan);
+    return 0;
+}
