@@ -185,22 +185,6 @@ static void shard_main(const bench *b, uint32_t index, int link)
     }
 }
 
-static void init_shards(process *p)
-{
-    const bench *b = p->b;
-    for (uint32_t k = 0; k < b->plan.bucket_count; k++) {
-        const psr_plan_bucket *bucket = &b->plan.buckets[k];
-        for (uint32_t i = bucket->first_slice; i < bucket->first_slice + bucket->slice_count; i++) {
-            psr_span span = b->plan.slices[i].span;
-            psr_head head = psr_msg_init_head(&(psr_msg_init){.bucket = k, .span = span});
-            psr_payload payload =
-                psr_encode(&head, PSR_ENCODING_FLOAT32, p->weights + span.offset, span.count);
-            must(psr_transport_send(p->transport, (psr_peer){PSR_ROLE_SHARD, bucket->home}, &head, &payload),
-                 "INIT");
-        }
-    }
-}
-
 /* Ring mode sums in place, so gradients are made again before each round. */
 static void fill_gradients(process *p)
 {
@@ -297,7 +281,7 @@ static void worker_main(const bench *b, uint32_t index, int link)
                           .landed = on_landed};
     must(p.ops->open(&env, &p.engine), "an engine");
     if (b->config.mode == PSR_MODE_PS && p.self.rank == 0)
-        init_shards(&p);
+        must(psr_table_write(&b->plan, &env.outbox, 0, 0, p.weights), "INIT");
     uint64_t rounds = b->warmup + b->rounds, all = rounds + settles(b);
     for (uint64_t round = 0; round < all; round++) {
         char go;

@@ -265,24 +265,9 @@ psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size)
 
 /* ---- state in and out ---- */
 
-static psr_err install_on_shards(psr_exchange *exchange, uint32_t state, const float *arena)
+static psr_err send_by_session(void *session, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
-    const psr_exchange_options *o = &exchange->options;
-    const psr_plan *plan = o->plan;
-    for (uint32_t b = 0; b < plan->bucket_count; b++) {
-        const psr_plan_bucket *bucket = &plan->buckets[b];
-        if (bucket->route != PSR_ROUTE_SHARD)
-            continue;
-        for (uint32_t i = bucket->first_slice; i < bucket->first_slice + bucket->slice_count; i++) {
-            psr_span span = plan->slices[i].span;
-            psr_head head = psr_msg_init_head(&(psr_msg_init){
-                .bucket = b, .step = o->session->options.first_step, .span = span, .section = state});
-            psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, arena + span.offset, span.count);
-            PSR_TRY(psr_session_send(exchange->session, (psr_peer){PSR_ROLE_SHARD, bucket->home}, &head,
-                                     payload.data, payload.bytes));
-        }
-    }
-    return PSR_OK;
+    return psr_session_send(session, to, head, payload->data, payload->bytes);
 }
 
 psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *arena)
@@ -290,8 +275,11 @@ psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *aren
     bool workers_use_it = state == 0 || psr_exchange_updates_here(exchange);
     if (workers_use_it)
         PSR_TRY(psr_exchange_broadcast(exchange, arena, exchange->options.layout->length * sizeof *arena));
-    bool gives = exchange->ops->shards_update && exchange->options.rank == 0;
-    return gives ? install_on_shards(exchange, state, arena) : PSR_OK;
+    const psr_exchange_options *o = &exchange->options;
+    const psr_outbox outbox = {.context = exchange->session, .send = send_by_session};
+    if (exchange->ops->shards_update && o->rank == 0)
+        return psr_table_write(o->plan, &outbox, o->session->options.first_step, state, arena);
+    return PSR_OK;
 }
 
 /* ---- small things ---- */

@@ -1,5 +1,5 @@
-/* The fold of one slice, in blocks that stay in cache: each block's sum is used (checked, handed to the
- * optimizer) before the next is made, so that a sum costs no memory traffic of its own. No state; any thread.
+/* The fold of one slice, in blocks that stay in cache: each block's sum is used (handed to the
+ * update) before the next is made, so that a sum costs no memory traffic of its own. No state; any thread.
  */
 #ifndef PSR_COMM_FOLD_BLOCKS_H
 #define PSR_COMM_FOLD_BLOCKS_H

@@ -46,6 +46,24 @@ static psr_err send_to(const psr_table *table, uint32_t shard, const psr_head *h
     return outbox->send(outbox->context, (psr_peer){PSR_ROLE_SHARD, shard}, head, payload);
 }
 
+/* ---- the beginning of a table ---- */
+
+psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox, uint64_t first_step, uint32_t state,
+                        const float *values)
+{
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        const psr_plan_bucket *cut = &plan->buckets[b];
+        for (uint32_t i = 0; cut->route == PSR_ROUTE_SHARD && i < cut->slice_count; i++) {
+            psr_span span = plan->slices[cut->first_slice + i].span;
+            psr_head head = psr_msg_init_head(
+                &(psr_msg_init){.bucket = b, .step = first_step, .span = span, .section = state});
+            psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, values + span.offset, span.count);
+            PSR_TRY(outbox->send(outbox->context, (psr_peer){PSR_ROLE_SHARD, cut->home}, &head, &payload));
+        }
+    }
+    return PSR_OK;
+}
+
 /* ---- out ---- */
 
 static psr_err push_slice(part *p, const psr_slice *slice)

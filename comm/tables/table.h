@@ -34,6 +34,11 @@ PSR_MUST_CHECK psr_err psr_table_new(const psr_table_options *options, psr_table
 /* NULL allowed. Only when nothing is lent any more: end the transport first. */
 void psr_table_free(psr_table *table);
 
+/* The beginning of a table, which is worker 0's to give: sends all shards their part of the values (state 0), or of the update's state
+ * number state - 1, from an array as long as the table. Copied by the outbox, which may be any thread's. first_step: the table's. */
+PSR_MUST_CHECK psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox, uint64_t first_step,
+                                       uint32_t state, const float *values);
+
 /* Push and pull of a part, borrowed from the table. Rounds count up by one from any first. The buffer holds what is pushed, as
  * float32, and is only read. */
 psr_operation *psr_table_operation(psr_table *table, uint32_t part);

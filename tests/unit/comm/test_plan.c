@@ -264,6 +264,25 @@ static void what_leaves_no_process_is_not_cut(void **state)
     psr_plan_done(&plan);
 }
 
+static void each_bucket_has_an_encoding_that_this_build_has(void **state)
+{
+    (void)state;
+    psr_plan plan = cut(PSR_ROUTE_SHARD, 3, 16), again;
+    const psr_plan_options limits = {.ranks = 3, .shards = 2, .slice_floats = 16, .window = 2};
+    for (uint32_t b = 0; b < PARTS; b++)
+        assert_int_equal(plan.buckets[b].encoding, PSR_ENCODING_FLOAT32);
+    expect_ok(psr_plan_of(&limits, plan.buckets, PARTS, &again));
+    assert_int_equal(again.buckets[1].encoding, PSR_ENCODING_FLOAT32);
+    psr_plan_done(&again);
+    plan.buckets[1].encoding = PSR_ENCODING_FP16;
+    expect_failure(psr_plan_of(&limits, plan.buckets, PARTS, &again), PSR_ERR_UNSUPPORTED,
+                   "bucket 1 is to be exchanged in fp16, which this build cannot: it has float32 alone");
+    plan.buckets[1].encoding = PSR_ENCODING_BYTES;
+    expect_failure(psr_plan_of(&limits, plan.buckets, PARTS, &again), PSR_ERR_UNSUPPORTED,
+                   "bucket 1 is to be exchanged in bytes, which this build cannot: it has float32 alone");
+    psr_plan_done(&plan);
+}
+
 static void slices_are_whole_cache_lines(void **state)
 {
     (void)state;
@@ -322,6 +341,7 @@ int main(void)
         cmocka_unit_test(no_shards_are_refused),
         cmocka_unit_test(slices_cover_every_chunk_of_every_bucket_in_order),
         cmocka_unit_test(what_leaves_no_process_is_not_cut),
+        cmocka_unit_test(each_bucket_has_an_encoding_that_this_build_has),
         cmocka_unit_test(slices_are_whole_cache_lines),
         cmocka_unit_test(more_slices_than_can_be_counted_are_refused),
         cmocka_unit_test(a_message_names_a_slice_or_is_refused),

@@ -5,7 +5,6 @@
 #include "base/rng.h"
 #include "comm/tables/table.h"
 #include "comm/tables/table_shard.h"
-#include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
 
 #include <math.h>
@@ -231,18 +230,20 @@ static void open_worker(cluster *c, uint32_t rank)
         w->values[i] = w->pushed[i] = NAN;
 }
 
+static psr_err send_initial(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    assert_int_equal(head->type, PSR_MSG_INIT);
+    assert_null(payload->release); /* copied */
+    return psr_transport_send(context, to, head, payload);
+}
+
 static void give_initial_values(cluster *c)
 {
-    for (uint32_t i = 0; i < c->plan.slice_count; i++) {
-        const psr_slice *slice = &c->plan.slices[i];
-        float values[TABLE_MAX];
-        for (size_t k = 0; k < slice->span.count; k++)
-            values[k] = initial(slice->span.offset + k);
-        psr_head head = psr_msg_init_head(&(psr_msg_init){.bucket = slice->bucket, .span = slice->span});
-        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, values, slice->span.count);
-        const psr_peer home = {PSR_ROLE_SHARD, c->plan.buckets[slice->bucket].home};
-        assert_ok(psr_transport_send(c->workers[0].transport, home, &head, &payload));
-    }
+    float values[TABLE_MAX];
+    for (size_t i = 0; i < TABLE_MAX; i++)
+        values[i] = initial(i);
+    const psr_outbox outbox = {.context = c->workers[0].transport, .send = send_initial};
+    assert_ok(psr_table_write(&c->plan, &outbox, 0, 0, values));
 }
 
 static bool deliver(cluster *c)
@@ -565,6 +566,31 @@ static psr_msg_push push_said(const bench *b, uint32_t sent)
     return says;
 }
 
+static void what_a_table_begins_with_goes_to_the_shard_that_holds_it(void **state)
+{
+    (void)state;
+    bench b = {0};
+    float states[48];
+    bench_open(&b, 2);
+    const psr_outbox outbox = {.context = &b, .send = keep};
+    assert_ok(psr_table_write(&b.plan, &outbox, 9, 2, states));
+    assert_int_equal(b.sent_count, 9); /* what goes by ring is no shard's */
+    for (uint32_t i = 0; i < 9; i++) {
+        psr_message message = {.head = b.sent[i].head};
+        psr_msg_init says;
+        assert_int_equal(message.head.type, PSR_MSG_INIT);
+        assert_ok(psr_msg_init_read(&message, &says));
+        assert_int_equal(says.bucket, i / 3);
+        assert_int_equal(says.step, 9);
+        assert_int_equal(says.section, 2);
+        assert_int_equal(says.span.offset, b.plan.buckets[i / 3].span.offset + i % 3 * 4);
+        assert_true(psr_peer_equal(b.sent[i].to, (psr_peer){PSR_ROLE_SHARD, i >= 6}));
+        assert_ptr_equal(b.sent[i].payload.data, states + says.span.offset);
+        assert_int_equal(b.sent[i].payload.bytes, 4 * sizeof(float));
+    }
+    bench_close(&b);
+}
+
 static void what_is_lower_in_the_table_overtakes_what_is_not_sent_yet(void **state)
 {
     (void)state;
@@ -714,6 +740,7 @@ int main(void)
         cmocka_unit_test(a_fold_by_arrival_sums_the_same_numbers),
         cmocka_unit_test(ssp_lets_values_lack_no_more_than_its_bound),
         cmocka_unit_test(async_waits_for_nobody_and_loses_nothing),
+        cmocka_unit_test(what_a_table_begins_with_goes_to_the_shard_that_holds_it),
         cmocka_unit_test(what_is_lower_in_the_table_overtakes_what_is_not_sent_yet),
         cmocka_unit_test(a_part_is_lent_from_its_start_until_all_of_it_has_left),
         cmocka_unit_test(it_waits_for_the_oldest_round_and_of_those_for_the_lowest),
