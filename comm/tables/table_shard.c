@@ -9,6 +9,7 @@
 #include "comm/wire/messages.h"
 #include "net/violation.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,7 @@ static psr_err find_update(psr_table_shard *table)
     const psr_table_shard_options *options = &table->options;
     const psr_table_update *update = NULL;
     PSR_TRY(psr_table_update_find(options->update, options->registered, options->registered_count, &update));
+    assert(update->state_count <= 31); /* a bit for each, and one for the values */
     if (update->applied != NULL && !is_bsp(table))
         return psr_fail(PSR_ERR_USAGE, "the update \"%s\" needs more than a slice, which BSP alone gathers",
                         update->name);
