@@ -33,7 +33,7 @@ uint32_t psr_view_shards(const psr_view *view);
 const psr_view_member *psr_view_find(const psr_view *view, psr_peer peer);
 
 /* As JSON, part of other messages. The bytes that are read may be hostile: FORMAT names the field; what the plan says is in its
- * ranges. UNSUPPORTED: psr_plan_make's. NOMEM. */
+ * ranges. UNSUPPORTED: psr_plan_of's. NOMEM. */
 struct cJSON *psr_view_to_object(const psr_view *view); /* ret owns: cJSON_Delete; NULL: no memory */
 PSR_MUST_CHECK psr_err psr_view_from_object(const struct cJSON *object, psr_view *ret_view);
 
