@@ -313,15 +313,16 @@ static psr_err run(worker *w)
     return err;
 }
 
-/* In the order that session.h asks for: what is lent to the transport comes back when that ends. */
+/* In the order that session.h asks for: what is lent to the transport comes back when that ends, and
+ * what borrows of the view goes before the member, whose it is. */
 static void clean_up(worker *w)
 {
     psr_trainer_done(&w->trainer);
     psr_session_stop(w->session);
-    psr_member_free(w->member);
     psr_transport_free(&w->transport, LINGER_MS);
     psr_exchange_free(w->exchange);
     psr_session_free(w->session);
+    psr_member_free(w->member);
     psr_buckets_done(&w->buckets);
     psr_network_free(w->net);
     psr_provision_done(&w->provision);

@@ -216,14 +216,14 @@ static psr_err run(program *p)
     return err;
 }
 
-/* The transport has borrowed weights of the shard, and the input thread wakes the transport. */
+/* The input thread wakes the transport, which has borrowed weights of the shard, which goes by the member's view. */
 static void clean_up(program *p)
 {
     psr_input_thread_free(p->input);
-    psr_member_free(p->member);
     psr_transport_free(&p->transport, LINGER_MS);
     psr_loop_free(p->loop);
     psr_shard_run_free(p->shard);
+    psr_member_free(p->member);
     psr_shard_start_done(&p->start);
     psr_provision_done(&p->provision);
 }

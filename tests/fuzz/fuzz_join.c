@@ -9,17 +9,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Writes into *json, reads again, writes again. */
+/* Writes, reads again, writes again. */
 #define THERE_AND_BACK(type, value, to_json, from_json, done)                                                \
     do {                                                                                                     \
-        char *json = NULL, *json_again = NULL;                                                               \
+        char *there = NULL, *there_again = NULL;                                                             \
         type again;                                                                                          \
-        if (to_json(&(value), &json) != PSR_OK ||                                                            \
-            from_json((psr_bytes){json, strlen(json)}, &again) != PSR_OK ||                                  \
-            to_json(&again, &json_again) != PSR_OK || strcmp(json, json_again) != 0)                         \
+        if (to_json(&(value), &there) != PSR_OK ||                                                           \
+            from_json((psr_bytes){there, strlen(there)}, &again) != PSR_OK ||                                \
+            to_json(&again, &there_again) != PSR_OK || strcmp(there, there_again) != 0)                      \
             abort();                                                                                         \
-        free(json);                                                                                          \
-        free(json_again);                                                                                    \
+        free(there);                                                                                         \
+        free(there_again);                                                                                   \
         done(&again);                                                                                        \
     } while (0)
 

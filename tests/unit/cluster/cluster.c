@@ -353,13 +353,11 @@ int cluster_print_rate(void **state)
     return 0;
 }
 
-/* What is lent to a transport comes back when the network ends. */
+/* What is lent to a transport comes back when the network ends; what borrows of a view goes before the member, whose it is. */
 void cluster_free(cluster *c)
 {
-    for (uint32_t i = 0; i < member_count(c); i++) {
-        psr_member_free(member_at(c, i)->member);
+    for (uint32_t i = 0; i < member_count(c); i++)
         psr_transport_free(&member_at(c, i)->transport, 0);
-    }
     psr_transport_free(&c->scheduler_process.transport, 0);
     psr_sim_free(c->sim);
     psr_scheduler_free(c->scheduler);
@@ -367,6 +365,8 @@ void cluster_free(cluster *c)
         worker_done(&c->workers[r]);
     for (uint32_t s = 0; s < c->s; s++)
         shard_done(&c->shards[s]);
+    for (uint32_t i = 0; i < member_count(c); i++)
+        psr_member_free(member_at(c, i)->member);
     free(c->workers);
     free(c->shards);
     free(c->sections);

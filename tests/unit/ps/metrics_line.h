@@ -1,4 +1,4 @@
-/* A line of metrics out of its text, as the scheduler hands it on. */
+/* A line of metrics out of its text, as the scheduler hands it on. Include after cmocka.h. */
 #ifndef PSR_TESTS_METRICS_LINE_H
 #define PSR_TESTS_METRICS_LINE_H
 
