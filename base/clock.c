@@ -63,10 +63,15 @@ static void stop_with_clock(int signo)
     errno = saved;
 }
 
+/* The signal comes to the main thread, wherever that is. oneDNN's generated code lets the stack pointer point into a buffer of the heap:
+ * so the handler has a stack of its own, or what the kernel saves there would overwrite what lies below that buffer. */
 void psr_clock_stops_with_process(void)
 {
-    struct sigaction action = {.sa_handler = stop_with_clock, .sa_flags = SA_RESTART};
+    static _Alignas(64) char stack[64 << 10]; /* AMX registers alone are 8 KiB of what is saved */
+    const stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction action = {.sa_handler = stop_with_clock, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
+    (void)sigaltstack(&own, NULL);
     (void)sigaction(SIGTSTP, &action, NULL);
 }
 

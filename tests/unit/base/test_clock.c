@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,6 +55,26 @@ static void waits_of_threads_are_in_real_time(void **state)
     struct timespec until = psr_clock_after_ns(5);
     int64_t until_ns = (int64_t)until.tv_sec * 1000000000 + until.tv_nsec;
     assert_true(until_ns >= before_ns + 5 && until_ns <= real_ns() + 5);
+}
+
+/* What is interrupted may have its stack pointer anywhere. */
+static void ctrl_z_is_taken_on_a_stack_of_its_own(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        stack_t own;
+        struct sigaction action;
+        psr_clock_stops_with_process();
+        bool is_own = sigaltstack(NULL, &own) == 0 && !(own.ss_flags & SS_DISABLE) &&
+                      sigaction(SIGTSTP, NULL, &action) == 0 && (action.sa_flags & SA_ONSTACK) != 0 &&
+                      own.ss_size >= (size_t)sysconf(_SC_SIGSTKSZ);
+        _exit(is_own ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 /* The child tells how much its clock has left out; the parent knows how long it was stopped at least. */
@@ -125,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_stands_between_stop_and_go_on),
         cmocka_unit_test(waits_of_threads_are_in_real_time),
+        cmocka_unit_test(ctrl_z_is_taken_on_a_stack_of_its_own),
         cmocka_unit_test(a_process_that_ctrl_z_stops_does_not_count_the_time),
         cmocka_unit_test(while_its_keeper_looks_it_goes_with_the_time),
         cmocka_unit_test(an_absence_of_its_keeper_does_not_count),
