@@ -6,7 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum psr_type { PSR_TYPE_UINT8, PSR_TYPE_FLOAT32, PSR_TYPE_FLOAT64 } psr_type;
+/* float16: IEEE 754 binary16. bfloat16: the upper half of a float32. Both stand as uint16_t in memory. */
+typedef enum psr_type {
+    PSR_TYPE_UINT8,
+    PSR_TYPE_FLOAT32,
+    PSR_TYPE_FLOAT64,
+    PSR_TYPE_FLOAT16,
+    PSR_TYPE_BFLOAT16,
+    PSR_TYPE_INT8,
+    PSR_TYPE_INT32,
+    PSR_TYPE_INT64,
+} psr_type;
+#define PSR_TYPES (PSR_TYPE_INT64 + 1)
 
 /* Where it lies. The operations of this build take memory of the host alone. */
 typedef enum psr_space { PSR_SPACE_HOST, PSR_SPACE_CUDA, PSR_SPACE_SHARED } psr_space;
@@ -21,8 +32,15 @@ typedef struct psr_buffer {
 
 static inline size_t psr_type_bytes(psr_type type)
 {
-    static const size_t bytes[] = {sizeof(uint8_t), sizeof(float), sizeof(double)};
+    static const uint8_t bytes[PSR_TYPES] = {1, 4, 8, 2, 2, 1, 4, 8};
     return bytes[type];
+}
+
+static inline const char *psr_type_name(psr_type type)
+{
+    static const char *const names[PSR_TYPES] = {"uint8",    "float32", "float64", "float16",
+                                                 "bfloat16", "int8",    "int32",   "int64"};
+    return (unsigned)type < PSR_TYPES ? names[type] : "?";
 }
 
 /* The data of a buffer that an operation on this processor works on: of that type, on the host, complete. */

@@ -3,6 +3,7 @@
  *
  *     who takes part, and who holds what    view.h, plan.h
  *     joining, and hearing that all live    members/: member.h (a process's side), coordinator.h (the scheduler's), provision.h
+ *     values, and how they are combined     buffer.h, reduce.h
  *     what moves values                     operations/: operation.h, ring.h, collective.h; early.h
  *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads)
@@ -24,6 +25,7 @@
 #include "comm/operations/ring.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"
+#include "comm/reduce.h"
 #include "comm/tables/consistency.h"
 #include "comm/tables/table.h"
 #include "comm/tables/table_shard.h"

@@ -1,0 +1,264 @@
+/* Every loop is one expression on elements by themselves, so that no vector width shows in its result, and is written without
+ * branches, so that compilers vectorise it. */
+#include "comm/reduce.h"
+
+#include "base/multiversion.h"
+
+#include <assert.h>
+
+/* out[i] depends on a[i] and b[i] alone, also where out is one of them: a loop need not ask whether they overlap. */
+#ifdef __clang__
+#define PSR_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define PSR_ELEMENTWISE _Pragma("GCC ivdep")
+#endif
+
+/* ---- the bits of floating-point numbers ---- */
+
+static inline uint32_t bits_of(float value)
+{
+    return (union {
+               float f;
+               uint32_t u;
+           }){value}
+        .u;
+}
+
+static inline float float_of(uint32_t bits)
+{
+    return (union {
+               uint32_t u;
+               float f;
+           }){bits}
+        .f;
+}
+
+static inline uint64_t bits_of_double(double value)
+{
+    return (union {
+               double f;
+               uint64_t u;
+           }){value}
+        .u;
+}
+
+static inline double double_of(uint64_t bits)
+{
+    return (union {
+               uint64_t u;
+               double f;
+           }){bits}
+        .f;
+}
+
+/* a where the condition holds, else b: without a branch, into which compilers would move what computes a. */
+static inline uint32_t pick(bool condition, uint32_t a, uint32_t b)
+{
+    return b ^ ((a ^ b) & -(uint32_t)condition);
+}
+
+/* ---- float16 and bfloat16 (F. Giesen, "Float->half variants", 2012, with rounding to the nearest) ---- */
+
+enum {
+    EXPONENT_SHIFT = 23, /* of float32 */
+    HALF_SHIFT = 13,     /* bits of a fraction that float16 has not */
+    BIAS_DIFFERENCE = 127 - 15,
+};
+
+static inline float half_to_float(uint16_t half)
+{
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half & 0x7c00u;
+    const uint32_t shifted = (uint32_t)(half & 0x7fff) << HALF_SHIFT;
+    const uint32_t normal = shifted + ((uint32_t)BIAS_DIFFERENCE << EXPONENT_SHIFT);
+    const uint32_t special = shifted + ((uint32_t)(2 * BIAS_DIFFERENCE) << EXPONENT_SHIFT); /* inf, NaN */
+    /* A subnormal is its fraction times 2^-24: put into the fraction of 2^-14, which is then taken away. */
+    const uint32_t least = (uint32_t)(BIAS_DIFFERENCE + 1) << EXPONENT_SHIFT;
+    const uint32_t subnormal = bits_of(float_of(shifted + least) - float_of(least));
+    const uint32_t magnitude = pick(exponent == 0, subnormal, pick(exponent == 0x7c00u, special, normal));
+    return float_of(sign | magnitude);
+}
+
+static inline uint16_t half_of_float(float value)
+{
+    const uint32_t bits = bits_of(value), sign = bits & 0x80000000u, magnitude = bits ^ sign;
+    const uint32_t too_large = (uint32_t)(127 + 16) << EXPONENT_SHIFT; /* 2^16 */
+    const uint32_t least = (uint32_t)(BIAS_DIFFERENCE + 1)
+                           << EXPONENT_SHIFT; /* 2^-14, the least normal float16 */
+    /* A subnormal result: the addition of a number whose last bit is worth 2^-24 rounds it. */
+    const uint32_t unit = (uint32_t)(BIAS_DIFFERENCE + (23 - 10) + 1) << EXPONENT_SHIFT;
+    const uint32_t subnormal = bits_of(float_of(magnitude) + float_of(unit)) - unit;
+    const uint32_t odd = (magnitude >> HALF_SHIFT) & 1;
+    const uint32_t normal =
+        (magnitude - ((uint32_t)BIAS_DIFFERENCE << EXPONENT_SHIFT) + 0xfff + odd) >> HALF_SHIFT;
+    const uint32_t special = pick(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u);
+    const uint32_t half = pick(magnitude >= too_large, special, pick(magnitude < least, subnormal, normal));
+    return (uint16_t)(sign >> 16 | half);
+}
+
+static inline float bfloat_to_float(uint16_t bits)
+{
+    return float_of((uint32_t)bits << 16);
+}
+
+static inline uint16_t bfloat_of_float(float value)
+{
+    const uint32_t bits = bits_of(value);
+    const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    const uint32_t quiet = bits >> 16 | 0x40;
+    return (uint16_t)pick((bits & 0x7fffffffu) > 0x7f800000u, quiet, rounded);
+}
+
+float psr_float16_to_float(uint16_t bits)
+{
+    return half_to_float(bits);
+}
+
+uint16_t psr_float16_of_float(float value)
+{
+    return half_of_float(value);
+}
+
+float psr_bfloat16_to_float(uint16_t bits)
+{
+    return bfloat_to_float(bits);
+}
+
+uint16_t psr_bfloat16_of_float(float value)
+{
+    return bfloat_of_float(value);
+}
+
+/* ---- one element ---- */
+
+/* Of equal numbers the bits differ for zeros alone: -0 when either is, for a minimum. */
+static inline float least_float(float a, float b)
+{
+    const uint32_t ordered = a < b ? bits_of(a) : a == b ? bits_of(a) | bits_of(b) : bits_of(b);
+    return float_of(a != a ? bits_of(a) : b != b ? bits_of(b) : ordered);
+}
+
+static inline float greatest_float(float a, float b)
+{
+    const uint32_t ordered = a > b ? bits_of(a) : a == b ? bits_of(a) & bits_of(b) : bits_of(b);
+    return float_of(a != a ? bits_of(a) : b != b ? bits_of(b) : ordered);
+}
+
+static inline double least_double(double a, double b)
+{
+    const uint64_t ordered = a < b    ? bits_of_double(a)
+                             : a == b ? bits_of_double(a) | bits_of_double(b)
+                                      : bits_of_double(b);
+    return double_of(a != a ? bits_of_double(a) : b != b ? bits_of_double(b) : ordered);
+}
+
+static inline double greatest_double(double a, double b)
+{
+    const uint64_t ordered = a > b    ? bits_of_double(a)
+                             : a == b ? bits_of_double(a) & bits_of_double(b)
+                                      : bits_of_double(b);
+    return double_of(a != a ? bits_of_double(a) : b != b ? bits_of_double(b) : ordered);
+}
+
+/* ---- loops ---- */
+
+/* type: of an element in memory; in: from there to where it is computed; into: back. */
+#define LOOP(name, type, in, into, expression)                                                               \
+    PSR_MULTIVERSION static void name(void *out_values, const void *a_values, const void *b_values,          \
+                                      size_t count)                                                          \
+    {                                                                                                        \
+        type *out = out_values;                                                                              \
+        const type *x = a_values, *y = b_values;                                                             \
+        PSR_ELEMENTWISE                                                                                      \
+        for (size_t i = 0; i < count; i++) {                                                                 \
+            const __typeof__(in(x[0])) a = in(x[i]), b = in(y[i]);                                           \
+            out[i] = (type)into(expression);                                                                 \
+        }                                                                                                    \
+    }
+
+#define LOOPS(name, type, in, into, least, greatest)                                                         \
+    LOOP(name##_sum, type, in, into, a + b)                                                                  \
+    LOOP(name##_product, type, in, into, a *b)                                                               \
+    LOOP(name##_minimum, type, in, into, least)                                                              \
+    LOOP(name##_maximum, type, in, into, greatest)
+
+/* Sums and products of integers are computed unsigned, and so wrap; they are compared as they are. */
+#define INTEGER_LOOPS(name, type, wide)                                                                      \
+    LOOP(name##_sum, type, (wide), , a + b)                                                                  \
+    LOOP(name##_product, type, (wide), , a *b)                                                               \
+    LOOP(name##_minimum, type, (type), , a < b ? a : b)                                                      \
+    LOOP(name##_maximum, type, (type), , a > b ? a : b)
+
+LOOPS(float32, float, (float), , least_float(a, b), greatest_float(a, b))
+LOOPS(float64, double, (double), , least_double(a, b), greatest_double(a, b))
+LOOPS(float16, uint16_t, half_to_float, half_of_float, least_float(a, b), greatest_float(a, b))
+LOOPS(bfloat16, uint16_t, bfloat_to_float, bfloat_of_float, least_float(a, b), greatest_float(a, b))
+INTEGER_LOOPS(uint8, uint8_t, uint32_t)
+INTEGER_LOOPS(int8, int8_t, uint32_t)
+INTEGER_LOOPS(int32, int32_t, uint32_t)
+INTEGER_LOOPS(int64, int64_t, uint64_t)
+
+typedef void loop(void *out, const void *a, const void *b, size_t count);
+
+#define OF_TYPE(name)                                                                                        \
+    {                                                                                                        \
+        name##_sum, name##_product, name##_minimum, name##_maximum, name##_sum                               \
+    }
+
+static loop *const loops[PSR_TYPES][PSR_REDUCTIONS] = {
+    [PSR_TYPE_UINT8] = OF_TYPE(uint8),       [PSR_TYPE_FLOAT32] = OF_TYPE(float32),
+    [PSR_TYPE_FLOAT64] = OF_TYPE(float64),   [PSR_TYPE_FLOAT16] = OF_TYPE(float16),
+    [PSR_TYPE_BFLOAT16] = OF_TYPE(bfloat16), [PSR_TYPE_INT8] = OF_TYPE(int8),
+    [PSR_TYPE_INT32] = OF_TYPE(int32),       [PSR_TYPE_INT64] = OF_TYPE(int64),
+};
+
+void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const void *b, size_t count)
+{
+    loops[type][op](out, a, b, count);
+}
+
+/* ---- the end of a mean ---- */
+
+#define DIVIDE(name, type, in, into, real)                                                                   \
+    PSR_MULTIVERSION static void name##_divide(void *in_out, size_t count, uint32_t n)                       \
+    {                                                                                                        \
+        type *values = in_out;                                                                               \
+        for (size_t i = 0; i < count; i++)                                                                   \
+            values[i] = into(in(values[i]) / (real)n);                                                       \
+    }
+
+DIVIDE(float32, float, , , float)
+DIVIDE(float64, double, , , double)
+DIVIDE(float16, uint16_t, half_to_float, half_of_float, float)
+DIVIDE(bfloat16, uint16_t, bfloat_to_float, bfloat_of_float, float)
+
+void psr_reduce_divide(psr_type type, void *values, size_t count, uint32_t n)
+{
+    assert(psr_reduction_fits(PSR_REDUCTION_MEAN, type) && n > 0);
+    switch (type) {
+    case PSR_TYPE_FLOAT32:
+        float32_divide(values, count, n);
+        return;
+    case PSR_TYPE_FLOAT64:
+        float64_divide(values, count, n);
+        return;
+    case PSR_TYPE_FLOAT16:
+        float16_divide(values, count, n);
+        return;
+    default:
+        bfloat16_divide(values, count, n);
+    }
+}
+
+/* ---- names ---- */
+
+const char *psr_reduction_name(psr_reduction op)
+{
+    static const char *const names[PSR_REDUCTIONS] = {"sum", "product", "minimum", "maximum", "mean"};
+    return (unsigned)op < PSR_REDUCTIONS ? names[op] : "?";
+}
+
+bool psr_reduction_fits(psr_reduction op, psr_type type)
+{
+    return op != PSR_REDUCTION_MEAN || type == PSR_TYPE_FLOAT32 || type == PSR_TYPE_FLOAT64 ||
+           type == PSR_TYPE_FLOAT16 || type == PSR_TYPE_BFLOAT16;
+}

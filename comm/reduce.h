@@ -1,0 +1,41 @@
+/* Values combined element by element: what every fold of a collective is made of.
+ *
+ * float32 and float64 round once at each step. float16 and bfloat16 are computed in float32 and rounded to the nearest, ties to
+ * even, at each step (exact sums and products of two of them fit float32 or round alike: 24 >= 2 * 11 + 2 bits). Sums and
+ * products of integers wrap. MINIMUM and MAXIMUM: a NaN wins, and -0 is below +0 (IEEE 754-2019, section 9.6), so that no
+ * order of operands shows in a result. Of NaNs only that they are NaN is promised, not their bits.
+ * MEAN folds as SUM does and divides once, at the end; there is none of integers. Any thread; no state. */
+#ifndef PSR_COMM_REDUCE_H
+#define PSR_COMM_REDUCE_H
+
+#include "comm/buffer.h"
+
+#include <stdbool.h>
+
+typedef enum psr_reduction {
+    PSR_REDUCTION_SUM,
+    PSR_REDUCTION_PRODUCT,
+    PSR_REDUCTION_MINIMUM,
+    PSR_REDUCTION_MAXIMUM,
+    PSR_REDUCTION_MEAN
+} psr_reduction;
+#define PSR_REDUCTIONS (PSR_REDUCTION_MEAN + 1)
+
+const char *psr_reduction_name(psr_reduction op); /* "sum", ..; "?" */
+/* Is there such an op of that type? */
+bool psr_reduction_fits(psr_reduction op, psr_type type);
+
+/* out[i] = a[i] op b[i]. out may be a or b; else nothing overlaps. Aligned for the type. */
+void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const void *b, size_t count);
+
+/* What ends a MEAN: values[i] /= n, 0 < n < 2^24, of a floating-point type. */
+void psr_reduce_divide(psr_type type, void *values, size_t count, uint32_t n);
+
+/* The 16-bit types, one value. To float32 is exact; from it rounds to the nearest, ties to even; what is too large becomes
+ * infinite, a NaN stays one. */
+float psr_float16_to_float(uint16_t bits);
+uint16_t psr_float16_of_float(float value);
+float psr_bfloat16_to_float(uint16_t bits);
+uint16_t psr_bfloat16_of_float(float value);
+
+#endif
