@@ -76,6 +76,8 @@ const char *psr_err_name(psr_err code)
         return "compute";
     case PSR_ERR_UNSUPPORTED:
         return "unsupported";
+    case PSR_ERR_MISMATCH:
+        return "mismatch";
     }
     return "unknown";
 }
@@ -90,6 +92,7 @@ int psr_err_exit_status(psr_err code)
     case PSR_ERR_IO:
     case PSR_ERR_NOT_FOUND:
     case PSR_ERR_UNSUPPORTED:
+    case PSR_ERR_MISMATCH:
         return 2;
     case PSR_ERR_PROTOCOL:
     case PSR_ERR_VERSION:

@@ -25,6 +25,7 @@ typedef enum psr_err {
     PSR_ERR_NUMERIC,     /* a number that must be finite is not */
     PSR_ERR_COMPUTE,     /* the compute library failed */
     PSR_ERR_UNSUPPORTED, /* valid, but not with this build, device or combination */
+    PSR_ERR_MISMATCH,    /* two ranks of a group called different things where both must call the same */
 } psr_err;
 
 /* Records the detail for this thread and returns code, so that `return psr_fail(...)` reads well. */
@@ -41,7 +42,7 @@ const char *psr_err_detail(void);
 const char *psr_err_name(psr_err code);
 
 /* What main() exits with: 0 success; 2 bad input (usage, format, not found, I/O on the user's files,
- * unsupported); 3 a member broke the protocol or speaks another version; 130 cancelled; else 1. */
+ * unsupported, mismatch); 3 a member broke the protocol or speaks another version; 130 cancelled; else 1. */
 int psr_err_exit_status(psr_err code);
 
 /* For functions that hold nothing. Where something is held, use one forward `goto out`. */

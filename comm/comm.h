@@ -4,7 +4,8 @@
  *     who takes part, and who holds what    view.h, plan.h
  *     joining, and hearing that all live    members/: member.h (a process's side), coordinator.h (the scheduler's), provision.h
  *     values, and how they are combined     buffer.h, reduce.h
- *     what moves values                     operations/: operation.h, ring.h, collective.h; early.h
+ *     operations of a group of ranks        collectives/: group.h, algorithm_choice.h; call.h
+ *     what moves values in training         operations/: operation.h, ring.h, collective.h; early.h
  *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads)
  *     the progress thread                   loop.h
@@ -13,6 +14,9 @@
 #define PSR_COMM_COMM_H
 
 #include "comm/buffer.h"
+#include "comm/collectives/algorithm_choice.h"
+#include "comm/collectives/call.h"
+#include "comm/collectives/group.h"
 #include "comm/launcher_line.h"
 #include "comm/loop.h"
 #include "comm/members/join.h"

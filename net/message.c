@@ -50,50 +50,53 @@ void psr_message_free(psr_message **message)
 /* What a head of each type has; docs/wire.md has the same with words. */
 typedef struct kind {
     const char *name;
-    bool tagged;
+    enum { UNTAGGED, OF_RUN, OF_GROUP } tag;
     uint8_t field_count;
     const char *fields[PSR_HEAD_FIELDS_MAX];
 } kind;
 
 /* The names end with NULL. */
-#define KIND(name, tagged, ...)                                                                              \
+#define KIND(name, tag, ...)                                                                                 \
     {                                                                                                        \
-        name, tagged, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *) - 1,                            \
+        name, tag, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *) - 1,                               \
         {                                                                                                    \
             __VA_ARGS__                                                                                      \
         }                                                                                                    \
     }
 
 static const kind kinds[] = {
-    [PSR_MSG_HELLO] = KIND("HELLO", false, "role", "rank", NULL),
-    [PSR_MSG_JOIN] = KIND("JOIN", false, NULL),
-    [PSR_MSG_READY] = KIND("READY", false, NULL),
+    [PSR_MSG_HELLO] = KIND("HELLO", UNTAGGED, "role", "rank", NULL),
+    [PSR_MSG_JOIN] = KIND("JOIN", UNTAGGED, NULL),
+    [PSR_MSG_READY] = KIND("READY", UNTAGGED, NULL),
     [PSR_MSG_PROGRESS] =
-        KIND("PROGRESS", true, "phase", "counter", "waits", "role", "rank", "evaluates", "counted", NULL),
-    [PSR_MSG_METRICS] = KIND("METRICS", false, NULL),
-    [PSR_MSG_HELD] = KIND("HELD", false, "step", NULL),
-    [PSR_MSG_CHECKPOINT] = KIND("CHECKPOINT", false, "offset", "count", "steps", "section", NULL),
-    [PSR_MSG_FAILED] = KIND("FAILED", false, "status", NULL),
-    [PSR_MSG_DONE] = KIND("DONE", false, "steps", "left_out", NULL),
-    [PSR_MSG_FACTS] = KIND("FACTS", false, NULL),
-    [PSR_MSG_WELCOME] = KIND("WELCOME", false, NULL),
-    [PSR_MSG_START] = KIND("START", false, NULL),
-    [PSR_MSG_ALIVE] = KIND("ALIVE", false, "report_wanted", NULL),
-    [PSR_MSG_HOLD] = KIND("HOLD", false, NULL),
-    [PSR_MSG_STOP_AT] = KIND("STOP_AT", false, "step", NULL),
-    [PSR_MSG_RESTORE] = KIND("RESTORE", false, "offset", "count", "steps", "section", NULL),
-    [PSR_MSG_ABORT] = KIND("ABORT", false, NULL),
-    [PSR_MSG_BYE] = KIND("BYE", false, NULL),
-    [PSR_MSG_CONFIG] = KIND("CONFIG", false, NULL),
-    [PSR_MSG_SAVED] = KIND("SAVED", false, "steps", NULL),
-    [PSR_MSG_INIT] = KIND("INIT", true, "offset", "count", "section", NULL),
-    [PSR_MSG_PUSH] = KIND("PUSH", true, "offset", "count", "answer", NULL),
-    [PSR_MSG_PULL] = KIND("PULL", true, "offset", "count", NULL),
-    [PSR_MSG_WEIGHTS] = KIND("WEIGHTS", true, "offset", "count", "staleness", "received", NULL),
-    [PSR_MSG_ACK] = KIND("ACK", false, "received", NULL),
-    [PSR_MSG_RING] = KIND("RING", true, "offset", "count", "phase", "chunk", "hop", NULL),
-    [PSR_MSG_GATHER] = KIND("GATHER", true, "offset", "count", NULL),
-    [PSR_MSG_SPREAD] = KIND("SPREAD", true, "offset", "count", NULL),
+        KIND("PROGRESS", OF_RUN, "phase", "counter", "waits", "role", "rank", "evaluates", "counted", NULL),
+    [PSR_MSG_METRICS] = KIND("METRICS", UNTAGGED, NULL),
+    [PSR_MSG_HELD] = KIND("HELD", UNTAGGED, "step", NULL),
+    [PSR_MSG_CHECKPOINT] = KIND("CHECKPOINT", UNTAGGED, "offset", "count", "steps", "section", NULL),
+    [PSR_MSG_FAILED] = KIND("FAILED", UNTAGGED, "status", NULL),
+    [PSR_MSG_DONE] = KIND("DONE", UNTAGGED, "steps", "left_out", NULL),
+    [PSR_MSG_FACTS] = KIND("FACTS", UNTAGGED, NULL),
+    [PSR_MSG_WELCOME] = KIND("WELCOME", UNTAGGED, NULL),
+    [PSR_MSG_START] = KIND("START", UNTAGGED, NULL),
+    [PSR_MSG_ALIVE] = KIND("ALIVE", UNTAGGED, "report_wanted", NULL),
+    [PSR_MSG_HOLD] = KIND("HOLD", UNTAGGED, NULL),
+    [PSR_MSG_STOP_AT] = KIND("STOP_AT", UNTAGGED, "step", NULL),
+    [PSR_MSG_RESTORE] = KIND("RESTORE", UNTAGGED, "offset", "count", "steps", "section", NULL),
+    [PSR_MSG_ABORT] = KIND("ABORT", UNTAGGED, NULL),
+    [PSR_MSG_BYE] = KIND("BYE", UNTAGGED, NULL),
+    [PSR_MSG_CONFIG] = KIND("CONFIG", UNTAGGED, NULL),
+    [PSR_MSG_SAVED] = KIND("SAVED", UNTAGGED, "steps", NULL),
+    [PSR_MSG_INIT] = KIND("INIT", OF_RUN, "offset", "count", "section", NULL),
+    [PSR_MSG_PUSH] = KIND("PUSH", OF_RUN, "offset", "count", "answer", NULL),
+    [PSR_MSG_PULL] = KIND("PULL", OF_RUN, "offset", "count", NULL),
+    [PSR_MSG_WEIGHTS] = KIND("WEIGHTS", OF_RUN, "offset", "count", "staleness", "received", NULL),
+    [PSR_MSG_ACK] = KIND("ACK", UNTAGGED, "received", NULL),
+    [PSR_MSG_RING] = KIND("RING", OF_RUN, "offset", "count", "phase", "chunk", "hop", NULL),
+    [PSR_MSG_GATHER] = KIND("GATHER", OF_RUN, "offset", "count", NULL),
+    [PSR_MSG_SPREAD] = KIND("SPREAD", OF_RUN, "offset", "count", NULL),
+    [PSR_MSG_VALUES] = KIND("VALUES", OF_GROUP, "call", "root", "count", "total", "slice", NULL),
+    [PSR_MSG_CREDIT] = KIND("CREDIT", OF_GROUP, "call", "root", "count", "slices", NULL),
+    [PSR_MSG_AHEAD] = KIND("AHEAD", OF_GROUP, "operations", NULL),
 };
 
 /* NULL: there is none of that number. */
@@ -119,8 +122,12 @@ void psr_head_describe(const psr_head *head, char *text, size_t size)
     const kind *k = kind_of((uint64_t)head->type);
     size_t used = (size_t)snprintf(text, size, "%s", psr_message_name(head->type));
     const char *before = " (";
-    if (k != NULL && k->tagged && used < size) {
-        if (head->tag.slot > 0)
+    if (k != NULL && k->tag != UNTAGGED && used < size) {
+        if (k->tag == OF_GROUP)
+            used += (size_t)snprintf(text + used, size - used,
+                                     "%sgroup %" PRIu32 ", slot %" PRIu32 ", round %" PRIu64, before,
+                                     head->tag.group, head->tag.slot, head->tag.round);
+        else if (head->tag.slot > 0)
             used += (size_t)snprintf(text + used, size - used, "%swire step %" PRIu64 ", bucket %" PRIu32,
                                      before, head->tag.round, head->tag.slot - 1);
         else
@@ -282,7 +289,7 @@ static psr_err check_common(const uint64_t common[COMMON_FIELDS], size_t fields)
                         COMMON_FIELDS + fields, COMMON_FIELDS + (size_t)k->field_count);
     if (common[2] > UINT32_MAX || common[3] > UINT32_MAX || common[4] > UINT32_MAX)
         return psr_fail(PSR_ERR_FORMAT, "a message's epoch, group or slot exceeds 32 bits");
-    if (!k->tagged && (common[2] | common[3] | common[4] | common[5]) != 0)
+    if (k->tag == UNTAGGED && (common[2] | common[3] | common[4] | common[5]) != 0)
         return psr_fail(PSR_ERR_FORMAT, "a head of %s has a tag", k->name);
     if (common[6] > PSR_ENCODING_1BIT)
         return psr_fail(PSR_ERR_FORMAT, "a payload of unknown encoding %" PRIu64, common[6]);

@@ -93,6 +93,11 @@ typedef enum psr_message_type {
     PSR_MSG_RING = 70, /* a slice of a chunk of a bucket */
     PSR_MSG_GATHER,    /* to worker 0: doubles to be folded */
     PSR_MSG_SPREAD,    /* from worker 0: bytes of a broadcast or a folded result */
+
+    /* rank -> rank of a group, of one of its operations */
+    PSR_MSG_VALUES = 80, /* a slice of what one sends the other */
+    PSR_MSG_CREDIT,      /* back: so many slices may come */
+    PSR_MSG_AHEAD,       /* back: so many operations may come */
 } psr_message_type;
 
 /* Sections of a checkpoint, in CHECKPOINT and RESTORE messages. Each is an array like the parameter arena or
@@ -124,7 +129,8 @@ const char *psr_phase_name(psr_phase phase); /* "start", "data", "forward", ... 
 typedef struct psr_tag {
     uint32_t epoch; /* of the view; a run has one, 0 */
     uint32_t group; /* 0: all members */
-    uint32_t slot;  /* 0: the group's order of collectives; 1 + b: bucket b */
+    uint32_t
+        slot; /* 0: the group's order of collectives; 1 + b: bucket b, or the group's persistent operation b */
     uint64_t round; /* of the slot: the number of a collective; a bucket's step */
 } psr_tag;
 

@@ -206,6 +206,76 @@ psr_err psr_msg_spread_read(const psr_message *message, psr_msg_spread *ret_spre
     return PSR_OK;
 }
 
+/* ---- operations of a group: whose tag it is, the receiver's table of groups says ---- */
+
+enum { CALL_WORD, CALL_ROOT, CALL_COUNT, AFTER_CALL };
+
+static psr_head call_head(psr_message_type type, psr_tag tag, const psr_msg_call *call)
+{
+    return (psr_head){.type = type, .tag = tag, .fields = {call->word, call->root, call->count}};
+}
+
+static psr_err read_call(const psr_message *message, psr_msg_call *ret_call)
+{
+    const uint64_t *fields = message->head.fields;
+    PSR_TRY(field_at_most(message, CALL_ROOT, UINT32_MAX));
+    *ret_call = (psr_msg_call){fields[CALL_WORD], (uint32_t)fields[CALL_ROOT], fields[CALL_COUNT]};
+    return PSR_OK;
+}
+
+enum { VALUES_TOTAL = AFTER_CALL, VALUES_SLICE };
+
+psr_head psr_msg_values_head(const psr_msg_values *values)
+{
+    psr_head head = call_head(PSR_MSG_VALUES, values->tag, &values->call);
+    head.fields[VALUES_TOTAL] = values->total;
+    head.fields[VALUES_SLICE] = values->slice;
+    return head;
+}
+
+psr_err psr_msg_values_read(const psr_message *message, psr_msg_values *ret_values)
+{
+    const psr_head *head = &message->head;
+    psr_msg_call call;
+    PSR_TRY(read_call(message, &call));
+    *ret_values = (psr_msg_values){head->tag, call, head->fields[VALUES_TOTAL], head->fields[VALUES_SLICE]};
+    return PSR_OK;
+}
+
+enum { CREDIT_SLICES = AFTER_CALL };
+
+psr_head psr_msg_credit_head(const psr_msg_credit *credit)
+{
+    psr_head head = call_head(PSR_MSG_CREDIT, credit->tag, &credit->call);
+    head.fields[CREDIT_SLICES] = credit->slices;
+    return head;
+}
+
+psr_err psr_msg_credit_read(const psr_message *message, psr_msg_credit *ret_credit)
+{
+    psr_msg_call call;
+    PSR_TRY(read_call(message, &call));
+    *ret_credit = (psr_msg_credit){message->head.tag, call, message->head.fields[CREDIT_SLICES]};
+    return PSR_OK;
+}
+
+psr_head psr_msg_ahead_head(const psr_msg_ahead *ahead)
+{
+    return (psr_head){.type = PSR_MSG_AHEAD, .tag = ahead->tag, .fields = {ahead->operations}};
+}
+
+psr_err psr_msg_ahead_read(const psr_message *message, psr_msg_ahead *ret_ahead)
+{
+    *ret_ahead = (psr_msg_ahead){message->head.tag, message->head.fields[0]};
+    return PSR_OK;
+}
+
+bool psr_msg_tag_is(const psr_message *message, psr_tag tag)
+{
+    const psr_tag *is = &message->head.tag;
+    return is->epoch == tag.epoch && is->group == tag.group && is->slot == tag.slot && is->round == tag.round;
+}
+
 /* ---- member and scheduler ---- */
 
 enum {
@@ -352,5 +422,5 @@ psr_head psr_msg_failed_head(psr_err status)
 psr_err psr_msg_failed_status(const psr_message *message)
 {
     uint64_t status = message->head.fields[0];
-    return status > 0 && status <= PSR_ERR_UNSUPPORTED ? (psr_err)status : PSR_ERR_PEER;
+    return status > 0 && status <= PSR_ERR_MISMATCH ? (psr_err)status : PSR_ERR_PEER;
 }

@@ -83,6 +83,45 @@ psr_head psr_msg_spread_head(const psr_msg_spread *spread);
 PSR_MUST_CHECK psr_err psr_msg_gather_read(const psr_message *message, psr_msg_gather *ret_gather);
 PSR_MUST_CHECK psr_err psr_msg_spread_read(const psr_message *message, psr_msg_spread *ret_spread);
 
+/* ---- operations of a group (comm/collectives/group.h) ---- */
+
+/* What two ranks of an operation must agree on (comm/collectives/call.h has it in words). */
+typedef struct psr_msg_call {
+    uint64_t word; /* kind, algorithm, type, reduction */
+    uint32_t root;
+    uint64_t count;
+} psr_msg_call;
+
+/* A slice of what one rank sends another in one operation. */
+typedef struct psr_msg_values {
+    psr_tag tag;
+    psr_msg_call call; /* the sender's */
+    uint64_t total;    /* values that the receiver gets from the sender in the whole operation */
+    uint64_t slice;    /* slices before this one, from the sender to the receiver in this operation */
+} psr_msg_values;
+
+/* The receiver of slices lets the sender go on. */
+typedef struct psr_msg_credit {
+    psr_tag tag;
+    psr_msg_call call; /* the receiver's */
+    uint64_t slices;   /* of that operation, which may have been sent to it: more than might before */
+} psr_msg_credit;
+
+/* The same for whole operations, of the group's order of calls (slot 0, round 0). */
+typedef struct psr_msg_ahead {
+    psr_tag tag;
+    uint64_t operations; /* in which the sender sends to the receiver, that it may have begun to send */
+} psr_msg_ahead;
+
+psr_head psr_msg_values_head(const psr_msg_values *values);
+psr_head psr_msg_credit_head(const psr_msg_credit *credit);
+psr_head psr_msg_ahead_head(const psr_msg_ahead *ahead);
+PSR_MUST_CHECK psr_err psr_msg_values_read(const psr_message *message, psr_msg_values *ret_values);
+PSR_MUST_CHECK psr_err psr_msg_credit_read(const psr_message *message, psr_msg_credit *ret_credit);
+PSR_MUST_CHECK psr_err psr_msg_ahead_read(const psr_message *message, psr_msg_ahead *ret_ahead);
+/* Is that the tag of any of the three? */
+bool psr_msg_tag_is(const psr_message *message, psr_tag tag);
+
 /* ---- member and scheduler ---- */
 
 typedef struct psr_msg_progress {

@@ -92,7 +92,8 @@ static void every_type_of_message_is_known(void **state)
         PSR_MSG_WELCOME, PSR_MSG_START,      PSR_MSG_ALIVE,  PSR_MSG_HOLD,     PSR_MSG_STOP_AT,
         PSR_MSG_RESTORE, PSR_MSG_ABORT,      PSR_MSG_BYE,    PSR_MSG_CONFIG,   PSR_MSG_SAVED,
         PSR_MSG_INIT,    PSR_MSG_PUSH,       PSR_MSG_PULL,   PSR_MSG_WEIGHTS,  PSR_MSG_ACK,
-        PSR_MSG_RING,    PSR_MSG_GATHER,     PSR_MSG_SPREAD};
+        PSR_MSG_RING,    PSR_MSG_GATHER,     PSR_MSG_SPREAD, PSR_MSG_VALUES,   PSR_MSG_CREDIT,
+        PSR_MSG_AHEAD};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         psr_head head = {.type = types[i]};
         assert_round_trip(&head, 0);

@@ -1,0 +1,27 @@
+/* Which algorithm an operation takes. A fixed table of bytes, ranks and hosts, never of a clock: the choice is a part of a fold's
+ * order, and so of its bits. Any thread; no state. */
+#ifndef PSR_COMM_COLLECTIVES_ALGORITHM_CHOICE_H
+#define PSR_COMM_COLLECTIVES_ALGORITHM_CHOICE_H
+
+#include "comm/collectives/call.h"
+
+/* bytes: of all values together (all-reduce, reduce, broadcast: of the whole). A message across hosts costs about as much as
+ * so many bytes more, so with several hosts few bytes are four times as many (k = 4; on one host k = 1).
+ *
+ * all_reduce      up to k * 1 KiB and 8 ranks direct; up to k * 16 KiB doubling; up to k * 256 KiB, from 4 ranks on, halving; else ring
+ * reduce          up to k * 64 KiB, or 2 ranks, binomial; else chain
+ * broadcast       the same
+ * reduce_scatter  up to k * 64 KiB direct; else ring
+ * all_gather      up to k * 64 KiB, up to 8 ranks direct, with more bruck; else ring
+ * gather, scatter parts of up to k * 4 KiB, from 8 ranks on, binomial; else direct
+ * barrier         dissemination
+ * the others      direct */
+psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks, uint32_t hosts);
+
+bool psr_algorithm_fits(psr_algorithm algorithm, psr_kind kind);
+/* By its name. USAGE: no such one, or not of that kind; the detail names those that there are. */
+PSR_MUST_CHECK psr_err psr_algorithm_find(psr_kind kind, const char *name, psr_algorithm *ret_algorithm);
+/* Puts "ring, direct, .." of that kind into text. */
+void psr_algorithm_list(psr_kind kind, char *text, size_t size);
+
+#endif

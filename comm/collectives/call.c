@@ -1,0 +1,77 @@
+#include "comm/collectives/call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+const char *psr_kind_name(psr_kind kind)
+{
+    static const char *const names[PSR_KINDS] = {
+        "all_reduce", "reduce",       "reduce_scatter", "all_gather",        "broadcast", "gather", "scatter",
+        "all_to_all", "all_to_all_v", "barrier",        "neighbor_exchange", "send",      "receive"};
+    return (unsigned)kind < PSR_KINDS ? names[kind] : "?";
+}
+
+const char *psr_algorithm_name(psr_algorithm algorithm)
+{
+    static const char *const names[PSR_ALGORITHMS] = {
+        "auto", "ring", "direct", "doubling", "halving", "binomial", "chain", "bruck", "dissemination"};
+    return (unsigned)algorithm < PSR_ALGORITHMS ? names[algorithm] : "?";
+}
+
+bool psr_kind_folds(psr_kind kind)
+{
+    return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || kind == PSR_KIND_REDUCE_SCATTER;
+}
+
+bool psr_kind_has_root(psr_kind kind)
+{
+    return kind == PSR_KIND_REDUCE || kind == PSR_KIND_BROADCAST || kind == PSR_KIND_GATHER ||
+           kind == PSR_KIND_SCATTER;
+}
+
+/* A word of five bytes: kind, algorithm, type, reduction, varying. */
+enum { ALGORITHM_SHIFT = 8, TYPE_SHIFT = 16, REDUCTION_SHIFT = 24, VARYING_SHIFT = 32 };
+
+psr_msg_call psr_call_message(const psr_call *call)
+{
+    /* What one rank sends another receives: one call of two names. */
+    uint64_t kind = call->kind == PSR_KIND_RECEIVE ? PSR_KIND_SEND : call->kind;
+    return (psr_msg_call){
+        .word = kind | (uint64_t)call->algorithm << ALGORITHM_SHIFT | (uint64_t)call->type << TYPE_SHIFT |
+                (uint64_t)call->reduction << REDUCTION_SHIFT | (uint64_t)call->varying << VARYING_SHIFT,
+        .root = call->root,
+        .count = call->count};
+}
+
+static unsigned part(const psr_msg_call *call, unsigned shift)
+{
+    return (call->word >> shift) & 0xff;
+}
+
+void psr_call_describe(const psr_msg_call *call, char *text, size_t size)
+{
+    psr_kind kind = (psr_kind)part(call, 0);
+    char reduction[32] = "", root[32] = "", count[48];
+    if (psr_kind_folds(kind))
+        snprintf(reduction, sizeof reduction, ", %s",
+                 psr_reduction_name((psr_reduction)part(call, REDUCTION_SHIFT)));
+    if (psr_kind_has_root(kind))
+        snprintf(root, sizeof root, ", root %" PRIu32, call->root);
+    if (part(call, VARYING_SHIFT) != 0)
+        snprintf(count, sizeof count, "varying counts of digest %016" PRIx64, call->count);
+    else
+        snprintf(count, sizeof count, "count %" PRIu64, call->count);
+    snprintf(text, size, "%s(%s, %s%s%s, %s)", psr_kind_name(kind), count,
+             psr_type_name((psr_type)part(call, TYPE_SHIFT)), reduction, root,
+             psr_algorithm_name((psr_algorithm)part(call, ALGORITHM_SHIFT)));
+}
+
+/* FNV-1a (Fowler, Noll, Vo) over the counts' bytes. */
+uint64_t psr_call_digest(const size_t *counts, size_t count)
+{
+    uint64_t digest = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < count; i++)
+        for (unsigned shift = 0; shift < 64; shift += 8)
+            digest = (digest ^ ((uint64_t)counts[i] >> shift & 0xff)) * 0x100000001b3u;
+    return digest;
+}

@@ -1,0 +1,62 @@
+/* A call of an operation: what all ranks of a group must say alike, and its names. Any thread; no state. */
+#ifndef PSR_COMM_COLLECTIVES_CALL_H
+#define PSR_COMM_COLLECTIVES_CALL_H
+
+#include "comm/reduce.h"
+#include "comm/wire/messages.h"
+
+typedef enum psr_kind {
+    PSR_KIND_ALL_REDUCE,
+    PSR_KIND_REDUCE,
+    PSR_KIND_REDUCE_SCATTER,
+    PSR_KIND_ALL_GATHER,
+    PSR_KIND_BROADCAST,
+    PSR_KIND_GATHER,
+    PSR_KIND_SCATTER,
+    PSR_KIND_ALL_TO_ALL,
+    PSR_KIND_ALL_TO_ALL_V, /* of varying counts */
+    PSR_KIND_BARRIER,
+    PSR_KIND_NEIGHBORS, /* neighbour exchange */
+    PSR_KIND_SEND,      /* from one rank to one other, which receives */
+    PSR_KIND_RECEIVE,
+} psr_kind;
+#define PSR_KINDS (PSR_KIND_RECEIVE + 1)
+
+/* Each has a file in this folder, which opens with what it costs. */
+typedef enum psr_algorithm {
+    PSR_ALGORITHM_AUTO, /* by comm/collectives/algorithm_choice.h */
+    PSR_ALGORITHM_RING,
+    PSR_ALGORITHM_DIRECT,
+    PSR_ALGORITHM_DOUBLING,
+    PSR_ALGORITHM_HALVING,
+    PSR_ALGORITHM_BINOMIAL,
+    PSR_ALGORITHM_CHAIN,
+    PSR_ALGORITHM_BRUCK,
+    PSR_ALGORITHM_DISSEMINATION,
+} psr_algorithm;
+#define PSR_ALGORITHMS (PSR_ALGORITHM_DISSEMINATION + 1)
+
+const char *psr_kind_name(psr_kind kind);                /* "all_reduce", ..; "?" */
+const char *psr_algorithm_name(psr_algorithm algorithm); /* "ring", ..; "?" */
+
+typedef struct psr_call {
+    psr_kind kind;
+    psr_algorithm algorithm;
+    psr_type type;
+    psr_reduction reduction; /* of those that fold */
+    uint32_t root;           /* of those that have one */
+    bool varying;            /* the ranks' counts differ: count is a digest of them all */
+    uint64_t count;          /* values of a rank's part (all-reduce, reduce, broadcast: of the whole) */
+} psr_call;
+
+bool psr_kind_folds(psr_kind kind);
+bool psr_kind_has_root(psr_kind kind);
+
+/* As heads say it. */
+psr_msg_call psr_call_message(const psr_call *call);
+/* "all_reduce(count 10, float32, sum, ring)". call may be anybody's. */
+void psr_call_describe(const psr_msg_call *call, char *text, size_t size);
+/* Of counts that differ. */
+uint64_t psr_call_digest(const size_t *counts, size_t count);
+
+#endif

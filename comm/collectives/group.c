@@ -1,0 +1,398 @@
+/* Finds the operation that a message is of, keeps what comes too early, and numbers operations. */
+#include "comm/collectives/group_private.h"
+
+#include "net/violation.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- members ---- */
+
+static int compare_names(psr_peer a, psr_peer b)
+{
+    return a.role != b.role ? (a.role < b.role ? -1 : 1) : a.rank != b.rank ? (a.rank < b.rank ? -1 : 1) : 0;
+}
+
+static psr_err rank_of(const psr_group *group, const psr_message *message, uint32_t *ret_rank)
+{
+    uint32_t low = 0, high = group->options.ranks;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2, rank = group->by_name[middle];
+        int order = compare_names(message->from, group->peers[rank].name);
+        if (order == 0 && rank != group->options.rank) {
+            *ret_rank = rank;
+            return PSR_OK;
+        }
+        if (order > 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return psr_violation(message, "it is no other rank of group %" PRIu32, group->options.id);
+}
+
+/* ---- words ---- */
+
+/* "call 7 of group 0" */
+static void describe_tag(psr_tag tag, char *text, size_t size)
+{
+    if (tag.slot == 0)
+        snprintf(text, size, "call %" PRIu64 " of group %" PRIu32, tag.round, tag.group);
+    else if (tag.slot <= PSR_MESSAGE_TAG_MAX)
+        snprintf(text, size, "start %" PRIu64 " of persistent operation %" PRIu32 " of group %" PRIu32,
+                 tag.round, tag.slot, tag.group);
+    else
+        snprintf(text, size, "message %" PRIu64 " with tag %" PRIu32 " of group %" PRIu32, tag.round,
+                 tag.slot - PSR_MESSAGE_TAG_MAX - 1, tag.group);
+}
+
+static bool same_call(const psr_msg_call *a, const psr_msg_call *b)
+{
+    return a->word == b->word && a->root == b->root && a->count == b->count;
+}
+
+static psr_err mismatch(const psr_group *group, psr_tag tag, uint32_t from, const psr_msg_call *theirs,
+                        const psr_msg_call *ours)
+{
+    char where[96], they[128], we[128];
+    describe_tag(tag, where, sizeof where);
+    psr_call_describe(theirs, they, sizeof they);
+    psr_call_describe(ours, we, sizeof we);
+    return psr_fail(PSR_ERR_MISMATCH, "%s: rank %" PRIu32 " calls %s, rank %" PRIu32 " calls %s", where, from,
+                    they, group->options.rank, we);
+}
+
+/* ---- which operation ---- */
+
+/* The one under way of that tag; of messages, which goes one way between two ranks, the one in which this rank sends (or receives). */
+static psr_request *find(const psr_group *group, psr_tag tag, uint32_t peer, bool sends)
+{
+    for (psr_request *r = group->first; r != NULL; r = r->next)
+        if (r->tag.slot == tag.slot && r->tag.round == tag.round &&
+            (!r->is_message || (r->peer == peer && (r->call.kind == PSR_KIND_SEND) == sends)))
+            return r;
+    return NULL;
+}
+
+/* A message of the order of calls whose operation is not under way any more: another call was meant, or it came twice. */
+static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag, const psr_msg_call *call,
+                             const psr_message *message)
+{
+    const psr_msg_call *ours = &group->kept_calls[tag.round % PSR_CALLS_KEPT];
+    if (tag.round > 0 && tag.round <= group->calls && group->calls - tag.round < PSR_CALLS_KEPT &&
+        !same_call(call, ours))
+        return mismatch(group, tag, from, call, ours);
+    return psr_violation(message, "of %" PRIu64 " calls that were begun here that one waits for nothing",
+                         group->calls);
+}
+
+static psr_err keep(psr_group *group, uint32_t from, uint32_t key, uint32_t most, psr_message **message)
+{
+    if (group->peers[from].kept[key] >= most)
+        return psr_violation(*message, "%" PRIu32 " such messages are kept already of what is not begun here",
+                             most);
+    group->peers[from].kept[key]++;
+    group->early_count[key]++;
+    psr_early_put(group->early, key, message);
+    return PSR_OK;
+}
+
+/* ---- messages ---- */
+
+static void leave_when_done(psr_group *group, psr_request *request)
+{
+    psr_request **at = &group->first;
+    while (*at != request)
+        at = &(*at)->next;
+    if (!request->active)
+        *at = request->next;
+}
+
+static psr_err of_group(const psr_group *group, const psr_message *message, psr_tag tag)
+{
+    if (tag.epoch == group->options.epoch && tag.group == group->options.id)
+        return PSR_OK;
+    return psr_violation(message, "this is group %" PRIu32 " of epoch %" PRIu32, group->options.id,
+                         group->options.epoch);
+}
+
+static psr_err take_values(psr_group *group, uint32_t from, psr_message **message)
+{
+    psr_msg_values says;
+    PSR_TRY(psr_msg_values_read(*message, &says));
+    PSR_TRY(of_group(group, *message, says.tag));
+    psr_request *r = find(group, says.tag, from, false);
+    if (r == NULL && says.tag.slot == 0 && says.tag.round > group->calls)
+        return keep(group, from, PSR_KEPT_VALUES, PSR_AHEAD_OPERATIONS * group->options.window, message);
+    if (r == NULL && says.tag.slot == 0)
+        return of_ended_call(group, from, says.tag, &says.call, *message);
+    if (r == NULL)
+        return psr_violation(*message, "nothing such was asked for");
+    if (!same_call(&says.call, &r->says))
+        return mismatch(group, says.tag, from, &says.call, &r->says);
+    psr_stream *in = psr_request_in(r, from);
+    if (in == NULL)
+        return psr_violation(*message, "rank %" PRIu32 " expects nothing of rank %" PRIu32 " in this %s",
+                             group->options.rank, from, psr_kind_name(r->call.kind));
+    PSR_TRY(psr_request_values(r, in, &says, message));
+    leave_when_done(group, r);
+    return PSR_OK;
+}
+
+static psr_err take_credit(psr_group *group, uint32_t from, psr_message **message)
+{
+    psr_msg_credit says;
+    PSR_TRY(psr_msg_credit_read(*message, &says));
+    PSR_TRY(of_group(group, *message, says.tag));
+    psr_request *r = find(group, says.tag, from, true);
+    if (r == NULL && says.tag.slot > 0)
+        return keep(group, from, PSR_KEPT_CREDITS, PSR_CREDITS_KEPT, message);
+    if (r == NULL)
+        return of_ended_call(group, from, says.tag, &says.call, *message);
+    if (!same_call(&says.call, &r->says))
+        return mismatch(group, says.tag, from, &says.call, &r->says);
+    psr_stream *out = psr_request_out(r, from);
+    if (out == NULL)
+        return psr_violation(*message, "rank %" PRIu32 " sends rank %" PRIu32 " nothing in this %s",
+                             group->options.rank, from, psr_kind_name(r->call.kind));
+    PSR_TRY(psr_request_credit(r, out, &says, *message));
+    leave_when_done(group, r);
+    return PSR_OK;
+}
+
+static psr_err take_ahead(psr_group *group, uint32_t from, const psr_message *message)
+{
+    psr_msg_ahead says;
+    PSR_TRY(psr_msg_ahead_read(message, &says));
+    PSR_TRY(of_group(group, message, says.tag));
+    psr_group_peer *peer = &group->peers[from];
+    if (says.tag.slot != 0 || says.tag.round != 0 || says.operations <= peer->allowed_operations)
+        return psr_violation(message, "%" PRIu64 " were allowed before", peer->allowed_operations);
+    peer->allowed_operations = says.operations;
+    for (psr_request *r = group->first, *next; r != NULL; r = next) {
+        next = r->next;
+        if (psr_request_out(r, from) == NULL)
+            continue;
+        PSR_TRY(psr_request_advance(r));
+        leave_when_done(group, r);
+    }
+    return PSR_OK;
+}
+
+static psr_err take(psr_group *group, uint32_t from, psr_message **message)
+{
+    switch ((*message)->head.type) {
+    case PSR_MSG_VALUES:
+        return take_values(group, from, message);
+    case PSR_MSG_CREDIT:
+        return take_credit(group, from, message);
+    case PSR_MSG_AHEAD:
+        return take_ahead(group, from, *message);
+    default:
+        return psr_violation(*message, "a group hears VALUES, CREDIT and AHEAD");
+    }
+}
+
+psr_err psr_group_message(psr_group *group, psr_message **message)
+{
+    uint32_t from = 0;
+    psr_err err = rank_of(group, *message, &from);
+    if (err == PSR_OK)
+        err = take(group, from, message);
+    psr_message_free(message); /* NULL when kept */
+    return err;
+}
+
+/* ---- starting ---- */
+
+/* The number of a message with this tag to, or from, that rank. */
+static psr_err next_message(psr_group *group, const psr_request *r, uint64_t *ret_round)
+{
+    bool received = r->call.kind == PSR_KIND_RECEIVE;
+    for (size_t i = 0; i < group->message_count_count; i++) {
+        psr_message_count *c = &group->message_counts[i];
+        if (c->peer == r->peer && c->slot == r->tag.slot && c->received == received) {
+            *ret_round = ++c->count;
+            return PSR_OK;
+        }
+    }
+    if (group->message_count_count == group->message_count_capacity) {
+        size_t larger = group->message_count_capacity > 0 ? 2 * group->message_count_capacity : 8;
+        psr_message_count *moved = realloc(group->message_counts, larger * sizeof *moved);
+        if (moved == NULL)
+            return psr_fail(PSR_ERR_NOMEM, "no memory for another tag of messages");
+        group->message_counts = moved;
+        group->message_count_capacity = larger;
+    }
+    group->message_counts[group->message_count_count++] =
+        (psr_message_count){r->peer, r->tag.slot, received, 1};
+    *ret_round = 1;
+    return PSR_OK;
+}
+
+static psr_err number(psr_group *group, psr_request *r)
+{
+    if (r->is_message)
+        return next_message(group, r, &r->tag.round);
+    if (r->persistent) {
+        r->tag.round++;
+        return PSR_OK;
+    }
+    r->tag.round = ++group->calls;
+    group->kept_calls[r->tag.round % PSR_CALLS_KEPT] = r->says;
+    return PSR_OK;
+}
+
+/* Whoever sends in every operation of the order, and hears nothing, is let on from time to time. */
+static psr_err hear_operation(psr_group *group, uint32_t from)
+{
+    psr_group_peer *peer = &group->peers[from];
+    if (++peer->heard_operations % (PSR_AHEAD_OPERATIONS / 2) != 0)
+        return PSR_OK;
+    psr_head head = psr_msg_ahead_head(
+        &(psr_msg_ahead){.tag = {.epoch = group->options.epoch, .group = group->options.id},
+                         .operations = peer->heard_operations + PSR_AHEAD_OPERATIONS});
+    const psr_outbox *outbox = &group->options.outbox;
+    return outbox->send(outbox->context, peer->name, &head, NULL);
+}
+
+/* Tells those who send that it is begun here. */
+static psr_err greet(psr_group *group, psr_request *r)
+{
+    if (r->tag.slot == 0)
+        for (uint32_t i = 0; i < r->out_count; i++)
+            r->out[i].ordinal = group->peers[r->out[i].peer].sent_operations++;
+    for (uint32_t i = 0; i < r->in_count; i++)
+        PSR_TRY(r->tag.slot == 0 ? hear_operation(group, r->in[i].peer)
+                                 : psr_request_grant(r, &r->in[i], group->options.window));
+    return PSR_OK;
+}
+
+static bool is_of(const psr_group *group, const psr_request *r, uint32_t key, const psr_message *message)
+{
+    uint32_t from = 0;
+    return psr_msg_tag_is(message, r->tag) && rank_of(group, message, &from) == PSR_OK &&
+           (!r->is_message ||
+            (r->peer == from && (r->call.kind == PSR_KIND_SEND) == (key == PSR_KEPT_CREDITS)));
+}
+
+/* What came of it before. Each that is kept goes round once. */
+static psr_err take_kept(psr_group *group, const psr_request *r, uint32_t key)
+{
+    for (size_t left = group->early_count[key]; left > 0; left--) {
+        psr_message *message = psr_early_take(group->early, key);
+        if (!is_of(group, r, key, message)) {
+            psr_early_put(group->early, key, &message);
+            continue;
+        }
+        uint32_t from = 0;
+        group->early_count[key]--;
+        psr_err err = rank_of(group, message, &from);
+        if (err == PSR_OK) {
+            group->peers[from].kept[key]--;
+            err = take(group, from, &message);
+        }
+        psr_message_free(&message);
+        if (err != PSR_OK)
+            return err;
+    }
+    return PSR_OK;
+}
+
+static void join(psr_group *group, psr_request *r)
+{
+    psr_request **at = &group->first;
+    while (*at != NULL)
+        at = &(*at)->next;
+    r->next = NULL;
+    *at = r;
+}
+
+psr_err psr_request_start(psr_request *request)
+{
+    assert(!request->active);
+    psr_group *group = request->group;
+    PSR_TRY(number(group, request));
+    psr_request_begin(request);
+    join(group, request);
+    PSR_TRY(greet(group, request));
+    PSR_TRY(psr_request_advance(request));
+    leave_when_done(group, request);
+    return take_kept(group, request, request->tag.slot == 0 ? PSR_KEPT_VALUES : PSR_KEPT_CREDITS);
+}
+
+bool psr_group_waits(const psr_group *group, psr_waiting *ret_waiting, const psr_request **ret_request)
+{
+    if (group->first == NULL)
+        return false;
+    *ret_request = group->first;
+    return psr_request_waits(group->first, ret_waiting);
+}
+
+/* ---- beginning and end ---- */
+
+/* By insertion: members stand mostly in order. USAGE: one stands there twice. */
+static psr_err sort_names(psr_group *group)
+{
+    for (uint32_t i = 0; i < group->options.ranks; i++) {
+        uint32_t at = i;
+        for (; at > 0; at--) {
+            int order = compare_names(group->peers[group->by_name[at - 1]].name, group->peers[i].name);
+            if (order == 0)
+                return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is two ranks of group %" PRIu32,
+                                psr_role_name(group->peers[i].name.role), group->peers[i].name.rank,
+                                group->options.id);
+            if (order < 0)
+                break;
+            group->by_name[at] = group->by_name[at - 1];
+        }
+        group->by_name[at] = i;
+    }
+    return PSR_OK;
+}
+
+static psr_err open_parts(psr_group *group)
+{
+    uint32_t n = group->options.ranks;
+    group->peers = calloc(n, sizeof *group->peers);
+    group->by_name = calloc(n, sizeof *group->by_name);
+    if (group->peers == NULL || group->by_name == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %" PRIu32 " ranks", n);
+    for (uint32_t r = 0; r < n; r++)
+        group->peers[r] =
+            (psr_group_peer){.name = group->options.members[r], .allowed_operations = PSR_AHEAD_OPERATIONS};
+    group->options.members = NULL;
+    PSR_TRY(sort_names(group));
+    return psr_early_new(PSR_KEPT, SIZE_MAX, &group->early); /* peers[].kept bounds it */
+}
+
+psr_err psr_group_new(const psr_group_options *options, psr_group **ret_group)
+{
+    assert(options->rank < options->ranks && options->window > 0 && options->slice_bytes >= sizeof(double) &&
+           options->slice_bytes % sizeof(double) == 0 && options->slice_bytes <= PSR_PAYLOAD_BYTES_MAX);
+    psr_group *group = calloc(1, sizeof *group);
+    if (group == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %" PRIu32 " ranks", options->ranks);
+    group->options = *options;
+    psr_err err = open_parts(group);
+    if (err != PSR_OK) {
+        psr_group_free(group);
+        return err;
+    }
+    *ret_group = group;
+    return PSR_OK;
+}
+
+void psr_group_free(psr_group *group)
+{
+    if (group == NULL)
+        return;
+    psr_early_free(group->early);
+    free(group->peers);
+    free(group->by_name);
+    free(group->message_counts);
+    free(group);
+}

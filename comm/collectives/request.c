@@ -1,0 +1,314 @@
+/* Carries out the schedule of an operation. Its actions stand in streams: what goes to one rank, what comes from one rank, what
+ * this rank does by itself. Within a stream all goes in order, so the next slice of its first action that is not complete is all that
+ * can happen there: advance looks at each, until nothing more can. */
+#include "comm/collectives/group_private.h"
+
+#include "comm/wire/encoding.h"
+#include "net/violation.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+psr_stream *psr_request_out(const psr_request *request, uint32_t rank)
+{
+    return request->out_of[rank] > 0 ? &request->out[request->out_of[rank] - 1] : NULL;
+}
+
+psr_stream *psr_request_in(const psr_request *request, uint32_t rank)
+{
+    return request->in_of[rank] > 0 ? &request->in[request->in_of[rank] - 1] : NULL;
+}
+
+/* ---- memory ---- */
+
+static const uint8_t *read_at(const psr_request *r, psr_place place, size_t done)
+{
+    return r->areas[place.area].read + (place.offset + done) * r->value_bytes;
+}
+
+static uint8_t *write_at(const psr_request *r, psr_place place, size_t done)
+{
+    return r->areas[place.area].write + (place.offset + done) * r->value_bytes;
+}
+
+/* ---- what may happen ---- */
+
+/* Values of an action's next slice; 0 of one without values. */
+static size_t next_slice(const psr_request *r, uint32_t index)
+{
+    size_t left = r->schedule.actions[index].count - r->done[index];
+    return left < r->slice_values ? left : r->slice_values;
+}
+
+/* Where an action works, for those that come after it. */
+static psr_place place_of(const psr_action *action)
+{
+    return action->kind == PSR_ACTION_SEND ? action->a : action->to;
+}
+
+static bool may_go(const psr_request *r, uint32_t index)
+{
+    const psr_action *action = &r->schedule.actions[index];
+    if (action->after == PSR_AT_ONCE)
+        return true;
+    if (action->after == PSR_AFTER_ALL)
+        return r->complete_before >= index;
+    uint32_t before = action->after - 1;
+    if (r->complete[before])
+        return true;
+    psr_place mine = place_of(action), other = place_of(&r->schedule.actions[before]);
+    return mine.area == other.area &&
+           other.offset + r->done[before] >= mine.offset + r->done[index] + next_slice(r, index);
+}
+
+static void slice_is_done(psr_request *r, psr_stream *stream, size_t count)
+{
+    uint32_t index = stream->actions[stream->head];
+    r->done[index] += count;
+    if (r->done[index] < r->schedule.actions[index].count)
+        return;
+    r->complete[index] = true;
+    stream->head++;
+    while (r->complete_before < r->schedule.count && r->complete[r->complete_before])
+        r->complete_before++;
+}
+
+/* ---- sending ---- */
+
+static psr_err send(const psr_request *r, const psr_stream *stream, const psr_head *head,
+                    const psr_payload *payload)
+{
+    const psr_outbox *outbox = &r->group->options.outbox;
+    return outbox->send(outbox->context, r->group->peers[stream->peer].name, head, payload);
+}
+
+static psr_err send_slice(psr_request *r, const psr_stream *stream, uint32_t index, size_t count)
+{
+    const psr_action *action = &r->schedule.actions[index];
+    psr_head head = psr_msg_values_head(&(psr_msg_values){
+        .tag = r->tag, .call = r->says, .total = stream->total_values, .slice = stream->slices});
+    if (count == 0)
+        return send(r, stream, &head, NULL);
+    psr_payload payload =
+        psr_encode(&head, PSR_ENCODING_BYTES, read_at(r, action->a, r->done[index]), count * r->value_bytes);
+    if (action->lent && payload.bytes > r->group->options.copied_bytes) {
+        psr_loan_begin(&r->loan, 1);
+        payload = psr_loan_payload(&r->loan, payload);
+    }
+    return send(r, stream, &head, &payload);
+}
+
+static bool may_send(const psr_request *r, const psr_stream *s)
+{
+    return s->head < s->count && s->slices < s->allowed &&
+           (r->tag.slot > 0 || s->ordinal < r->group->peers[s->peer].allowed_operations) &&
+           may_go(r, s->actions[s->head]);
+}
+
+static psr_err advance_out(psr_request *r, psr_stream *s, bool *moved)
+{
+    for (; may_send(r, s); *moved = true) {
+        uint32_t index = s->actions[s->head];
+        size_t count = next_slice(r, index);
+        PSR_TRY(send_slice(r, s, index, count));
+        s->slices++;
+        slice_is_done(r, s, count);
+    }
+    return PSR_OK;
+}
+
+/* ---- taking in ---- */
+
+psr_err psr_request_grant(psr_request *r, psr_stream *in, uint64_t slices)
+{
+    in->allowed = slices;
+    psr_head head = psr_msg_credit_head(&(psr_msg_credit){.tag = r->tag, .call = r->says, .slices = slices});
+    return send(r, in, &head, NULL);
+}
+
+/* Half a window at a time; what the sender needs not for the rest it is not told. */
+static psr_err grant_more(psr_request *r, psr_stream *in)
+{
+    uint32_t window = r->group->options.window;
+    uint64_t may = in->slices + window;
+    if (in->allowed >= in->total_slices || may - in->allowed < (window + 1) / 2)
+        return PSR_OK;
+    return psr_request_grant(r, in, may);
+}
+
+static psr_err take_in(psr_request *r, const psr_stream *s, const psr_message *message)
+{
+    uint32_t index = s->actions[s->head];
+    const psr_action *action = &r->schedule.actions[index];
+    size_t count = next_slice(r, index), done = r->done[index];
+    const void *values;
+    PSR_TRY(psr_decode_bytes(message, count * r->value_bytes, &values));
+    if (count == 0)
+        return PSR_OK;
+    uint8_t *to = write_at(r, action->to, done);
+    if (action->kind == PSR_ACTION_RECEIVE)
+        memcpy(to, values, count * r->value_bytes);
+    else
+        psr_reduce(r->call.type, r->call.reduction, to, values, read_at(r, action->a, done), count);
+    return PSR_OK;
+}
+
+static psr_err advance_in(psr_request *r, uint32_t number, bool *moved)
+{
+    psr_stream *s = &r->in[number];
+    for (; psr_early_any(r->early, number) && may_go(r, s->actions[s->head]); *moved = true) {
+        psr_message *message = psr_early_take(r->early, number);
+        psr_err err = take_in(r, s, message);
+        psr_message_free(&message);
+        if (err != PSR_OK)
+            return err;
+        s->slices++;
+        slice_is_done(r, s, next_slice(r, s->actions[s->head]));
+        PSR_TRY(grant_more(r, s));
+    }
+    return PSR_OK;
+}
+
+/* ---- what this rank does by itself ---- */
+
+static void act(const psr_request *r, uint32_t index, size_t count)
+{
+    const psr_action *action = &r->schedule.actions[index];
+    size_t done = r->done[index];
+    uint8_t *to = write_at(r, action->to, done);
+    if (action->kind == PSR_ACTION_DIVIDE) {
+        psr_reduce_divide(r->call.type, to, count, r->group->options.ranks);
+    } else if (action->kind == PSR_ACTION_FOLD) {
+        psr_reduce(r->call.type, r->call.reduction, to, read_at(r, action->a, done),
+                   read_at(r, action->b, done), count);
+    } else {
+        const uint8_t *from = read_at(r, action->a, done);
+        if (from != to) /* in place nothing moves */
+            memcpy(to, from, count * r->value_bytes);
+    }
+}
+
+static void advance_local(psr_request *r, bool *moved)
+{
+    for (psr_stream *s = &r->local; s->head < s->count && may_go(r, s->actions[s->head]); *moved = true) {
+        uint32_t index = s->actions[s->head];
+        size_t count = next_slice(r, index);
+        act(r, index, count);
+        slice_is_done(r, s, count);
+    }
+}
+
+/* ---- the whole ---- */
+
+static void rewind_streams(psr_stream *streams, uint32_t count, uint64_t allowed)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        streams[i].head = 0;
+        streams[i].slices = streams[i].arrived = 0;
+        streams[i].allowed = allowed;
+    }
+}
+
+void psr_request_begin(psr_request *r)
+{
+    /* Unasked: in the order of calls alone. */
+    uint64_t allowed = r->tag.slot == 0 ? r->group->options.window : 0;
+    rewind_streams(r->out, r->out_count, allowed);
+    rewind_streams(r->in, r->in_count, allowed);
+    rewind_streams(&r->local, 1, 0);
+    memset(r->done, 0, r->schedule.count * sizeof *r->done);
+    memset(r->complete, 0, r->schedule.count * sizeof *r->complete);
+    r->complete_before = 0;
+    r->active = true;
+}
+
+psr_err psr_request_advance(psr_request *r)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t i = 0; i < r->in_count; i++)
+            PSR_TRY(advance_in(r, i, &moved));
+        advance_local(r, &moved);
+        for (uint32_t i = 0; i < r->out_count; i++)
+            PSR_TRY(advance_out(r, &r->out[i], &moved));
+    }
+    r->active = r->complete_before < r->schedule.count;
+    return PSR_OK;
+}
+
+/* ---- messages ---- */
+
+static psr_err check_values(const psr_request *r, const psr_stream *in, const psr_msg_values *says,
+                            const psr_message *message)
+{
+    if (says->total != in->total_values)
+        return psr_fail(PSR_ERR_MISMATCH,
+                        "rank %" PRIu32 " sends rank %" PRIu32 " %" PRIu64
+                        " values in %s, where rank %" PRIu32 " expects %" PRIu64,
+                        in->peer, r->group->options.rank, says->total, psr_kind_name(r->call.kind),
+                        r->group->options.rank, in->total_values);
+    if (says->slice != in->arrived || in->arrived >= in->total_slices)
+        return psr_violation(message, "%" PRIu64 " of %" PRIu64 " slices came before", in->arrived,
+                             in->total_slices);
+    if (in->arrived >= in->allowed)
+        return psr_violation(message, "it had credit for %" PRIu64 " slices", in->allowed);
+    return PSR_OK;
+}
+
+psr_err psr_request_values(psr_request *r, psr_stream *in, const psr_msg_values *says, psr_message **message)
+{
+    PSR_TRY(check_values(r, in, says, *message));
+    in->arrived++;
+    psr_early_put(r->early, (uint32_t)(in - r->in), message);
+    return psr_request_advance(r);
+}
+
+psr_err psr_request_credit(psr_request *r, psr_stream *out, const psr_msg_credit *says,
+                           const psr_message *message)
+{
+    if (says->slices <= out->allowed || says->slices > out->slices + r->group->options.window)
+        return psr_violation(message, "%" PRIu64 " slices were sent, and %" PRIu64 " were allowed",
+                             out->slices, out->allowed);
+    out->allowed = says->slices;
+    return psr_request_advance(r);
+}
+
+/* ---- what others ask ---- */
+
+bool psr_request_done(const psr_request *request)
+{
+    return !request->active;
+}
+
+uint32_t psr_request_lent(const psr_request *request)
+{
+    return psr_loan_lent(&request->loan);
+}
+
+const psr_call *psr_request_call(const psr_request *request)
+{
+    return &request->call;
+}
+
+/* A rank whose slices are here already does not keep this one waiting. */
+static const psr_stream *waits_for(const psr_request *r)
+{
+    for (uint32_t i = 0; i < r->in_count; i++)
+        if (r->in[i].head < r->in[i].count && r->in[i].arrived == r->in[i].slices)
+            return &r->in[i];
+    for (uint32_t i = 0; i < r->out_count; i++)
+        if (r->out[i].head < r->out[i].count)
+            return &r->out[i];
+    return NULL;
+}
+
+bool psr_request_waits(const psr_request *request, psr_waiting *ret_waiting)
+{
+    if (!request->active)
+        return false;
+    const psr_stream *stream = waits_for(request);
+    assert(stream != NULL); /* what it does by itself it has done */
+    *ret_waiting = (psr_waiting){request->group->peers[stream->peer].name, request->tag.round};
+    return true;
+}

@@ -1,0 +1,576 @@
+/* Every operation by every algorithm, of every type and reduction, for groups of 1 to 9 and of 16 ranks and counts of 0, 1, an odd
+ * number and several slices: one long program of calls, which every rank begins when a seed says, several at a time, over a
+ * network that delays by the seed. What must come out is computed here, element by element, in the order that each algorithm's
+ * file defines. */
+#include "tests/unit/comm/group_network.h"
+
+#include <math.h>
+
+enum { SLICE_BYTES = 64, GUARD = 16, UNDER_WAY_MAX = 3 };
+
+/* What all ranks call. */
+typedef struct call {
+    psr_kind kind;
+    psr_algorithm algorithm;
+    psr_type type;
+    psr_reduction reduction;
+    size_t count;
+    bool varying, in_place;
+    uint32_t root;
+    uint64_t number;
+} call;
+
+/* A call of one rank. */
+typedef struct begun {
+    const call *call;
+    psr_request *request;
+    uint8_t *send, *receive; /* NULL: none; one memory in place. With guards around it */
+    size_t send_bytes, receive_bytes;
+} begun;
+
+/* ---- what is called: counts and values, as a function of the call ---- */
+
+static size_t part_of(const call *c, uint32_t rank)
+{
+    if (!c->varying)
+        return c->count;
+    psr_rng_at at = {.seed = c->number, .purpose = PSR_RNG_TEST, .layer = 3};
+    return psr_rng_word(at, rank) % (2 * c->count + 1);
+}
+
+static size_t begin_of(const call *c, uint32_t rank)
+{
+    size_t begin = 0;
+    for (uint32_t r = 0; r < rank; r++)
+        begin += part_of(c, r);
+    return begin;
+}
+
+/* all_to_all_v: what one rank sends another. */
+static size_t pair_of(const call *c, uint32_t from, uint32_t to)
+{
+    psr_rng_at at = {.seed = c->number, .purpose = PSR_RNG_TEST, .layer = 4, .sample = from};
+    return psr_rng_word(at, to) % (2 * c->count + 1);
+}
+
+/* Value i of what a rank gives, into memory. Floats of very different sizes, so that the order of a sum shows in its bits. */
+static void value(const call *c, uint32_t rank, size_t i, void *to)
+{
+    psr_rng_at at = {.seed = c->number, .purpose = PSR_RNG_TEST, .sample = rank, .layer = 2};
+    uint32_t word = psr_rng_word(at, i);
+    int spread = c->reduction == PSR_REDUCTION_PRODUCT ? 1 : 8;
+    float x =
+        ldexpf((word & 1 ? -1.0f : 1.0f) * (1 + psr_rng_unit(word)), (int)(word % (2 * spread + 1)) - spread);
+    switch (c->type) {
+    case PSR_TYPE_FLOAT32:
+        memcpy(to, &x, sizeof x);
+        return;
+    case PSR_TYPE_FLOAT64: {
+        double y = (double)x * (1 + (double)word * 1e-12);
+        memcpy(to, &y, sizeof y);
+        return;
+    }
+    case PSR_TYPE_FLOAT16:
+    case PSR_TYPE_BFLOAT16: {
+        uint16_t half = c->type == PSR_TYPE_FLOAT16 ? psr_float16_of_float(x) : psr_bfloat16_of_float(x);
+        memcpy(to, &half, sizeof half);
+        return;
+    }
+    default: {
+        uint64_t bits = word * 0x9e3779b97f4a7c15u;
+        memcpy(to, &bits, psr_type_bytes(c->type));
+    }
+    }
+}
+
+static void fill(const call *c, uint32_t rank, size_t first, size_t count, uint8_t *to)
+{
+    for (size_t i = 0; i < count; i++)
+        value(c, rank, first + i, to + i * psr_type_bytes(c->type));
+}
+
+/* ---- the orders of folds ---- */
+
+static void combine(const call *c, void *out, const void *a, const void *b)
+{
+    psr_reduce(c->type, c->reduction, out, a, b, 1);
+}
+
+/* From rank begin on round. */
+static void fold_round(const call *c, uint32_t n, uint32_t begin, uint32_t step, uint64_t x[])
+{
+    uint64_t sum = x[begin];
+    for (uint32_t k = 1, rank = begin; k < n; k++) {
+        rank = (rank + step) % n;
+        combine(c, &sum, &sum, &x[rank]);
+    }
+    x[0] = sum;
+}
+
+static uint32_t power_below(uint32_t n)
+{
+    uint32_t power = 1;
+    while (2 * power <= n)
+        power *= 2;
+    return power;
+}
+
+/* Neighbours first when up, else those at half the way. */
+static void fold_by_twos(const call *c, uint32_t n, bool up, uint64_t x[])
+{
+    uint32_t power = power_below(n);
+    for (uint32_t i = 0; i + power < n; i++)
+        combine(c, &x[i], &x[i], &x[power + i]);
+    for (uint32_t d = up ? 1 : power / 2; d > 0 && d < power; d = up ? 2 * d : d / 2)
+        for (uint32_t i = 0; i + d < power; i += up ? 2 * d : 1)
+            if (up || i < d)
+                combine(c, &x[i], &x[i], &x[i + d]);
+}
+
+static void fold_tree(const call *c, uint32_t n, uint64_t x[])
+{
+    for (uint32_t d = 1; d < n; d *= 2)
+        for (uint32_t i = 0; i + d < n; i += 2 * d)
+            combine(c, &x[i], &x[i], &x[i + d]);
+}
+
+/* x[rank]: the values of one element, each in the first bytes. Becomes the result in x[0]. chunk: of that element. */
+static void fold(const call *c, uint32_t n, uint32_t chunk, uint64_t x[])
+{
+    switch (c->algorithm) {
+    case PSR_ALGORITHM_DOUBLING:
+        fold_by_twos(c, n, true, x);
+        break;
+    case PSR_ALGORITHM_HALVING:
+        fold_by_twos(c, n, false, x);
+        break;
+    case PSR_ALGORITHM_BINOMIAL:
+        fold_tree(c, n, x);
+        break;
+    case PSR_ALGORITHM_CHAIN:
+        fold_round(c, n, n - 1, n - 1, x);
+        break;
+    default:
+        fold_round(c, n, (chunk + 1) % n, 1, x);
+    }
+    if (c->reduction == PSR_REDUCTION_MEAN)
+        psr_reduce_divide(c->type, x, 1, n);
+}
+
+static void folded(const call *c, uint32_t n, size_t i, uint32_t chunk, void *to)
+{
+    uint64_t x[NETWORK_RANKS_MAX] = {0};
+    for (uint32_t r = 0; r < n; r++)
+        value(c, r, i, &x[r]);
+    fold(c, n, chunk, x);
+    memcpy(to, &x[0], psr_type_bytes(c->type));
+}
+
+static uint32_t chunk_of(size_t count, uint32_t n, size_t i)
+{
+    uint32_t chunk = 0;
+    while (!(i >= count * chunk / n && i < count * (chunk + 1) / n))
+        chunk++;
+    return chunk;
+}
+
+/* ---- what a rank must receive ---- */
+
+static void expect_exchange(const call *c, uint32_t n, uint32_t rank, uint8_t *to)
+{
+    size_t bytes = psr_type_bytes(c->type), at = 0;
+    for (uint32_t from = 0; from < n; from++) {
+        size_t first = 0, count = c->count;
+        if (c->kind == PSR_KIND_ALL_TO_ALL)
+            first = rank * c->count;
+        for (uint32_t r = 0; c->kind == PSR_KIND_ALL_TO_ALL_V && r < rank; r++)
+            first += pair_of(c, from, r);
+        if (c->kind == PSR_KIND_ALL_TO_ALL_V)
+            count = pair_of(c, from, rank);
+        fill(c, from, first, count, to + at * bytes);
+        at += count;
+    }
+}
+
+static void expect(const call *c, uint32_t n, uint32_t rank, uint8_t *to)
+{
+    size_t bytes = psr_type_bytes(c->type);
+    switch (c->kind) {
+    case PSR_KIND_ALL_REDUCE:
+    case PSR_KIND_REDUCE:
+        for (size_t i = 0; i < c->count; i++)
+            folded(c, n, i, chunk_of(c->count, n, i), to + i * bytes);
+        return;
+    case PSR_KIND_REDUCE_SCATTER:
+        for (size_t i = 0; i < part_of(c, rank); i++)
+            folded(c, n, begin_of(c, rank) + i, rank, to + i * bytes);
+        return;
+    case PSR_KIND_ALL_GATHER:
+    case PSR_KIND_GATHER:
+        for (uint32_t r = 0; r < n; r++)
+            fill(c, r, 0, part_of(c, r), to + begin_of(c, r) * bytes);
+        return;
+    case PSR_KIND_BROADCAST:
+        fill(c, c->root, 0, c->count, to);
+        return;
+    case PSR_KIND_SCATTER:
+        fill(c, c->root, begin_of(c, rank), part_of(c, rank), to);
+        return;
+    default:
+        expect_exchange(c, n, rank, to);
+    }
+}
+
+/* ---- buffers ---- */
+
+static bool receives(const call *c, uint32_t rank)
+{
+    return c->kind != PSR_KIND_BARRIER &&
+           ((c->kind != PSR_KIND_REDUCE && c->kind != PSR_KIND_GATHER) || rank == c->root);
+}
+
+static bool sends(const call *c, uint32_t rank)
+{
+    return c->kind != PSR_KIND_BARRIER && c->kind != PSR_KIND_BROADCAST &&
+           (c->kind != PSR_KIND_SCATTER || rank == c->root);
+}
+
+static size_t sum_of_pairs(const call *c, uint32_t n, uint32_t rank, bool sent)
+{
+    size_t count = 0;
+    for (uint32_t other = 0; other < n; other++)
+        count += sent ? pair_of(c, rank, other) : pair_of(c, other, rank);
+    return count;
+}
+
+static size_t send_count(const call *c, uint32_t n, uint32_t rank)
+{
+    switch (c->kind) {
+    case PSR_KIND_REDUCE_SCATTER:
+    case PSR_KIND_SCATTER:
+        return begin_of(c, n);
+    case PSR_KIND_ALL_TO_ALL:
+        return n * c->count;
+    case PSR_KIND_ALL_TO_ALL_V:
+        return sum_of_pairs(c, n, rank, true);
+    case PSR_KIND_ALL_GATHER:
+    case PSR_KIND_GATHER:
+        return part_of(c, rank);
+    default:
+        return c->count;
+    }
+}
+
+static size_t receive_count(const call *c, uint32_t n, uint32_t rank)
+{
+    switch (c->kind) {
+    case PSR_KIND_ALL_GATHER:
+    case PSR_KIND_GATHER:
+        return begin_of(c, n);
+    case PSR_KIND_ALL_TO_ALL:
+        return n * c->count;
+    case PSR_KIND_ALL_TO_ALL_V:
+        return sum_of_pairs(c, n, rank, false);
+    case PSR_KIND_REDUCE_SCATTER:
+    case PSR_KIND_SCATTER:
+        return part_of(c, rank);
+    default:
+        return c->count;
+    }
+}
+
+/* Memory with guards around it; its beginning is aligned. */
+static uint8_t *guarded(size_t bytes)
+{
+    uint8_t *memory = malloc(bytes + 2 * GUARD);
+    memset(memory, 0xa5, bytes + 2 * GUARD);
+    return memory + GUARD;
+}
+
+static void check_guards(const uint8_t *memory, size_t bytes)
+{
+    for (size_t i = 0; i < GUARD; i++)
+        if (memory[-1 - (ptrdiff_t)i] != 0xa5 || memory[bytes + i] != 0xa5)
+            fail_msg("memory around a buffer of %zu bytes was written", bytes);
+}
+
+/* Where this rank's values stand in the larger one of its buffers, in place. */
+static size_t place_of(const call *c, uint32_t rank)
+{
+    bool parts = c->kind == PSR_KIND_ALL_GATHER || c->kind == PSR_KIND_GATHER ||
+                 c->kind == PSR_KIND_SCATTER || c->kind == PSR_KIND_REDUCE_SCATTER;
+    return parts ? begin_of(c, rank) * psr_type_bytes(c->type) : 0;
+}
+
+/* One memory, as large as the larger, which the other one is a part of. */
+static void make_in_place(begun *b, uint32_t rank)
+{
+    const call *c = b->call;
+    size_t at = place_of(c, rank);
+    bool send_is_part = b->send_bytes < b->receive_bytes;
+    uint8_t *whole = guarded(send_is_part ? b->receive_bytes : b->send_bytes);
+    b->send = send_is_part ? whole + at : whole;
+    b->receive = send_is_part ? whole : whole + at;
+}
+
+static void make_buffers(begun *b, uint32_t n, uint32_t rank)
+{
+    const call *c = b->call;
+    size_t bytes = psr_type_bytes(c->type);
+    b->send_bytes = send_count(c, n, rank) * bytes;
+    b->receive_bytes = receive_count(c, n, rank) * bytes;
+    if (c->in_place && sends(c, rank) && receives(c, rank))
+        make_in_place(b, rank);
+    else {
+        b->send = sends(c, rank) ? guarded(b->send_bytes) : NULL;
+        b->receive = receives(c, rank) ? guarded(b->receive_bytes) : NULL;
+    }
+    if (b->send != NULL)
+        fill(c, rank, 0, b->send_bytes / bytes, b->send);
+    if (c->kind == PSR_KIND_BROADCAST && rank == c->root)
+        fill(c, rank, 0, c->count, b->receive);
+}
+
+static bool in_one_memory(const begun *b)
+{
+    return b->call->in_place && b->send != NULL && b->receive != NULL;
+}
+
+static void free_buffers(begun *b)
+{
+    uint8_t *receive = b->receive;
+    if (in_one_memory(b) && b->send_bytes >= b->receive_bytes)
+        receive = NULL; /* a part of send */
+    if (b->send != NULL && (!in_one_memory(b) || receive == NULL))
+        free(b->send - GUARD);
+    if (receive != NULL)
+        free(receive - GUARD);
+}
+
+/* ---- a call of one rank ---- */
+
+static begun begin(network *net, const call *c, uint32_t rank)
+{
+    uint32_t n = net->ranks;
+    begun b = {.call = c};
+    make_buffers(&b, n, rank);
+    size_t counts[NETWORK_RANKS_MAX], send_counts[NETWORK_RANKS_MAX];
+    bool pairs = c->kind == PSR_KIND_ALL_TO_ALL_V;
+    for (uint32_t r = 0; r < n; r++) {
+        counts[r] = pairs ? pair_of(c, r, rank) : part_of(c, r);
+        send_counts[r] = pair_of(c, rank, r);
+    }
+    psr_request_options options = {.kind = c->kind,
+                                   .algorithm = c->algorithm,
+                                   .type = c->type,
+                                   .reduction = c->reduction,
+                                   .root = c->root,
+                                   .send = b.send,
+                                   .receive = b.receive,
+                                   .count = c->count,
+                                   .counts = c->varying || pairs ? counts : NULL,
+                                   .send_counts = pairs ? send_counts : NULL};
+    b.request = network_request(net, rank, &options);
+    assert_ok(psr_request_start(b.request));
+    return b;
+}
+
+static bool same_value(const call *c, const uint8_t *a, const uint8_t *b)
+{
+    if (memcmp(a, b, psr_type_bytes(c->type)) == 0)
+        return true;
+    if (c->type == PSR_TYPE_FLOAT16 || c->type == PSR_TYPE_BFLOAT16) {
+        uint16_t x, y, infinity = c->type == PSR_TYPE_FLOAT16 ? 0x7c00 : 0x7f80;
+        memcpy(&x, a, sizeof x);
+        memcpy(&y, b, sizeof y);
+        return (x & 0x7fff) > infinity && (y & 0x7fff) > infinity;
+    }
+    return false;
+}
+
+static void check(const network *net, begun *b, uint32_t rank)
+{
+    const call *c = b->call;
+    size_t bytes = psr_type_bytes(c->type);
+    if (b->receive != NULL) {
+        uint8_t *want = malloc(b->receive_bytes + 1);
+        expect(c, net->ranks, rank, want);
+        for (size_t i = 0; i < b->receive_bytes / bytes; i++)
+            if (!same_value(c, want + i * bytes, b->receive + i * bytes))
+                fail_msg("seed %llu, rank %u of %u: %s by %s, %s of %s, count %zu%s%s, root %u: value %zu is "
+                         "wrong",
+                         (unsigned long long)net->seed, rank, net->ranks, psr_kind_name(c->kind),
+                         psr_algorithm_name(c->algorithm), psr_reduction_name(c->reduction),
+                         psr_type_name(c->type), c->count, c->varying ? ", varying" : "",
+                         c->in_place ? ", in place" : "", c->root, i);
+        free(want);
+    }
+    if (in_one_memory(b)) {
+        bool send_is_part = b->send_bytes < b->receive_bytes;
+        check_guards(send_is_part ? b->receive : b->send, send_is_part ? b->receive_bytes : b->send_bytes);
+        return;
+    }
+    if (b->receive != NULL)
+        check_guards(b->receive, b->receive_bytes);
+    if (b->send != NULL) {
+        uint8_t *given = malloc(b->send_bytes + 1);
+        fill(c, rank, 0, b->send_bytes / bytes, given);
+        assert_memory_equal(given, b->send, b->send_bytes);
+        check_guards(b->send, b->send_bytes);
+        free(given);
+    }
+}
+
+/* ---- a program of calls ---- */
+
+typedef struct program {
+    call *calls;
+    size_t count, capacity;
+} program;
+
+typedef struct member {
+    size_t next; /* call to begin */
+    begun under_way[UNDER_WAY_MAX];
+} member;
+
+static void end(const network *net, begun *b, uint32_t rank)
+{
+    check(net, b, rank);
+    psr_request_free(b->request);
+    free_buffers(b);
+    *b = (begun){0};
+}
+
+/* One rank does what it can. Whether it has more to do. */
+static bool go_on(network *net, const program *p, member *m, uint32_t rank, bool *moved)
+{
+    bool more = m->next < p->count;
+    for (size_t i = 0; i < UNDER_WAY_MAX; i++) {
+        begun *b = &m->under_way[i];
+        if (b->request != NULL && psr_request_done(b->request) && psr_request_lent(b->request) == 0) {
+            end(net, b, rank);
+            *moved = true;
+        }
+        if (b->request == NULL && m->next < p->count && network_draw(net, 2) > 0) {
+            *b = begin(net, &p->calls[m->next++], rank);
+            *moved = true;
+        }
+        more = more || b->request != NULL;
+    }
+    return more;
+}
+
+static void stuck(const network *net, const program *p, const member *members)
+{
+    for (uint32_t r = 0; r < net->ranks; r++)
+        for (size_t i = 0; i < UNDER_WAY_MAX; i++) {
+            const psr_request *request = members[r].under_way[i].request;
+            if (request != NULL && !psr_request_done(request))
+                print_error("rank %u is at call %zu of %zu, %s by %s, and waits for %u\n", r, members[r].next,
+                            p->count, psr_kind_name(psr_request_call(request)->kind),
+                            psr_algorithm_name(psr_request_call(request)->algorithm), network_waits(request));
+        }
+    fail_msg("seed %llu: nothing is under way in a group of %u", (unsigned long long)net->seed, net->ranks);
+}
+
+static void run(const program *p, uint32_t ranks, uint32_t window, uint64_t seed)
+{
+    network *net = network_open(ranks, SLICE_BYTES, window, seed);
+    member *members = calloc(ranks, sizeof *members);
+    uint32_t idle = 0;
+    for (bool more = true; more;) {
+        bool moved = false;
+        uint32_t delivered = 0, most = network_draw(net, 4 * ranks + 1);
+        while (delivered < most && network_deliver(net, NULL))
+            delivered++;
+        more = false;
+        for (uint32_t r = 0; r < ranks; r++)
+            more = go_on(net, p, &members[r], r, &moved) || more;
+        idle = moved || delivered > 0 ? 0 : idle + 1;
+        if (idle > 100)
+            stuck(net, p, members);
+    }
+    assert_false(network_deliver(net, NULL));
+    free(members);
+    network_close(net);
+}
+
+static void add_call(program *p, call c)
+{
+    if (p->count == p->capacity) {
+        p->capacity = p->capacity > 0 ? 2 * p->capacity : 64;
+        p->calls = realloc(p->calls, p->capacity * sizeof *p->calls);
+    }
+    c.number = p->count;
+    p->calls[p->count++] = c;
+}
+
+/* Of one operation and algorithm, type and reduction, all counts. What else there is to vary goes by the number of the call. */
+static void add_counts(program *p, uint32_t ranks, call c)
+{
+    static const size_t whole[] = {0, 1, 13, 157}, parts[] = {0, 1, 5, 41};
+    bool is_whole =
+        c.kind == PSR_KIND_ALL_REDUCE || c.kind == PSR_KIND_REDUCE || c.kind == PSR_KIND_BROADCAST;
+    bool fixed = is_whole || c.kind == PSR_KIND_BARRIER || c.kind == PSR_KIND_ALL_TO_ALL ||
+                 c.kind == PSR_KIND_ALL_TO_ALL_V;
+    bool apart = c.kind == PSR_KIND_ALL_TO_ALL || c.kind == PSR_KIND_ALL_TO_ALL_V;
+    for (size_t i = 0; i < 4; i++) {
+        psr_rng_at at = {.seed = ranks, .purpose = PSR_RNG_TEST, .layer = 9};
+        uint32_t word = psr_rng_word(at, p->count);
+        c.count = is_whole ? whole[i] : parts[i];
+        c.root = word % ranks;
+        c.varying = !fixed && word >> 8 & 1;
+        c.in_place = !apart && word >> 9 & 1;
+        add_call(p, c);
+    }
+}
+
+static program every_call(uint32_t ranks)
+{
+    program p = {0};
+    for (psr_kind kind = 0; kind <= PSR_KIND_BARRIER; kind++)
+        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS; algorithm++)
+            for (psr_type type = 0; type < PSR_TYPES && psr_algorithm_fits(algorithm, kind); type++)
+                for (psr_reduction reduction = 0; reduction < PSR_REDUCTIONS; reduction++)
+                    if (psr_kind_folds(kind) ? psr_reduction_fits(reduction, type) : reduction == 0)
+                        add_counts(
+                            &p, ranks,
+                            (call){
+                                .kind = kind, .algorithm = algorithm, .type = type, .reduction = reduction});
+    return p;
+}
+
+/* So that neighbours in the program are of different operations. */
+static void shuffle(program *p, uint64_t seed)
+{
+    psr_rng_at at = {.seed = seed, .purpose = PSR_RNG_TEST, .layer = 5};
+    uint64_t draws = 0;
+    for (size_t i = p->count; i > 1; i--) {
+        size_t j = psr_rng_below(at, &draws, (uint32_t)i);
+        call swapped = p->calls[i - 1];
+        p->calls[i - 1] = p->calls[j];
+        p->calls[j] = swapped;
+    }
+}
+
+static void every_operation_gives_what_its_definition_says(void **state)
+{
+    (void)state;
+    static const uint32_t worlds[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
+    for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++) {
+        program p = every_call(worlds[w]);
+        for (uint64_t seed = 0; seed < (worlds[w] < 9 ? 2 : 1); seed++) {
+            shuffle(&p, seed);
+            run(&p, worlds[w], 1 + (uint32_t)(w + seed) % 3, seed + 3 * worlds[w] + (uint64_t)w % 3);
+        }
+        free(p.calls);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_gives_what_its_definition_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
