@@ -129,8 +129,7 @@ const char *psr_phase_name(psr_phase phase); /* "start", "data", "forward", ... 
 typedef struct psr_tag {
     uint32_t epoch; /* of the view; a run has one, 0 */
     uint32_t group; /* 0: all members */
-    uint32_t
-        slot; /* 0: the group's order of collectives; 1 + b: bucket b, or the group's persistent operation b */
+    uint32_t slot;  /* 0: the group's order of collectives; 1 + b: bucket b. See comm/collectives/group.h */
     uint64_t round; /* of the slot: the number of a collective; a bucket's step */
 } psr_tag;
 

@@ -54,14 +54,21 @@ network *network_open(uint32_t ranks, size_t slice_bytes, uint32_t window, uint6
     return net;
 }
 
-void network_close(network *net)
+void network_close_broken(network *net, psr_request **requests, size_t count)
 {
     for (uint32_t r = 0; r < net->ranks; r++)
         psr_transport_free(&net->transports[r], 0);
+    psr_sim_free(net->sim); /* gives back what is lent */
+    for (size_t i = 0; i < count; i++)
+        psr_request_free(requests[i]);
     for (uint32_t r = 0; r < net->ranks; r++)
         psr_group_free(net->groups[r]);
-    psr_sim_free(net->sim);
     free(net);
+}
+
+void network_close(network *net)
+{
+    network_close_broken(net, NULL, 0);
 }
 
 bool network_deliver(network *net, psr_err *ret_err)

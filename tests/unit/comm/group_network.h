@@ -20,6 +20,8 @@ typedef struct network {
 /* Slices of slice_bytes, all of them lent. Rank r of the group is worker 2r + 1. */
 network *network_open(uint32_t ranks, size_t slice_bytes, uint32_t window, uint64_t seed);
 void network_close(network *net);
+/* After an error: with what is under way, and requests that are. NULLs are skipped. */
+void network_close_broken(network *net, psr_request **requests, size_t count);
 
 /* The next message to whom it is for. false: nothing is under way. *ret_err: what its group said; NULL: it must be content. */
 bool network_deliver(network *net, psr_err *ret_err);

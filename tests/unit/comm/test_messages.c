@@ -196,11 +196,56 @@ static void a_failure_without_a_status_that_there_is_counts_as_a_peers(void **st
     assert_int_equal(psr_msg_failed_status(&message), PSR_ERR_PEER);
 }
 
+static void what_operations_of_a_group_say_comes_back_as_it_was(void **state)
+{
+    (void)state;
+    const psr_tag tag = {1, 2, UINT32_MAX, UINT64_MAX};
+    const psr_msg_call call = {UINT64_MAX - 1, UINT32_MAX, (uint64_t)1 << 40};
+    psr_message message = with(psr_msg_values_head(&(psr_msg_values){tag, call, 77, UINT64_MAX - 2}));
+    psr_msg_values values;
+    expect_ok(psr_msg_values_read(&message, &values));
+    assert_memory_equal(&values.tag, &tag, sizeof tag);
+    assert_true(values.call.word == call.word && values.call.root == call.root &&
+                values.call.count == call.count);
+    assert_int_equal(values.total, 77);
+    assert_true(values.slice == UINT64_MAX - 2);
+    assert_true(psr_msg_tag_is(&message, tag));
+    for (unsigned i = 0; i < 4; i++) {
+        psr_tag other = tag;
+        other.epoch += i == 0;
+        other.group += i == 1;
+        other.slot -= i == 2;
+        other.round -= i == 3;
+        assert_false(psr_msg_tag_is(&message, other));
+    }
+    message = changed(message.head, 1, (uint64_t)UINT32_MAX + 1);
+    expect_failure(
+        psr_msg_values_read(&message, &values), PSR_ERR_PROTOCOL,
+        "worker 1 sent VALUES (group 2, slot 4294967295, round 18446744073709551615, call "
+        "18446744073709551614, root 4294967296, count 1099511627776, total 77, slice 18446744073709551613): "
+        "its root is 4294967296: 4294967295 is the most");
+
+    message = with(psr_msg_credit_head(&(psr_msg_credit){tag, call, 9}));
+    psr_msg_credit credit;
+    expect_ok(psr_msg_credit_read(&message, &credit));
+    assert_memory_equal(&credit.tag, &tag, sizeof tag);
+    assert_true(credit.call.word == call.word && credit.call.root == call.root &&
+                credit.call.count == call.count);
+    assert_int_equal(credit.slices, 9);
+
+    message = with(psr_msg_ahead_head(&(psr_msg_ahead){tag, 10}));
+    psr_msg_ahead ahead;
+    expect_ok(psr_msg_ahead_read(&message, &ahead));
+    assert_memory_equal(&ahead.tag, &tag, sizeof tag);
+    assert_int_equal(ahead.operations, 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_bucket_come_back_as_they_were),
         cmocka_unit_test(what_collectives_and_members_say_comes_back_as_it_was),
+        cmocka_unit_test(what_operations_of_a_group_say_comes_back_as_it_was),
         cmocka_unit_test(a_field_beyond_what_it_may_be_is_refused_by_its_name),
         cmocka_unit_test(a_tag_of_another_view_or_of_no_bucket_is_refused),
         cmocka_unit_test(a_failure_without_a_status_that_there_is_counts_as_a_peers),

@@ -1,0 +1,107 @@
+#include "tests/unit/expect.h"
+
+#include "comm/collectives/algorithm_choice.h"
+
+#include <string.h>
+
+static void the_choice_is_the_documented_table(void **state)
+{
+    (void)state;
+    static const struct {
+        psr_kind kind;
+        uint64_t bytes;
+        uint32_t ranks, hosts;
+        psr_algorithm want;
+    } rows[] = {
+        {PSR_KIND_ALL_REDUCE, 1024, 8, 1, PSR_ALGORITHM_DIRECT},
+        {PSR_KIND_ALL_REDUCE, 1025, 8, 1, PSR_ALGORITHM_DOUBLING},
+        {PSR_KIND_ALL_REDUCE, 4096, 8, 2, PSR_ALGORITHM_DIRECT},
+        {PSR_KIND_ALL_REDUCE, 1024, 9, 1, PSR_ALGORITHM_DOUBLING},
+        {PSR_KIND_ALL_REDUCE, 16384, 9, 1, PSR_ALGORITHM_DOUBLING},
+        {PSR_KIND_ALL_REDUCE, 16385, 4, 1, PSR_ALGORITHM_HALVING},
+        {PSR_KIND_ALL_REDUCE, 16385, 3, 1, PSR_ALGORITHM_RING},
+        {PSR_KIND_ALL_REDUCE, 262145, 4, 1, PSR_ALGORITHM_RING},
+        {PSR_KIND_ALL_REDUCE, 262145, 4, 4, PSR_ALGORITHM_HALVING},
+        {PSR_KIND_REDUCE, 65536, 9, 1, PSR_ALGORITHM_BINOMIAL},
+        {PSR_KIND_REDUCE, 65537, 9, 1, PSR_ALGORITHM_CHAIN},
+        {PSR_KIND_REDUCE, 65537, 2, 1, PSR_ALGORITHM_BINOMIAL},
+        {PSR_KIND_BROADCAST, 262144, 9, 2, PSR_ALGORITHM_BINOMIAL},
+        {PSR_KIND_BROADCAST, 262145, 9, 2, PSR_ALGORITHM_CHAIN},
+        {PSR_KIND_REDUCE_SCATTER, 65536, 9, 1, PSR_ALGORITHM_DIRECT},
+        {PSR_KIND_REDUCE_SCATTER, 65537, 9, 1, PSR_ALGORITHM_RING},
+        {PSR_KIND_ALL_GATHER, 65536, 8, 1, PSR_ALGORITHM_DIRECT},
+        {PSR_KIND_ALL_GATHER, 65536, 9, 1, PSR_ALGORITHM_BRUCK},
+        {PSR_KIND_ALL_GATHER, 65537, 9, 1, PSR_ALGORITHM_RING},
+        {PSR_KIND_GATHER, 8 * 4096, 8, 1, PSR_ALGORITHM_BINOMIAL},
+        {PSR_KIND_GATHER, 7 * 4096, 7, 1, PSR_ALGORITHM_DIRECT},
+        {PSR_KIND_SCATTER, 8 * 4097, 8, 1, PSR_ALGORITHM_DIRECT},
+        {PSR_KIND_SCATTER, 8 * 4097, 8, 2, PSR_ALGORITHM_BINOMIAL},
+        {PSR_KIND_BARRIER, 0, 5, 1, PSR_ALGORITHM_DISSEMINATION},
+        {PSR_KIND_ALL_TO_ALL, 1000000, 5, 3, PSR_ALGORITHM_DIRECT},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        psr_algorithm is = psr_algorithm_choose(rows[i].kind, rows[i].bytes, rows[i].ranks, rows[i].hosts);
+        if (is != rows[i].want)
+            fail_msg("row %zu: %s, not %s", i, psr_algorithm_name(is), psr_algorithm_name(rows[i].want));
+    }
+}
+
+static void what_is_chosen_is_there(void **state)
+{
+    (void)state;
+    for (psr_kind kind = 0; kind < PSR_KINDS; kind++)
+        for (uint64_t bytes = 0; bytes < (uint64_t)1 << 40; bytes = 3 * bytes + 1)
+            for (uint32_t ranks = 1; ranks < 100; ranks++)
+                assert_true(
+                    psr_algorithm_fits(psr_algorithm_choose(kind, bytes, ranks, 1 + ranks % 2), kind));
+}
+
+static void each_is_found_by_its_name(void **state)
+{
+    (void)state;
+    psr_algorithm found;
+    for (psr_kind kind = 0; kind < PSR_KINDS; kind++)
+        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS; algorithm++)
+            if (algorithm == PSR_ALGORITHM_AUTO || psr_algorithm_fits(algorithm, kind)) {
+                expect_ok(psr_algorithm_find(kind, psr_algorithm_name(algorithm), &found));
+                assert_int_equal(found, algorithm);
+            }
+    expect_failure(psr_algorithm_find(PSR_KIND_ALL_REDUCE, "bruck", &found), PSR_ERR_USAGE,
+                   "all_reduce has no algorithm bruck: there are auto, ring, direct, doubling, halving");
+    expect_failure(psr_algorithm_find(PSR_KIND_BARRIER, "?", &found), PSR_ERR_USAGE,
+                   "barrier has no algorithm ?: there are auto, dissemination");
+    assert_false(psr_algorithm_fits(PSR_ALGORITHM_AUTO, PSR_KIND_ALL_REDUCE));
+    assert_false(psr_algorithm_fits((psr_algorithm)99, PSR_KIND_ALL_REDUCE));
+    assert_false(psr_algorithm_fits(PSR_ALGORITHM_RING, (psr_kind)99));
+}
+
+static void a_call_is_told_in_words_whoever_sent_it(void **state)
+{
+    (void)state;
+    char text[128];
+    psr_call call = {
+        PSR_KIND_REDUCE, PSR_ALGORITHM_CHAIN, PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, 7, false, 12};
+    psr_msg_call says = psr_call_message(&call);
+    psr_call_describe(&says, text, sizeof text);
+    assert_string_equal(text, "reduce(count 12, bfloat16, mean, root 7, chain)");
+    says.word = UINT64_MAX;
+    psr_call_describe(&says, text, sizeof text);
+    assert_string_equal(text, "?(varying counts of digest 000000000000000c, ?, ?)");
+    /* Every field changes what is compared. */
+    const psr_msg_call same = psr_call_message(&call);
+    call.type = PSR_TYPE_FLOAT16;
+    assert_true(psr_call_message(&call).word != same.word);
+    const size_t counts[] = {1, 2}, others[] = {2, 1};
+    assert_true(psr_call_digest(counts, 2) != psr_call_digest(others, 2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_choice_is_the_documented_table),
+        cmocka_unit_test(what_is_chosen_is_there),
+        cmocka_unit_test(each_is_found_by_its_name),
+        cmocka_unit_test(a_call_is_told_in_words_whoever_sent_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
