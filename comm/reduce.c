@@ -8,6 +8,8 @@
 
 /* out[i] depends on a[i] and b[i] alone, also where out is one of them: a loop need not ask whether they overlap. */
 #ifdef __clang__
+#pragma clang diagnostic ignored                                                                             \
+    "-Wpass-failed" /* under sanitizers it vectorises none, and would say so of each */
 #define PSR_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define PSR_ELEMENTWISE _Pragma("GCC ivdep")

@@ -89,7 +89,7 @@ PSR_MUST_CHECK psr_err psr_request_new(psr_group *group, const psr_request_optio
 /* Begins it, again too: not while it is under way. Its values are borrowed until it is done and nothing is lent. */
 PSR_MUST_CHECK psr_err psr_request_start(psr_request *request);
 bool psr_request_done(const psr_request *request); /* also when it was never started */
-/* Whom it waits for. false: it is done. */
+/* Whom it waits for: from rank to rank that leads to the one that does not go on. false: it is done. */
 bool psr_request_waits(const psr_request *request, psr_waiting *ret_waiting);
 /* Payloads that the transport has not given back. Any thread. */
 uint32_t psr_request_lent(const psr_request *request);

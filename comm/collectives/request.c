@@ -6,7 +6,6 @@
 #include "comm/wire/encoding.h"
 #include "net/violation.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -291,24 +290,13 @@ const psr_call *psr_request_call(const psr_request *request)
     return &request->call;
 }
 
-/* A rank whose slices are here already does not keep this one waiting. */
-static const psr_stream *waits_for(const psr_request *r)
-{
-    for (uint32_t i = 0; i < r->in_count; i++)
-        if (r->in[i].head < r->in[i].count && r->in[i].arrived == r->in[i].slices)
-            return &r->in[i];
-    for (uint32_t i = 0; i < r->out_count; i++)
-        if (r->out[i].head < r->out[i].count)
-            return &r->out[i];
-    return NULL;
-}
-
 bool psr_request_waits(const psr_request *request, psr_waiting *ret_waiting)
 {
     if (!request->active)
         return false;
-    const psr_stream *stream = waits_for(request);
-    assert(stream != NULL); /* what it does by itself it has done */
-    *ret_waiting = (psr_waiting){request->group->peers[stream->peer].name, request->tag.round};
+    /* The first action that is not complete comes after none that is not: so another rank keeps it, since what this one does by
+     * itself is done. */
+    const psr_action *action = &request->schedule.actions[request->complete_before];
+    *ret_waiting = (psr_waiting){request->group->peers[action->peer].name, request->tag.round};
     return true;
 }

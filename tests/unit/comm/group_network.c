@@ -95,6 +95,11 @@ void network_settle(network *net)
         ;
 }
 
+void network_cut(network *net, uint32_t rank)
+{
+    psr_sim_cut(net->sim, name_of(rank));
+}
+
 uint32_t network_draw(network *net, uint32_t bound)
 {
     psr_rng_at at = {.seed = net->seed, .purpose = PSR_RNG_TEST, .layer = 1};

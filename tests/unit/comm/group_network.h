@@ -28,6 +28,9 @@ bool network_deliver(network *net, psr_err *ret_err);
 /* As long as something is under way. */
 void network_settle(network *net);
 
+/* The rank is dead: what is under way to and from it is lost. */
+void network_cut(network *net, uint32_t rank);
+
 uint32_t network_draw(network *net, uint32_t bound);
 
 psr_request *network_request(network *net, uint32_t rank, const psr_request_options *options);

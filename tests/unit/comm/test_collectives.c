@@ -567,10 +567,64 @@ static void every_operation_gives_what_its_definition_says(void **state)
     }
 }
 
+/* ---- a rank that dies ---- */
+
+/* Where rank's wait leads: to whom the one waits whom it waits for, and so on. */
+static uint32_t end_of_chain(const network *net, const begun *calls, uint32_t rank, uint32_t dead)
+{
+    for (uint32_t links = 0; rank != dead && links <= net->ranks; links++)
+        rank = psr_request_done(calls[rank].request) ? NETWORK_RANKS_MAX : network_waits(calls[rank].request);
+    return rank;
+}
+
+/* Cut off after so many messages, before which it may not have called at all. Who is not done waits, by a chain, for the dead. */
+static void die(const call *c, uint32_t ranks, uint32_t dead, uint32_t after, uint64_t seed)
+{
+    network *net = network_open(ranks, SLICE_BYTES, 2, seed);
+    begun calls[NETWORK_RANKS_MAX];
+    psr_request *requests[NETWORK_RANKS_MAX] = {NULL};
+    for (uint32_t r = 0; r < ranks; r++)
+        if (r != dead || after > 0) {
+            calls[r] = begin(net, c, r);
+            requests[r] = calls[r].request;
+        }
+    while (after-- > 0 && network_deliver(net, NULL))
+        ;
+    network_cut(net, dead);
+    network_settle(net);
+    for (uint32_t r = 0; r < ranks; r++)
+        if (r != dead && !psr_request_done(requests[r]) && end_of_chain(net, calls, r, dead) != dead)
+            fail_msg("%s by %s of %u ranks, count %zu: rank %u does not wait for rank %u, which is dead",
+                     psr_kind_name(c->kind), psr_algorithm_name(c->algorithm), ranks, c->count, r, dead);
+    network_close_broken(net, requests, ranks);
+    for (uint32_t r = 0; r < ranks; r++)
+        if (requests[r] != NULL)
+            free_buffers(&calls[r]);
+}
+
+static void who_waits_waits_for_the_dead(void **state)
+{
+    (void)state;
+    uint64_t seed = 0;
+    for (psr_kind kind = 0; kind <= PSR_KIND_BARRIER; kind++)
+        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS; algorithm++)
+            for (uint32_t ranks = 2; ranks < 8 && psr_algorithm_fits(algorithm, kind); ranks++)
+                for (uint32_t after = 0; after < 100; after += 1 + after / 4, seed++) {
+                    call c = {.kind = kind,
+                              .algorithm = algorithm,
+                              .type = PSR_TYPE_INT32,
+                              .count = 100,
+                              .root = (uint32_t)(seed / 7) % ranks,
+                              .in_place = false};
+                    die(&c, ranks, (uint32_t)seed % ranks, after, seed);
+                }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_gives_what_its_definition_says),
+        cmocka_unit_test(who_waits_waits_for_the_dead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,149 @@
+/* A rank that may send anything in well-formed heads: psr_group_message. Each record of the input is one event; fields are near what
+ * would be right, so that the fuzzer gets past the first checks. What is refused must be PROTOCOL or MISMATCH, and nothing may be
+ * written outside the buffers. */
+#include "comm/collectives/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { RANKS = 3, RANK = 1, COUNT = 21, RECORD = 8, REQUESTS = 8 };
+
+static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context;
+    (void)to;
+    (void)head;
+    if (payload != NULL && payload->release != NULL)
+        payload->release(payload->context);
+    return PSR_OK;
+}
+
+static void release(psr_message *message)
+{
+    free(message);
+}
+
+/* What is called here, and what others say of theirs: the kinds by number, each with the first algorithm that there is. */
+static psr_request_options options_of(uint8_t which, int32_t *send, int32_t *receive)
+{
+    static const psr_algorithm algorithms[] = {
+        PSR_ALGORITHM_RING,  PSR_ALGORITHM_BINOMIAL, PSR_ALGORITHM_DIRECT, PSR_ALGORITHM_BRUCK,
+        PSR_ALGORITHM_CHAIN, PSR_ALGORITHM_DIRECT,   PSR_ALGORITHM_DIRECT, PSR_ALGORITHM_DIRECT};
+    psr_kind kind = which % 8 < 7 ? (psr_kind)(which % 8) : which & 8 ? PSR_KIND_SEND : PSR_KIND_RECEIVE;
+    return (psr_request_options){.kind = kind,
+                                 .algorithm = algorithms[which % 8],
+                                 .type = PSR_TYPE_INT32,
+                                 .root = which >> 4 & 1 ? RANK : 0,
+                                 .send = send,
+                                 .receive = receive,
+                                 .count = which >> 5 & 1 ? COUNT : 1,
+                                 .persistent = which >> 6 & 1,
+                                 .peer = 0};
+}
+
+static psr_msg_call call_of(uint8_t which)
+{
+    psr_request_options o = options_of(which, NULL, NULL);
+    bool rooted = psr_kind_has_root(o.kind);
+    return psr_call_message(&(psr_call){.kind = o.kind,
+                                        .algorithm = o.algorithm,
+                                        .type = o.type,
+                                        .root = rooted ? o.root : 0,
+                                        .count = o.count});
+}
+
+static psr_head make_head(const uint8_t *record)
+{
+    static const uint32_t slots[] = {0, 1, 2, PSR_MESSAGE_TAG_MAX + 1};
+    psr_tag tag = {.slot = slots[record[1] & 3], .round = record[1] >> 2 & 15, .group = record[1] >> 7};
+    switch (record[0] & 3) {
+    case 0:
+        return psr_msg_credit_head(&(psr_msg_credit){tag, call_of(record[2]), record[3]});
+    case 1:
+        tag = (psr_tag){.group = tag.group};
+        return psr_msg_ahead_head(&(psr_msg_ahead){tag, record[3]});
+    default:
+        return psr_msg_values_head(&(psr_msg_values){tag, call_of(record[2]), record[3], record[4]});
+    }
+}
+
+/* A message whose payload is of its exact size, so that a read beyond it is seen. */
+static psr_message *make(const uint8_t *record)
+{
+    size_t payload_bytes = record[5];
+    struct {
+        psr_message base;
+        double payload[];
+    } *m = malloc(sizeof *m + payload_bytes);
+    if (m == NULL)
+        abort();
+    memset(m->payload, record[6], payload_bytes);
+    m->base = (psr_message){
+        .from = {record[7] & 4 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[7] & 3},
+        .head = make_head(record),
+        .payload = m->payload,
+        .payload_bytes = payload_bytes,
+        .release = release,
+    };
+    return &m->base;
+}
+
+typedef struct played {
+    psr_group *group;
+    psr_request *requests[REQUESTS];
+    int32_t *memory[2 * REQUESTS];
+} played;
+
+/* false: the group is broken. */
+static bool event(played *p, const uint8_t *record)
+{
+    psr_err err = PSR_OK;
+    size_t at = record[3] % REQUESTS;
+    psr_request **request = &p->requests[at];
+    if ((record[0] & 4) != 0) {
+        psr_message *message = make(record);
+        err = psr_group_message(p->group, &message);
+    } else if (*request == NULL) {
+        psr_request_options options = options_of(record[2], p->memory[2 * at], p->memory[2 * at + 1]);
+        if (psr_request_new(p->group, &options, request) == PSR_OK)
+            err = psr_request_start(*request);
+    } else if (psr_request_done(*request) && (record[0] & 1) != 0) {
+        err = psr_request_start(*request);
+    } else if (psr_request_done(*request)) {
+        psr_request_free(*request);
+        *request = NULL;
+    }
+    if (err != PSR_OK && err != PSR_ERR_PROTOCOL && err != PSR_ERR_MISMATCH)
+        abort();
+    return err == PSR_OK;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    played p = {0};
+    psr_peer members[RANKS];
+    for (uint32_t r = 0; r < RANKS; r++)
+        members[r] = (psr_peer){PSR_ROLE_WORKER, r};
+    psr_group_options options = {.rank = RANK,
+                                 .ranks = RANKS,
+                                 .members = members,
+                                 .hosts = 1,
+                                 .slice_bytes = 16,
+                                 .window = 2,
+                                 .outbox = {.send = give_back}};
+    if (psr_group_new(&options, &p.group) != PSR_OK)
+        abort();
+    for (size_t i = 0; i < 2 * REQUESTS; i++) /* a gather has everybody's */
+        if ((p.memory[i] = calloc(RANKS * COUNT, sizeof **p.memory)) == NULL)
+            abort();
+    for (; size >= RECORD && event(&p, data); data += RECORD, size -= RECORD)
+        ;
+    for (size_t i = 0; i < REQUESTS; i++)
+        psr_request_free(p.requests[i]);
+    for (size_t i = 0; i < 2 * REQUESTS; i++)
+        free(p.memory[i]);
+    psr_group_free(p.group);
+    return 0;
+}
