@@ -4,7 +4,7 @@
  *     who takes part, and who holds what    view.h, plan.h
  *     joining, and hearing that all live    members/: member.h (a process's side), coordinator.h (the scheduler's), provision.h
  *     values, and how they are combined     buffer.h, reduce.h
- *     operations of a group of ranks        collectives/: group.h, algorithm_choice.h; call.h
+ *     operations of a group of ranks        collectives/: group.h, block.h, halo.h, call.h, algorithm_choice.h
  *     what moves values in training         operations/: operation.h, ring.h, collective.h; early.h
  *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads)
@@ -15,8 +15,10 @@
 
 #include "comm/buffer.h"
 #include "comm/collectives/algorithm_choice.h"
+#include "comm/collectives/block.h"
 #include "comm/collectives/call.h"
 #include "comm/collectives/group.h"
+#include "comm/collectives/halo.h"
 #include "comm/launcher_line.h"
 #include "comm/loop.h"
 #include "comm/members/join.h"

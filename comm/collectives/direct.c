@@ -154,38 +154,68 @@ void psr_direct_receive(psr_schedule *schedule, const psr_shape *shape)
     psr_schedule_receive(schedule, shape->peer, psr_received(0), shape->count, PSR_AT_ONCE);
 }
 
-/* The areas of blocks: those that are sent, then those that are received. What a rank sends itself is copied, in order. */
-static void copy_to_self(psr_schedule *schedule, const psr_shape *shape)
+/* ---- blocks: an area each, first of those that are sent, then of those that are received ---- */
+
+static psr_place sent_block(size_t i)
 {
-    size_t to = 0;
-    for (size_t i = 0; i < shape->send_block_count; i++) {
+    return (psr_place){(uint32_t)(PSR_AREA_BLOCKS + i), 0};
+}
+
+static psr_place received_block(const psr_shape *shape, size_t i)
+{
+    return sent_block(shape->send_block_count + i);
+}
+
+static size_t count_of(const psr_block *block)
+{
+    size_t count = 0;
+    return psr_block_count(block, &count) ? count : 0; /* it was checked */
+}
+
+/* What a rank sends itself, in order: the k-th to the k-th. */
+static psr_after copy_to_self(psr_schedule *schedule, const psr_shape *shape)
+{
+    psr_after last = PSR_AT_ONCE;
+    for (size_t i = 0, to = 0; i < shape->send_block_count; i++) {
         if (shape->send_blocks[i].rank != shape->rank)
             continue;
         while (shape->receive_blocks[to].rank != shape->rank)
             to++;
-        psr_place from_area = {(uint32_t)(PSR_AREA_BLOCKS + i), 0};
-        psr_place to_area = {(uint32_t)(PSR_AREA_BLOCKS + shape->send_block_count + to++), 0};
-        psr_schedule_copy(schedule, from_area, to_area, shape->send_blocks[i].count, PSR_AT_ONCE);
+        psr_place from = sent_block(i), into = received_block(shape, to);
+        size_t count = count_of(&shape->send_blocks[i]);
+        last = shape->receive_blocks[to++].adds ? psr_schedule_fold(schedule, from, into, into, count, last)
+                                                : psr_schedule_copy(schedule, from, into, count, last);
+    }
+    return last;
+}
+
+static void send_blocks(psr_schedule *schedule, const psr_shape *shape)
+{
+    for (size_t i = 0; i < shape->send_block_count; i++) {
+        const psr_block *block = &shape->send_blocks[i];
+        if (block->rank == shape->rank)
+            continue;
+        if (count_of(block) == 0)
+            psr_schedule_signal(schedule, block->rank, PSR_AT_ONCE);
+        psr_schedule_send(schedule, block->rank, sent_block(i), count_of(block), PSR_AT_ONCE);
     }
 }
 
+/* Blocks that add may lie over one another: each comes after the one before it. */
 void psr_direct_neighbors(psr_schedule *schedule, const psr_shape *shape)
 {
-    copy_to_self(schedule, shape);
-    for (size_t i = 0; i < shape->send_block_count; i++) {
-        const psr_block *block = &shape->send_blocks[i];
-        psr_place from = {(uint32_t)(PSR_AREA_BLOCKS + i), 0};
-        if (block->rank != shape->rank && block->count == 0)
-            psr_schedule_signal(schedule, block->rank, PSR_AT_ONCE);
-        else if (block->rank != shape->rank)
-            psr_schedule_send(schedule, block->rank, from, block->count, PSR_AT_ONCE);
-    }
+    psr_after last = copy_to_self(schedule, shape);
+    send_blocks(schedule, shape);
     for (size_t i = 0; i < shape->receive_block_count; i++) {
         const psr_block *block = &shape->receive_blocks[i];
-        psr_place to = {(uint32_t)(PSR_AREA_BLOCKS + shape->send_block_count + i), 0};
-        if (block->rank != shape->rank && block->count == 0)
+        psr_place to = received_block(shape, i);
+        if (block->rank == shape->rank)
+            continue;
+        if (count_of(block) == 0)
             psr_schedule_await(schedule, block->rank, PSR_AT_ONCE);
-        else if (block->rank != shape->rank)
-            psr_schedule_receive(schedule, block->rank, to, block->count, PSR_AT_ONCE);
+        if (block->adds)
+            last = psr_schedule_receive_fold(schedule, block->rank, to, to, count_of(block), last);
+        else
+            psr_schedule_receive(schedule, block->rank, to, count_of(block), PSR_AT_ONCE);
     }
 }

@@ -20,6 +20,7 @@
 #ifndef PSR_COMM_COLLECTIVES_GROUP_H
 #define PSR_COMM_COLLECTIVES_GROUP_H
 
+#include "comm/collectives/block.h"
 #include "comm/collectives/call.h"
 #include "comm/operations/operation.h"
 #include "comm/outbox.h"
@@ -53,32 +54,26 @@ void psr_group_free(psr_group *group);
 /* VALUES, CREDIT or AHEAD with the group's epoch and id. Takes *message. PROTOCOL: it cannot come now. MISMATCH. */
 PSR_MUST_CHECK psr_err psr_group_message(psr_group *group, psr_message **message);
 
-/* A run of values that goes to, or comes from, a neighbour. */
-typedef struct psr_block {
-    uint32_t rank;
-    void *data;
-    size_t count;
-} psr_block;
-
 /* What is called. Pointers to values are borrowed as psr_request_start says, all others for the call. */
 typedef struct psr_request_options {
     psr_kind kind;
     psr_algorithm algorithm;
     psr_type type;
-    psr_reduction reduction; /* all-reduce, reduce, reduce-scatter */
+    psr_reduction reduction; /* all-reduce, reduce, reduce-scatter; blocks that add */
     uint32_t root;           /* reduce, broadcast, gather, scatter */
     /* Of the type, aligned for it. In place: send is where this rank's values lie in receive (not for all-to-all). Broadcast: receive
      * alone. NULL where this rank has none. */
     const void *send;
     void *receive;
-    size_t
-        count; /* all-reduce, reduce, broadcast, a message: of the whole. The others: of each rank's part, unless counts */
-    const size_t
-        *counts; /* [ranks] reduce-scatter, all-gather, gather, scatter; all-to-all-v: what comes from each */
+    /* All-reduce, reduce, broadcast, a message: of the whole. The others: of each rank's part, unless counts are given. */
+    size_t count;
+    /* [ranks] Reduce-scatter, all-gather, gather, scatter: of each rank's part. All-to-all-v: what comes from each. */
+    const size_t *counts;
     const size_t *send_counts; /* [ranks] all-to-all-v: what goes to each */
     uint32_t peer, tag;        /* of a message; tag at most PSR_MESSAGE_TAG_MAX */
-    const psr_block *send_blocks,
-        *receive_blocks; /* neighbour exchange: the k-th to a rank is its k-th from us */
+    /* Neighbour exchange: the k-th to a rank is its k-th from us. What adds is added in the order of the list, but first what a rank
+     * sends itself. */
+    const psr_block *send_blocks, *receive_blocks;
     size_t send_block_count, receive_block_count;
     bool persistent; /* not of messages, which may be started again as they are */
 } psr_request_options;

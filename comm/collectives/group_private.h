@@ -55,6 +55,8 @@ typedef struct psr_stream {
 typedef struct psr_request_area {
     const uint8_t *read;
     uint8_t *write;
+    psr_block block; /* what lies not dense: through a slice's memory */
+    bool scattered;
 } psr_request_area;
 
 struct psr_request {
@@ -67,7 +69,7 @@ struct psr_request {
     psr_tag tag;
     psr_schedule schedule;
     psr_request_area *areas;
-    uint8_t *scratch;
+    uint8_t *scratch, *slices[2]; /* slices: of values that lie not dense */
     size_t value_bytes, slice_values;
     /* How far its actions are: */
     size_t *done; /* [action] values */

@@ -21,14 +21,34 @@ psr_stream *psr_request_in(const psr_request *request, uint32_t rank)
 
 /* ---- memory ---- */
 
-static const uint8_t *read_at(const psr_request *r, psr_place place, size_t done)
+/* The values of a slice; those that lie not dense are gathered in memory. */
+static const uint8_t *values_at(const psr_request *r, psr_place place, size_t done, size_t count,
+                                uint8_t *memory)
 {
-    return r->areas[place.area].read + (place.offset + done) * r->value_bytes;
+    const psr_request_area *area = &r->areas[place.area];
+    if (!area->scattered)
+        return area->read + (place.offset + done) * r->value_bytes;
+    psr_block_read(&area->block, r->value_bytes, place.offset + done, count, memory);
+    return memory;
 }
 
-static uint8_t *write_at(const psr_request *r, psr_place place, size_t done)
+/* Where values of a slice are to be computed: there, or in memory. */
+static uint8_t *room_at(const psr_request *r, psr_place place, size_t done, uint8_t *memory)
 {
-    return r->areas[place.area].write + (place.offset + done) * r->value_bytes;
+    const psr_request_area *area = &r->areas[place.area];
+    return area->scattered ? memory : area->write + (place.offset + done) * r->value_bytes;
+}
+
+static void put(const psr_request *r, psr_place place, size_t done, size_t count, const void *values)
+{
+    const psr_request_area *area = &r->areas[place.area];
+    if (area->scattered) {
+        psr_block_write(&area->block, r->value_bytes, place.offset + done, count, values);
+        return;
+    }
+    uint8_t *to = area->write + (place.offset + done) * r->value_bytes;
+    if (to != values) /* in place nothing moves */
+        memcpy(to, values, count * r->value_bytes);
 }
 
 /* ---- what may happen ---- */
@@ -89,9 +109,10 @@ static psr_err send_slice(psr_request *r, const psr_stream *stream, uint32_t ind
         .tag = r->tag, .call = r->says, .total = stream->total_values, .slice = stream->slices});
     if (count == 0)
         return send(r, stream, &head, NULL);
-    psr_payload payload =
-        psr_encode(&head, PSR_ENCODING_BYTES, read_at(r, action->a, r->done[index]), count * r->value_bytes);
-    if (action->lent && payload.bytes > r->group->options.copied_bytes) {
+    const uint8_t *values = values_at(r, action->a, r->done[index], count, r->slices[0]);
+    psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, values, count * r->value_bytes);
+    if (action->lent && !r->areas[action->a.area].scattered &&
+        payload.bytes > r->group->options.copied_bytes) {
         psr_loan_begin(&r->loan, 1);
         payload = psr_loan_payload(&r->loan, payload);
     }
@@ -145,11 +166,13 @@ static psr_err take_in(psr_request *r, const psr_stream *s, const psr_message *m
     PSR_TRY(psr_decode_bytes(message, count * r->value_bytes, &values));
     if (count == 0)
         return PSR_OK;
-    uint8_t *to = write_at(r, action->to, done);
-    if (action->kind == PSR_ACTION_RECEIVE)
-        memcpy(to, values, count * r->value_bytes);
-    else
-        psr_reduce(r->call.type, r->call.reduction, to, values, read_at(r, action->a, done), count);
+    if (action->kind == PSR_ACTION_RECEIVE_FOLD) {
+        const uint8_t *own = values_at(r, action->a, done, count, r->slices[0]);
+        uint8_t *room = room_at(r, action->to, done, r->slices[1]);
+        psr_reduce(r->call.type, r->call.reduction, room, values, own, count);
+        values = room;
+    }
+    put(r, action->to, done, count, values);
     return PSR_OK;
 }
 
@@ -175,17 +198,18 @@ static void act(const psr_request *r, uint32_t index, size_t count)
 {
     const psr_action *action = &r->schedule.actions[index];
     size_t done = r->done[index];
-    uint8_t *to = write_at(r, action->to, done);
-    if (action->kind == PSR_ACTION_DIVIDE) {
-        psr_reduce_divide(r->call.type, to, count, r->group->options.ranks);
-    } else if (action->kind == PSR_ACTION_FOLD) {
-        psr_reduce(r->call.type, r->call.reduction, to, read_at(r, action->a, done),
-                   read_at(r, action->b, done), count);
-    } else {
-        const uint8_t *from = read_at(r, action->a, done);
-        if (from != to) /* in place nothing moves */
-            memcpy(to, from, count * r->value_bytes);
+    uint8_t *room = room_at(r, action->to, done, r->slices[1]);
+    if (action->kind == PSR_ACTION_DIVIDE) { /* never of a block */
+        psr_reduce_divide(r->call.type, room, count, r->group->options.ranks);
+        return;
     }
+    const uint8_t *values = values_at(r, action->a, done, count, r->slices[0]);
+    if (action->kind == PSR_ACTION_FOLD) {
+        const uint8_t *others = values_at(r, action->b, done, count, r->slices[1]);
+        psr_reduce(r->call.type, r->call.reduction, room, values, others, count);
+        values = room;
+    }
+    put(r, action->to, done, count, values);
 }
 
 static void advance_local(psr_request *r, bool *moved)

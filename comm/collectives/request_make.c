@@ -66,26 +66,44 @@ static const psr_block *own_block(const psr_group *group, const psr_block *block
     return NULL;
 }
 
-static psr_err check_blocks(const psr_group *group, const psr_block *blocks, size_t count)
+static psr_err check_blocks(const psr_group *group, const psr_request_options *o, const psr_block *blocks,
+                            size_t count)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        size_t values;
+        if (!psr_block_count(&blocks[i], &values) || values > PTRDIFF_MAX / psr_type_bytes(o->type))
+            return psr_fail(PSR_ERR_USAGE, "neighbor_exchange: more values than memory can have");
+        if (blocks[i].adds &&
+            ((unsigned)o->reduction >= PSR_REDUCTIONS || o->reduction == PSR_REDUCTION_MEAN))
+            return psr_fail(PSR_ERR_USAGE, "neighbor_exchange: blocks are not added by %s",
+                            psr_reduction_name(o->reduction));
         if (blocks[i].rank >= group->options.ranks)
             return psr_fail(PSR_ERR_USAGE, "neighbor_exchange: rank %" PRIu32 " is none of %" PRIu32,
                             blocks[i].rank, group->options.ranks);
+    }
     return PSR_OK;
+}
+
+static bool same_count(const psr_block *a, const psr_block *b)
+{
+    size_t count, other;
+    return psr_block_count(a, &count) && psr_block_count(b, &other) && count == other;
 }
 
 /* What a rank sends itself must be what it expects of itself. */
 static psr_err check_neighbors(const psr_group *group, const psr_request_options *o)
 {
-    PSR_TRY(check_blocks(group, o->send_blocks, o->send_block_count));
-    PSR_TRY(check_blocks(group, o->receive_blocks, o->receive_block_count));
+    PSR_TRY(check_blocks(group, o, o->send_blocks, o->send_block_count));
+    PSR_TRY(check_blocks(group, o, o->receive_blocks, o->receive_block_count));
+    for (size_t i = 0, count; i < o->receive_block_count; i++)
+        if (psr_block_count(&o->receive_blocks[i], &count) && count > 0 && o->receive_blocks[i].data == NULL)
+            return psr_fail(PSR_ERR_USAGE, "neighbor_exchange: what is received has no memory");
     for (size_t own = 0;; own++) {
         const psr_block *from = own_block(group, o->send_blocks, o->send_block_count, own),
                         *to = own_block(group, o->receive_blocks, o->receive_block_count, own);
         if (from == NULL && to == NULL)
             return PSR_OK;
-        if (from == NULL || to == NULL || from->count != to->count)
+        if (from == NULL || to == NULL || !same_count(from, to))
             return psr_fail(PSR_ERR_USAGE,
                             "neighbor_exchange: rank %" PRIu32 " sends itself other values than it expects",
                             group->options.rank);
@@ -184,7 +202,8 @@ static psr_err write_schedule(psr_request *r, const psr_request_options *o)
                          ? o->algorithm
                          : psr_algorithm_choose(o->kind, l.bytes, group->ranks, group->hosts),
         .type = o->kind == PSR_KIND_BARRIER ? PSR_TYPE_UINT8 : o->type,
-        .reduction = psr_kind_folds(o->kind) ? o->reduction : PSR_REDUCTION_SUM,
+        .reduction =
+            psr_kind_folds(o->kind) || o->kind == PSR_KIND_NEIGHBORS ? o->reduction : PSR_REDUCTION_SUM,
         .root = psr_kind_has_root(o->kind) ? o->root : 0,
         .varying = l.varying,
         .count = l.count,
@@ -283,22 +302,32 @@ static psr_err make_streams(psr_request *r)
 
 /* ---- areas ---- */
 
+static psr_request_area area_of(const psr_block *block)
+{
+    return (psr_request_area){.read = block->data,
+                              .write = block->data,
+                              .block = *block,
+                              .scattered = block->data == NULL || !psr_block_is_dense(block)};
+}
+
 static psr_err make_areas(psr_request *r, const psr_request_options *o)
 {
     bool blocks = o->kind == PSR_KIND_NEIGHBORS;
     size_t sent = blocks ? o->send_block_count : 0, received = blocks ? o->receive_block_count : 0;
     r->areas = calloc(PSR_AREA_BLOCKS + sent + received, sizeof *r->areas);
     r->scratch = r->schedule.scratch > 0 ? malloc(r->schedule.scratch * r->value_bytes) : NULL;
-    if (r->areas == NULL || (r->schedule.scratch > 0 && r->scratch == NULL))
+    for (int i = 0; i < 2 && blocks; i++)
+        r->slices[i] = malloc(r->group->options.slice_bytes);
+    if (r->areas == NULL || (r->schedule.scratch > 0 && r->scratch == NULL) ||
+        (blocks && (r->slices[0] == NULL || r->slices[1] == NULL)))
         return no_memory(r);
     r->areas[PSR_AREA_SEND].read = o->send;
-    r->areas[PSR_AREA_RECEIVE] = (psr_request_area){o->receive, o->receive};
-    r->areas[PSR_AREA_SCRATCH] = (psr_request_area){r->scratch, r->scratch};
+    r->areas[PSR_AREA_RECEIVE] = (psr_request_area){.read = o->receive, .write = o->receive};
+    r->areas[PSR_AREA_SCRATCH] = (psr_request_area){.read = r->scratch, .write = r->scratch};
     for (size_t i = 0; i < sent; i++)
-        r->areas[PSR_AREA_BLOCKS + i].read = o->send_blocks[i].data;
+        r->areas[PSR_AREA_BLOCKS + i] = area_of(&o->send_blocks[i]);
     for (size_t i = 0; i < received; i++)
-        r->areas[PSR_AREA_BLOCKS + sent + i] =
-            (psr_request_area){o->receive_blocks[i].data, o->receive_blocks[i].data};
+        r->areas[PSR_AREA_BLOCKS + sent + i] = area_of(&o->receive_blocks[i]);
     return PSR_OK;
 }
 
@@ -359,6 +388,8 @@ void psr_request_free(psr_request *request)
     psr_early_free(request->early);
     free(request->areas);
     free(request->scratch);
+    free(request->slices[0]);
+    free(request->slices[1]);
     free(request->done);
     free(request->complete);
     free(request->out);

@@ -239,12 +239,10 @@ static void neighbours_exchange_blocks_in_order(void **state)
             for (int32_t k = 0; k < 3; k++)
                 fill(out[r][k], COUNT, 1000 * (int32_t)r + 300 * k);
             memset(in[r], 0, sizeof in[r]);
-            psr_block sends[] = {{right, out[r][0], COUNT},
-                                 {right, NULL, 0},
-                                 {left, out[r][1], 5},
-                                 {r, out[r][2], 9}},
-                      receives[] = {
-                          {left, in[r][0], COUNT}, {left, NULL, 0}, {right, in[r][1], 5}, {r, in[r][2], 9}};
+            psr_block sends[] = {psr_block_dense(right, out[r][0], COUNT), psr_block_dense(right, NULL, 0),
+                                 psr_block_dense(left, out[r][1], 5), psr_block_dense(r, out[r][2], 9)},
+                      receives[] = {psr_block_dense(left, in[r][0], COUNT), psr_block_dense(left, NULL, 0),
+                                    psr_block_dense(right, in[r][1], 5), psr_block_dense(r, in[r][2], 9)};
             psr_request_options options = {.kind = PSR_KIND_NEIGHBORS,
                                            .type = PSR_TYPE_INT32,
                                            .send_blocks = sends,
@@ -363,7 +361,7 @@ static void counts_of_a_pair_that_differ_are_told(void **state)
     m.one_line = "rank 0 sends rank 1 0 values";
     expect_mismatch(&m);
     int32_t value[4];
-    psr_block out = {1, value, 3}, in = {0, value, 4};
+    psr_block out = psr_block_dense(1, value, 3), in = psr_block_dense(0, value, 4);
     m = (misfit){
         {.kind = PSR_KIND_NEIGHBORS, .type = PSR_TYPE_INT32, .send_blocks = &out, .send_block_count = 1},
         {.kind = PSR_KIND_NEIGHBORS, .type = PSR_TYPE_INT32, .receive_blocks = &in, .receive_block_count = 1},
@@ -442,7 +440,8 @@ static void what_cannot_be_called_is_refused(void **state)
     o = (psr_request_options){
         .kind = PSR_KIND_ALL_TO_ALL, .type = PSR_TYPE_INT32, .send = values, .receive = values};
     assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE, "all_to_all: not in place");
-    psr_block outside = {3, values, 1}, own[] = {{1, values, 2}, {1, values + 4, 3}};
+    psr_block outside = psr_block_dense(3, values, 1),
+              own[] = {psr_block_dense(1, values, 2), psr_block_dense(1, values + 4, 3)};
     o = (psr_request_options){.kind = PSR_KIND_NEIGHBORS, .send_blocks = &outside, .send_block_count = 1};
     assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
                  "neighbor_exchange: rank 3 is none of 3");
