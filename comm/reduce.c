@@ -130,6 +130,23 @@ uint16_t psr_bfloat16_of_float(float value)
     return bfloat_of_float(value);
 }
 
+#define CONVERSION(name, convert, to_type, from_type)                                                        \
+    PSR_MULTIVERSION static void name##_loop(to_type *restrict out, const from_type *restrict in,            \
+                                             size_t count)                                                   \
+    {                                                                                                        \
+        for (size_t i = 0; i < count; i++)                                                                   \
+            out[i] = convert(in[i]);                                                                         \
+    }                                                                                                        \
+    void name(to_type *restrict out, const from_type *restrict in, size_t count)                             \
+    {                                                                                                        \
+        name##_loop(out, in, count);                                                                         \
+    }
+
+CONVERSION(psr_float16_to_floats, half_to_float, float, uint16_t)
+CONVERSION(psr_float16_of_floats, half_of_float, uint16_t, float)
+CONVERSION(psr_bfloat16_to_floats, bfloat_to_float, float, uint16_t)
+CONVERSION(psr_bfloat16_of_floats, bfloat_of_float, uint16_t, float)
+
 /* ---- one element ---- */
 
 /* Of equal numbers the bits differ for zeros alone: -0 when either is, for a minimum. */

@@ -38,4 +38,10 @@ uint16_t psr_float16_of_float(float value);
 float psr_bfloat16_to_float(uint16_t bits);
 uint16_t psr_bfloat16_of_float(float value);
 
+/* The same of count values. out and in do not overlap. */
+void psr_float16_to_floats(float *restrict out, const uint16_t *restrict in, size_t count);
+void psr_float16_of_floats(uint16_t *restrict out, const float *restrict in, size_t count);
+void psr_bfloat16_to_floats(float *restrict out, const uint16_t *restrict in, size_t count);
+void psr_bfloat16_of_floats(uint16_t *restrict out, const float *restrict in, size_t count);
+
 #endif
