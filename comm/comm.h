@@ -7,7 +7,8 @@
  *     operations of a group of ranks        collectives/: group.h, block.h, halo.h, call.h, algorithm_choice.h
  *     what moves values in training         operations/: operation.h, ring.h, collective.h; early.h
  *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), update.h, consistency.h
- *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads)
+ *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads),
+ *                                           compression/ (in fewer bytes)
  *     the progress thread                   loop.h
  *     launcher and scheduler                launcher_line.h */
 #ifndef PSR_COMM_COMM_H
@@ -37,6 +38,7 @@
 #include "comm/tables/table_shard.h"
 #include "comm/tables/update.h"
 #include "comm/view.h"
+#include "comm/wire/compression/compression.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
 
