@@ -78,6 +78,10 @@ const char *psr_err_name(psr_err code)
         return "unsupported";
     case PSR_ERR_MISMATCH:
         return "mismatch";
+    case PSR_ERR_BROKEN:
+        return "broken";
+    case PSR_ERR_BUSY:
+        return "busy";
     }
     return "unknown";
 }
@@ -105,6 +109,8 @@ int psr_err_exit_status(psr_err code)
     case PSR_ERR_PEER:
     case PSR_ERR_NUMERIC:
     case PSR_ERR_COMPUTE:
+    case PSR_ERR_BROKEN:
+    case PSR_ERR_BUSY:
         return 1;
     }
     return 1;

@@ -26,6 +26,8 @@ typedef enum psr_err {
     PSR_ERR_COMPUTE,     /* the compute library failed */
     PSR_ERR_UNSUPPORTED, /* valid, but not with this build, device or combination */
     PSR_ERR_MISMATCH,    /* two ranks of a group called different things where both must call the same */
+    PSR_ERR_BROKEN,      /* it failed before, and that was said */
+    PSR_ERR_BUSY,        /* it has not ended */
 } psr_err;
 
 /* Records the detail for this thread and returns code, so that `return psr_fail(...)` reads well. */
