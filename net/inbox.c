@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -286,11 +288,42 @@ uint64_t psr_inbox_strangers(const psr_inbox *inbox)
 
 /* ---- beginning and end ---- */
 
+/* libzmq binds over whatever is there. Only what nobody listens on any more may go: a process left it that was killed. */
+static psr_err check_free(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path)
+        return psr_fail(PSR_ERR_USAGE, "the path of socket %s is too long", path);
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return psr_fail(PSR_ERR_IO, "no descriptor for a socket: %s", strerror(errno));
+    bool free_now = connect(fd, (const struct sockaddr *)&address, sizeof address) != 0 &&
+                    (errno == ENOENT || errno == ECONNREFUSED);
+    close(fd);
+    return free_now ? PSR_OK : psr_fail(PSR_ERR_IO, "socket %s is in use: choose another", path);
+}
+
+/* The name that was asked for. */
+static psr_err take_name(psr_inbox *inbox)
+{
+    const psr_zmq_options *o = &inbox->options;
+    char path[sizeof inbox->file];
+    int length = snprintf(path, sizeof path, "%s/%s", o->directory, o->socket);
+    if (length >= (int)sizeof path)
+        return psr_fail(PSR_ERR_USAGE, "the path of socket %s is too long", o->socket);
+    PSR_TRY(check_free(path));
+    memcpy(inbox->file, path, sizeof path);
+    return PSR_OK;
+}
+
 /* A name that no other socket of the run has or had, so that none is ever bound over another:
  * "worker-1-01234567". */
 static psr_err name_socket(psr_inbox *inbox)
 {
     uint32_t random;
+    if (inbox->options.socket != NULL)
+        return take_name(inbox);
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
     char name[PSR_ADMISSION_NAME_BYTES];

@@ -38,6 +38,11 @@ psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const cha
     return transport->ops->connect(transport, peer, endpoint, public_key);
 }
 
+void psr_transport_disconnect(psr_transport *transport, psr_peer peer)
+{
+    transport->ops->disconnect(transport, peer);
+}
+
 const char *psr_transport_endpoint(const psr_transport *transport)
 {
     return transport->ops->endpoint(transport);

@@ -49,6 +49,10 @@ void psr_transport_wake(psr_transport *transport);
 PSR_MUST_CHECK psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint,
                                              const char *public_key);
 
+/* Ends the channel to peer: what has not left never will, and what is lent comes back (on another thread, later). Does nothing
+ * when there is none. */
+void psr_transport_disconnect(psr_transport *transport, psr_peer peer);
+
 /* The endpoint that others connect to. Borrowed for life. */
 const char *psr_transport_endpoint(const psr_transport *transport);
 
@@ -65,6 +69,8 @@ typedef struct psr_zmq_options {
     psr_peer self; /* rank may be PSR_RANK_ANY */
     const char *
         directory; /* of the run's ipc sockets (net/socket_directory.h), to bind one there; NULL or "": TCP; borrowed for life */
+    const char *
+        socket; /* its name there, where others must know it before; NULL: one that nobody else has. Borrowed for life */
     const char *interface; /* address or interface name to bind; "127.0.0.1" by default */
     uint16_t port;         /* 0: the kernel gives one */
     const struct psr_keys

@@ -11,6 +11,7 @@ typedef struct psr_transport_ops {
     psr_err (*recv)(psr_transport *transport, int timeout_ms, psr_message **ret_message);
     void (*wake)(psr_transport *transport);
     psr_err (*connect)(psr_transport *transport, psr_peer peer, const char *endpoint, const char *public_key);
+    void (*disconnect)(psr_transport *transport, psr_peer peer);
     const char *(*endpoint)(const psr_transport *transport);
     psr_err (*rename)(psr_transport *transport, psr_peer self);
     uint64_t (*strangers)(const psr_transport *transport);

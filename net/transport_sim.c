@@ -404,6 +404,17 @@ static psr_err sim_connect(psr_transport *base, psr_peer peer, const char *endpo
     return PSR_OK;
 }
 
+/* Delivery gives back what is lent. */
+static void sim_disconnect(psr_transport *base, psr_peer peer)
+{
+    sim_transport *transport = (sim_transport *)base;
+    for (size_t i = 0; i < transport->peer_count; i++)
+        if (psr_peer_equal(transport->peers[i], peer)) {
+            transport->peers[i] = transport->peers[--transport->peer_count];
+            return;
+        }
+}
+
 static const char *sim_endpoint(const psr_transport *base)
 {
     return ((const sim_transport *)base)->endpoint;
@@ -445,6 +456,7 @@ psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_t
         .recv = sim_recv,
         .wake = sim_wake,
         .connect = sim_connect,
+        .disconnect = sim_disconnect,
         .endpoint = sim_endpoint,
         .rename = sim_rename,
         .strangers = sim_strangers,

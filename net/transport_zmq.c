@@ -350,6 +350,15 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
     return err;
 }
 
+static void zmq_transport_disconnect(psr_transport *base, psr_peer peer)
+{
+    channel *c = channel_of((zmq_transport *)base, peer);
+    if (c == NULL)
+        return;
+    close_dealer(c->dealer, 0);
+    c->dealer = NULL;
+}
+
 static psr_err zmq_transport_rename(psr_transport *base, psr_peer self)
 {
     zmq_transport *transport = (zmq_transport *)base;
@@ -420,6 +429,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .recv = zmq_transport_recv,
         .wake = zmq_transport_wake,
         .connect = zmq_transport_connect,
+        .disconnect = zmq_transport_disconnect,
         .endpoint = zmq_transport_endpoint,
         .rename = zmq_transport_rename,
         .strangers = zmq_transport_strangers,
