@@ -67,6 +67,7 @@ typedef enum psr_message_type {
     PSR_MSG_FAILED,     /* a psr_err, payload: one line of text; the sender is about to exit */
     PSR_MSG_DONE,       /* its steps are taken; payload JSON: final figures */
     PSR_MSG_FACTS,      /* payload: what a member's user found on its host */
+    PSR_MSG_FINDING,    /* of a communicator: a failure, and who is to blame; payload: one line of text */
 
     /* scheduler -> member */
     PSR_MSG_WELCOME =
@@ -80,6 +81,7 @@ typedef enum psr_message_type {
     PSR_MSG_BYE,   /* all is written: leave */
     PSR_MSG_CONFIG, /* answer to JOIN. payload JSON: your place; and behind a zero byte what the scheduler's user gives */
     PSR_MSG_SAVED, /* to workers: a checkpoint is in place; pieces of the next one may come */
+    PSR_MSG_VERDICT, /* of a communicator: the failure that all are told, or that there is none; payload: one line of text */
 
     /* worker -> shard, of a slice of one bucket */
     PSR_MSG_INIT = 50, /* initial state from worker 0 */

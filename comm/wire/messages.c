@@ -276,6 +276,11 @@ bool psr_msg_tag_is(const psr_message *message, psr_tag tag)
     return is->epoch == tag.epoch && is->group == tag.group && is->slot == tag.slot && is->round == tag.round;
 }
 
+uint32_t psr_msg_group(const psr_message *message)
+{
+    return message->head.tag.group;
+}
+
 /* ---- member and scheduler ---- */
 
 enum {
@@ -422,5 +427,40 @@ psr_head psr_msg_failed_head(psr_err status)
 psr_err psr_msg_failed_status(const psr_message *message)
 {
     uint64_t status = message->head.fields[0];
-    return status > 0 && status <= PSR_ERR_MISMATCH ? (psr_err)status : PSR_ERR_PEER;
+    return status > 0 && status <= PSR_ERR_BUSY ? (psr_err)status : PSR_ERR_PEER;
+}
+
+enum { FAILURE_STATUS, FAILURE_RANK, FAILURE_OTHER, FAILURE_NUMBER, FAILURE_WITHIN };
+
+static psr_head failure_head(psr_message_type type, const psr_msg_failure *failure)
+{
+    return (psr_head){.type = type,
+                      .fields = {[FAILURE_STATUS] = (uint64_t)failure->status,
+                                 [FAILURE_RANK] = failure->rank,
+                                 [FAILURE_OTHER] = failure->other,
+                                 [FAILURE_NUMBER] = failure->number,
+                                 [FAILURE_WITHIN] = failure->within_ms}};
+}
+
+psr_head psr_msg_finding_head(const psr_msg_failure *failure)
+{
+    return failure_head(PSR_MSG_FINDING, failure);
+}
+
+psr_head psr_msg_verdict_head(const psr_msg_failure *failure)
+{
+    return failure_head(PSR_MSG_VERDICT, failure);
+}
+
+psr_err psr_msg_failure_read(const psr_message *message, psr_msg_failure *ret_failure)
+{
+    const uint64_t *fields = message->head.fields;
+    PSR_TRY(field_at_most(message, FAILURE_STATUS, PSR_ERR_BUSY));
+    PSR_TRY(field_at_most(message, FAILURE_RANK, UINT32_MAX));
+    PSR_TRY(field_at_most(message, FAILURE_OTHER, UINT32_MAX));
+    PSR_TRY(field_at_most(message, FAILURE_WITHIN, INT64_MAX));
+    *ret_failure =
+        (psr_msg_failure){(psr_err)fields[FAILURE_STATUS], (uint32_t)fields[FAILURE_RANK],
+                          (uint32_t)fields[FAILURE_OTHER], fields[FAILURE_NUMBER], fields[FAILURE_WITHIN]};
+    return PSR_OK;
 }

@@ -122,6 +122,9 @@ PSR_MUST_CHECK psr_err psr_msg_ahead_read(const psr_message *message, psr_msg_ah
 /* Is that the tag of any of the three? */
 bool psr_msg_tag_is(const psr_message *message, psr_tag tag);
 
+/* The group of any of the three. */
+uint32_t psr_msg_group(const psr_message *message);
+
 /* ---- member and scheduler ---- */
 
 typedef struct psr_msg_progress {
@@ -147,6 +150,18 @@ typedef struct psr_msg_piece {
     psr_span span; /* floats of the section */
 } psr_msg_piece;
 
+/* FINDING and VERDICT: how a communicator fails. */
+typedef struct psr_msg_failure {
+    psr_err status;       /* VERDICT: PSR_OK: it has not failed, wait on */
+    uint32_t rank, other; /* to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */
+    uint64_t number;      /* of the operation in which it was found, as its finder counts; 0: in none */
+    uint64_t within_ms;   /* FINDING of a TIMEOUT: for so long nothing came from rank; else 0 */
+} psr_msg_failure;
+
+psr_head psr_msg_finding_head(const psr_msg_failure *failure);
+psr_head psr_msg_verdict_head(const psr_msg_failure *failure);
+/* Of either. */
+PSR_MUST_CHECK psr_err psr_msg_failure_read(const psr_message *message, psr_msg_failure *ret_failure);
 psr_head psr_msg_progress_head(const psr_msg_progress *progress);
 psr_head psr_msg_done_head(const psr_msg_done *done);
 psr_head psr_msg_checkpoint_head(const psr_msg_piece *piece);
