@@ -1,8 +1,10 @@
 #include "comm/loop.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -188,17 +190,36 @@ psr_outbox psr_loop_outbox(psr_loop *loop)
 
 /* ---- the loop ---- */
 
+/* *ret_timeout_ms: until it wants to hear of the time again; -1: never. */
+static psr_err tick_owner(const psr_loop *loop, int *ret_timeout_ms)
+{
+    const psr_loop_options *o = &loop->options;
+    if (o->tick == NULL)
+        return PSR_OK;
+    int64_t now_ms = psr_clock_ms(), next_ms = INT64_MAX;
+    PSR_TRY(o->tick(o->context, now_ms, &next_ms));
+    int64_t left_ms = next_ms > now_ms ? next_ms - now_ms : 0;
+    *ret_timeout_ms = next_ms == INT64_MAX ? -1 : left_ms < INT_MAX ? (int)left_ms : INT_MAX;
+    return PSR_OK;
+}
+
 static psr_err turn(psr_loop *loop)
 {
     const psr_loop_options *o = &loop->options;
     PSR_TRY(take_commands(loop));
     if (o->turned != NULL)
         o->turned(o->context);
+    int timeout_ms = -1;
+    PSR_TRY(tick_owner(loop, &timeout_ms));
     psr_message *message = NULL;
-    psr_err err = psr_member_recv(o->member, -1, &message);
+    psr_err err = psr_member_recv(o->member, timeout_ms, &message);
+    if (err == PSR_OK)
+        return take_message(loop, message);
     if (err == PSR_ERR_CANCELLED)
         return o->woken != NULL ? o->woken(o->context) : PSR_OK;
-    return err == PSR_OK ? take_message(loop, message) : err;
+    if (err == PSR_ERR_TIMEOUT && timeout_ms >= 0)
+        return PSR_OK;
+    return o->failed != NULL ? o->failed(o->context, err) : err;
 }
 
 /* One message, if there is one. *ret_any: whether there was. */
@@ -231,7 +252,13 @@ psr_err psr_loop_step(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms)
             loop->options.turned(loop->options.context);
         PSR_TRY(step_message(loop, now_ms, &any));
     }
-    return psr_member_tick(loop->options.member, now_ms, ret_next_ms);
+    int64_t own_next_ms = INT64_MAX;
+    if (loop->options.tick != NULL)
+        PSR_TRY(loop->options.tick(loop->options.context, now_ms, &own_next_ms));
+    PSR_TRY(psr_member_tick(loop->options.member, now_ms, ret_next_ms));
+    if (own_next_ms < *ret_next_ms)
+        *ret_next_ms = own_next_ms;
+    return PSR_OK;
 }
 
 psr_err psr_loop_run(psr_loop *loop)
@@ -256,9 +283,7 @@ static void *run_thread(void *context)
 
 psr_err psr_loop_start(psr_loop *loop)
 {
-    int error = pthread_create(&loop->thread, NULL, run_thread, loop);
-    if (error != 0)
-        return psr_fail(PSR_ERR_IO, "cannot start the progress thread: %s", strerror(error));
+    PSR_TRY(psr_thread_start("psr-progress", run_thread, loop, &loop->thread));
     loop->thread_runs = true;
     return PSR_OK;
 }

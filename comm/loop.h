@@ -39,6 +39,10 @@ typedef struct psr_loop_options {
     psr_err (*woken)(void *context);
     /* Before each wait, after the commands. NULL: nothing to do. */
     void (*turned)(void *context);
+    /* Time passes, beside the member's: when to be called again. NULL: nothing of the owner's depends on it. */
+    psr_err (*tick)(void *context, int64_t now_ms, int64_t *ret_next_ms);
+    /* Receiving failed with err, its line is the detail. PSR_OK: the loop goes on. NULL: it ends with that. */
+    psr_err (*failed)(void *context, psr_err err);
     const psr_loop_waiter *waiter; /* borrowed for life; NULL: a thread runs the loop */
 } psr_loop_options;
 

@@ -120,7 +120,9 @@ static psr_err open_membership(psr_member *member, int64_t now_ms)
 {
     const psr_provision *provision = member->options.provision;
     const psr_membership_options options = {.scheduler = provision->scheduler,
-                                            .deadline_ms = FIRST_DEADLINE_MS,
+                                            .deadline_ms = member->options.first_deadline_ms > 0
+                                                               ? member->options.first_deadline_ms
+                                                               : FIRST_DEADLINE_MS,
                                             .context = member,
                                             .send = send_to_scheduler,
                                             .configured = take_config,

@@ -21,6 +21,7 @@ typedef struct psr_member psr_member;
 typedef struct psr_member_options {
     psr_transport *transport; /* borrowed for the member's life, as all here */
     const psr_provision *provision;
+    int64_t first_deadline_ms; /* until CONFIG says the run's; 0: 30 s */
     void *context;
     /* CONFIG came, once: its place in the run, and what the scheduler's user gives it, borrowed during the call. Returns what
      * FACTS shall say, malloc'ed; left NULL: nothing. A failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
@@ -37,7 +38,7 @@ typedef struct psr_member_options {
 PSR_MUST_CHECK psr_err psr_member_open(const psr_member_options *options, int64_t now_ms,
                                        psr_member **ret_member);
 /* Joins; returns after WELCOME. ret owns. TIMEOUT: the scheduler was not heard of for the deadline (before
- * CONFIG: 30 s); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
+ * CONFIG: first_deadline_ms); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
 PSR_MUST_CHECK psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member);
 void psr_member_free(psr_member *member);
 

@@ -159,32 +159,32 @@ out:
 }
 
 /* "HOST:PORT", "tcp://HOST:PORT", "/DIRECTORY/SOCKET" or "ipc:///DIRECTORY/SOCKET". */
-static psr_err read_scheduler(const char *scheduler, psr_provision *provision)
+psr_err psr_provision_set_scheduler(psr_provision *provision, const char *scheduler)
 {
     bool has_scheme = strstr(scheduler, "://") != NULL;
     bool is_ipc = scheduler[0] == '/' || strncmp(scheduler, "ipc://", 6) == 0;
     const char *colon = strrchr(scheduler, ':');
     if (!is_ipc && (!colon || colon[1] < '0' || colon[1] > '9'))
-        return psr_fail(PSR_ERR_USAGE, "--scheduler: \"%s\" is not HOST:PORT nor a socket's path", scheduler);
+        return psr_fail(PSR_ERR_USAGE, "\"%s\" is not HOST:PORT nor a socket's path", scheduler);
     int length = snprintf(provision->scheduler, sizeof provision->scheduler, "%s%s",
                           has_scheme ? ""
                           : is_ipc   ? "ipc://"
                                      : "tcp://",
                           scheduler);
     if (length < 0 || (size_t)length >= sizeof provision->scheduler)
-        return psr_fail(PSR_ERR_USAGE, "--scheduler: longer than %zu bytes", sizeof provision->scheduler - 1);
+        return psr_fail(PSR_ERR_USAGE, "longer than %zu bytes", sizeof provision->scheduler - 1);
     if (!is_ipc)
         return PSR_OK;
-    psr_err err = psr_socket_directory_of(provision->scheduler, provision->directory);
-    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--scheduler");
+    return psr_socket_directory_of(provision->scheduler, provision->directory);
 }
 
 psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file,
                               const char *interface, psr_provision *ret_provision)
 {
     psr_provision provision = {.self = self};
-    if (scheduler)
-        PSR_TRY(read_scheduler(scheduler, &provision));
+    psr_err err = scheduler ? psr_provision_set_scheduler(&provision, scheduler) : PSR_OK;
+    if (err != PSR_OK)
+        return psr_fail_context(err, "--scheduler");
     if (interface && provision.directory[0] != '\0')
         return psr_fail(PSR_ERR_USAGE, "--interface: this run is on ipc sockets; leave it out");
     if (interface) {

@@ -27,6 +27,8 @@ PSR_MUST_CHECK psr_err psr_provision_from_json(const char *json, size_t size, ps
  * gives. ret owns. */
 PSR_MUST_CHECK psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file,
                                              const char *interface, psr_provision *ret_provision);
+/* HOST:PORT, an endpoint or the path of an ipc socket: sets scheduler, and where it is a socket directory. USAGE. */
+PSR_MUST_CHECK psr_err psr_provision_set_scheduler(psr_provision *provision, const char *scheduler);
 /* The first line of a stream, as psr_provision_from_json. Reads not one byte more than that line. */
 PSR_MUST_CHECK psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision);
 void psr_provision_done(psr_provision *provision);
