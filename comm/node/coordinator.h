@@ -1,0 +1,47 @@
+/* The coordinator of a communicator: the scheduler's side of joining, and of how it fails and ends, for processes that are all ranks
+ * (comm/node/node.h). Free of I/O and of clocks: messages and the time come in, messages go out.
+ *
+ *     JOIN, CONFIG, FACTS, WELCOME   as comm/members/membership.h has them. FACTS are what all ranks must say alike
+ *             ->  VERDICT   with no failure: all may begin; or who said something else
+ *     PROGRESS  ->          ALIVE
+ *     FINDING   ->          VERDICT: the failure, to all; of a TIMEOUT perhaps: wait on, to who asked
+ *     DONE      ->          BYE: the rank has left in order
+ * A rank of which nothing is heard for three quarters of the deadline is the verdict's, so that all have it before theirs passes.
+ * One thread. */
+#ifndef PSR_COMM_NODE_COORDINATOR_H
+#define PSR_COMM_NODE_COORDINATOR_H
+
+#include "comm/comm.h"
+
+typedef struct psr_node_coordinator psr_node_coordinator;
+
+typedef struct psr_node_coordinator_options {
+    uint32_t ranks;           /* at least 1 */
+    int64_t deadline_ms;      /* of the communicator, for all */
+    int64_t join_deadline_ms; /* from the beginning until all have joined */
+    const char *host;         /* its own, for lines. Borrowed for life */
+    void *context;
+    psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
+    /* A process joined: open a channel to it. */
+    psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
+    /* It is given up, or has left after a failure: what has not reached it never will. */
+    void (*cut)(void *context, psr_peer peer);
+} psr_node_coordinator_options;
+
+/* NOMEM. ret owns. */
+PSR_MUST_CHECK psr_err psr_node_coordinator_new(const psr_node_coordinator_options *options, int64_t now_ms,
+                                                psr_node_coordinator **ret_coordinator);
+/* NULL allowed. */
+void psr_node_coordinator_free(psr_node_coordinator *coordinator);
+
+/* These never fail: what goes wrong is the verdict, or ends the joining (ABORT). */
+void psr_node_coordinator_message(psr_node_coordinator *coordinator, const psr_message *message,
+                                  int64_t now_ms);
+/* Time passes. When the inbox is empty, so that nobody is called silent whose words lie there. */
+void psr_node_coordinator_tick(psr_node_coordinator *coordinator, int64_t now_ms, int64_t *ret_next_ms);
+/* What comes in cannot be read, as the last failure on this thread says. */
+void psr_node_coordinator_fail(psr_node_coordinator *coordinator, psr_err err);
+/* All have left, or were given up. */
+bool psr_node_coordinator_over(const psr_node_coordinator *coordinator);
+
+#endif

@@ -1,0 +1,105 @@
+/* A process among the ranks of a communicator: its groups and their operations (comm/collectives/group.h), deadlines, and how all of
+ * it fails. Free of I/O, clocks and threads: orders of its owner, messages and the time come in; messages and findings go out.
+ *
+ * A failure is everybody's. Who finds one tells the coordinator (FINDING), which knows who lives and who waits for whom, and gives all ranks
+ * one VERDICT. From then on the node is broken: what was under way has failed, nothing else starts, and what is lent comes back,
+ * since its channels are cut. A deadline that passes is a question: the coordinator may answer that whom this rank waits for moves.
+ *
+ * Two threads: the node's own, which calls everything that is not marked; and the owner's, which makes groups and requests, hands
+ * them over as orders, and looks at what is marked [owner]. Without threads both are one. */
+#ifndef PSR_COMM_NODE_H
+#define PSR_COMM_NODE_H
+
+#include "comm/comm.h"
+
+#include <stdatomic.h>
+
+#define PSR_FAILURE_LINE_BYTES 512
+
+typedef struct psr_failure {
+    psr_err err;
+    uint32_t rank, other; /* of all ranks: to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */
+    uint64_t number;      /* of the call in its group, from 1; 0: of none */
+    char line[PSR_FAILURE_LINE_BYTES];
+} psr_failure;
+
+typedef struct psr_node psr_node;
+typedef struct psr_node_group psr_node_group;
+typedef struct psr_node_request psr_node_request;
+
+typedef struct psr_node_options {
+    const psr_view *view; /* of ranks alone: workers. Borrowed for life */
+    uint32_t rank;        /* own */
+    bool alone;           /* there is no coordinator: what is found here is the verdict */
+    int64_t deadline_ms;  /* of the communicator */
+    psr_outbox outbox;    /* to all others, and the coordinator */
+    void *context;
+    void (*cut)(void *context, psr_peer peer); /* ends the channel to it: what is lent comes back */
+    void (*changed)(void *context);            /* what is marked [owner] may say something else now */
+} psr_node_options;
+
+/* NOMEM. ret owns. */
+PSR_MUST_CHECK psr_err psr_node_new(const psr_node_options *options, int64_t now_ms, psr_node **ret_node);
+/* With its groups and requests, when nothing is lent: after its transport. NULL allowed. */
+void psr_node_free(psr_node *node);
+
+/* ---- what comes in ---- */
+
+typedef enum psr_node_order {
+    PSR_NODE_OPEN_GROUP,  /* from here on it hears messages */
+    PSR_NODE_CLOSE_GROUP, /* frees it and its requests, which have ended */
+    PSR_NODE_MAKE,        /* a persistent request, in the order of making */
+    PSR_NODE_START,       /* a request */
+    PSR_NODE_FREE,        /* a request, which has ended */
+    PSR_NODE_FIND,        /* a malloced psr_failure, which it frees: a finding of its owner's */
+} psr_node_order;
+
+/* object: a psr_node_group, a psr_node_request or a psr_failure. What goes wrong is the request's, or breaks the node. */
+void psr_node_take(psr_node *node, psr_node_order order, void *object, int64_t now_ms);
+/* VALUES, CREDIT, AHEAD of the other ranks, VERDICT of the coordinator. Takes *message. What goes wrong breaks the node. */
+void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms);
+/* Time passes. To be called by *ret_next_ms. */
+void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms);
+/* It cannot go on, as the last failure on this thread says: its scheduler is gone, its transport failed. */
+void psr_node_fail(psr_node *node, psr_err err, int64_t now_ms);
+/* What its member reports. */
+void psr_node_report(const psr_node *node, psr_msg_progress *progress);
+/* Any thread: the owner is at work, in a step of its own. */
+void psr_node_progress(psr_node *node, uint64_t step);
+
+/* ---- [owner] ---- */
+
+/* The coordinator has said that all have joined and agree. */
+bool psr_node_begun(const psr_node *node);
+/* Why it is broken; NULL: it is whole. Borrowed for life. */
+const psr_failure *psr_node_failure(const psr_node *node);
+
+/* ranks: of all ranks, [count], copied; the own one is among them. id: the same on all of them, and no other group's. NOMEM. ret owns,
+ * until it is ordered to be opened. */
+PSR_MUST_CHECK psr_err psr_node_group_new(psr_node *node, uint32_t id, const uint32_t *ranks, uint32_t count,
+                                          psr_node_group **ret_group);
+/* One that was never opened. NULL allowed. */
+void psr_node_group_free(psr_node_group *group);
+uint32_t psr_node_group_rank(const psr_node_group *group); /* own, in it */
+uint32_t psr_node_group_size(const psr_node_group *group);
+const uint32_t *psr_node_group_ranks(const psr_node_group *group); /* [size]; borrowed from group */
+
+/* Copies options with its arrays, of which those that do not matter for the kind may hang. deadline_ms: how long nothing may come from
+ * whom it waits for. name: in lines of errors; NULL: none; copied. NOMEM. ret owns, until it is ordered to be freed. */
+PSR_MUST_CHECK psr_err psr_node_request_new(psr_node_group *group, const psr_request_options *options,
+                                            int64_t deadline_ms, const char *name,
+                                            psr_node_request **ret_request);
+/* One that was never ordered. NULL allowed. */
+void psr_node_request_free(psr_node_request *request);
+psr_node_group *psr_node_request_group(const psr_node_request *request);
+bool psr_node_request_persistent(const psr_node_request *request);
+/* To be called before each order to start it: from then on it has not ended. */
+void psr_node_request_begins(psr_node_request *request);
+/* It has, well or badly, and nothing of its memory is lent; also before it was ever started. */
+bool psr_node_request_ended(const psr_node_request *request);
+/* How it ended; its line becomes this thread's detail. */
+psr_err psr_node_request_status(const psr_node_request *request);
+/* The algorithm that was chosen; NULL: not known before it is started, or made. */
+const char *psr_node_request_algorithm(const psr_node_request *request);
+
+#endif
