@@ -1,0 +1,336 @@
+/* A communicator's life: from options to a view, and the end. */
+#include "comm/psring/internal.h"
+
+#include "base/clock.h"
+#include "comm/psring/place.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEADLINE_MS = 30000,
+    ABORT_LINGER_MS = 300, /* for last words: who is gone takes none, and nobody should wait for that */
+    AGREE_BYTES_MAX = 64 << 10,
+};
+
+/* ---- calls ---- */
+
+psr_err psr_comm_enter(psring_comm *comm)
+{
+    if (atomic_exchange_explicit(&comm->entered, true, memory_order_acquire))
+        return psr_fail(PSR_ERR_USAGE, "another thread is in a call on this communicator");
+    return PSR_OK;
+}
+
+psring_err psr_comm_leave(psring_comm *comm, psr_err err)
+{
+    atomic_store_explicit(&comm->entered, false, memory_order_release);
+    return (psring_err)err;
+}
+
+psr_err psr_comm_check(psring_comm *comm)
+{
+    const psr_failure *failure = psr_node_failure(comm->node);
+    if (failure == NULL)
+        return PSR_OK;
+    if (comm->told)
+        return psr_fail(PSR_ERR_BROKEN, "the communicator failed before: %s", failure->line);
+    comm->told = true;
+    return psr_fail(failure->err, "%s", failure->line);
+}
+
+static bool is_broken(void *context)
+{
+    const psring_comm *comm = context;
+    return psr_node_failure(comm->node) != NULL;
+}
+
+psr_err psr_comm_find(psring_comm *comm, const psr_failure *failure)
+{
+    psr_failure *found = malloc(sizeof *found);
+    if (found == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a failure: %s", failure->line);
+    *found = *failure;
+    psr_err err = psr_driver_order(comm->driver, PSR_NODE_FIND, found);
+    if (err != PSR_OK) {
+        free(found);
+        return err;
+    }
+    (void)psr_driver_wait(comm->driver, is_broken, comm, comm->deadline_ms);
+    return psr_comm_check(comm);
+}
+
+void psring_report(psring_comm *comm, uint64_t step)
+{
+    psr_node_progress(comm->node, step);
+}
+
+/* ---- joining ---- */
+
+static psr_err check_options(const psring_options *o)
+{
+    if (o->ranks < 1)
+        return psr_fail(PSR_ERR_USAGE, "ranks is %d", o->ranks);
+    if (o->rank < PSRING_NO_RANK || o->rank >= o->ranks)
+        return psr_fail(PSR_ERR_USAGE, "rank is %d, of %d ranks", o->rank, o->ranks);
+    if (o->deadline_ms < 0 || o->join_deadline_ms < 0 || o->deadline_ms > INT32_MAX ||
+        o->join_deadline_ms > INT32_MAX)
+        return psr_fail(PSR_ERR_USAGE, "a deadline of %" PRId64 " ms: it should be from 0 to %" PRId32,
+                        o->deadline_ms < 0 || o->deadline_ms > INT32_MAX ? o->deadline_ms
+                                                                         : o->join_deadline_ms,
+                        INT32_MAX);
+    if (o->agree_bytes > AGREE_BYTES_MAX || (o->agree_bytes > 0 && o->agree == NULL))
+        return psr_fail(PSR_ERR_USAGE, "agree has %zu bytes: %d is the most", o->agree_bytes,
+                        AGREE_BYTES_MAX);
+    if (o->ranks > 1 && o->scheduler == NULL)
+        return psr_fail(PSR_ERR_USAGE, "%d ranks without a scheduler to find each other at", o->ranks);
+    return PSR_OK;
+}
+
+static psr_err resolve(const psring_options *given, psring_options *ret_options)
+{
+    psring_options o;
+    PSR_TRY(psr_options_read("psring_options", given, sizeof *given, &o, sizeof o));
+    o.size = sizeof o;
+    if (o.ranks == 0)
+        PSR_TRY((psr_err)psring_options_env(&o));
+    PSR_TRY(check_options(&o));
+    if (o.deadline_ms == 0)
+        o.deadline_ms = DEADLINE_MS;
+    if (o.join_deadline_ms == 0)
+        o.join_deadline_ms = o.deadline_ms;
+    *ret_options = o;
+    return PSR_OK;
+}
+
+/* Tells what all must say alike. */
+static psr_err take_place(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
+                          size_t *ret_facts_size)
+{
+    const psring_options *o = ((psr_joining *)context)->options;
+    psring_comm *comm = ((psr_joining *)context)->comm;
+    (void)given;
+    if (place->ranks != (uint32_t)o->ranks)
+        return psr_fail(PSR_ERR_USAGE, "ranks is %d here, and the scheduler's is %" PRIu32, o->ranks,
+                        place->ranks);
+    comm->rank = place->rank;
+    if (o->agree_bytes == 0)
+        return PSR_OK;
+    *ret_facts = malloc(o->agree_bytes);
+    if (*ret_facts == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes to agree on", o->agree_bytes);
+    memcpy(*ret_facts, o->agree, o->agree_bytes);
+    *ret_facts_size = o->agree_bytes;
+    return PSR_OK;
+}
+
+static void report(void *context, psr_msg_progress *progress)
+{
+    psr_node *node = ((psr_joining *)context)->comm->node;
+    if (node != NULL)
+        psr_node_report(node, progress);
+}
+
+static psr_err check_view(const psring_comm *comm, const psring_options *o)
+{
+    bool whole = comm->view->member_count == (uint32_t)o->ranks;
+    for (uint32_t r = 0; whole && r < comm->view->member_count; r++)
+        whole = psr_view_find(comm->view, (psr_peer){PSR_ROLE_WORKER, r}) != NULL;
+    return whole ? PSR_OK : psr_fail(PSR_ERR_FORMAT, "the scheduler's view is not of %d ranks", o->ranks);
+}
+
+static psr_err join(psring_comm *comm, const psring_options *o)
+{
+    const psr_zmq_options zmq = {.self = comm->provision.self,
+                                 .directory = comm->provision.directory,
+                                 .interface = comm->provision.interface,
+                                 .keys = &comm->provision.keys};
+    comm->joining.comm = comm;
+    comm->joining.options = o;
+    PSR_TRY(psr_transport_zmq_new(&zmq, &comm->transport));
+    const psr_member_options member = {.transport = comm->transport,
+                                       .provision = &comm->provision,
+                                       .first_deadline_ms = o->join_deadline_ms,
+                                       .context = &comm->joining,
+                                       .configured = take_place,
+                                       .report = report};
+    PSR_TRY(psr_member_join(&member, &comm->member));
+    comm->view = psr_member_view(comm->member);
+    return check_view(comm, o);
+}
+
+static psr_err find_others(psring_comm *comm, const psring_options *o)
+{
+    PSR_TRY(psr_place_provision(o, &comm->provision));
+    if (o->host_scheduler)
+        PSR_TRY(psr_place_host(o, &comm->hosting));
+    return join(comm, o);
+}
+
+static psr_err be_alone(psring_comm *comm, const psring_options *o)
+{
+    comm->alone.members = calloc(1, sizeof *comm->alone.members);
+    if (comm->alone.members == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
+    comm->alone.member_count = 1;
+    comm->alone.members[0].peer = (psr_peer){PSR_ROLE_WORKER, 0};
+    PSR_TRY(psr_place_host_name(o, comm->alone.members[0].host));
+    comm->view = &comm->alone;
+    return PSR_OK;
+}
+
+static psr_err open_world(psring_comm *comm)
+{
+    uint32_t count = comm->view->member_count;
+    uint32_t *ranks = calloc(count, sizeof *ranks);
+    if (ranks == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", count);
+    for (uint32_t r = 0; r < count; r++)
+        ranks[r] = r;
+    comm->world.comm = comm;
+    psr_err err = psr_node_group_new(comm->node, 0, ranks, count, &comm->world.group);
+    free(ranks);
+    if (err != PSR_OK)
+        return err;
+    err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, comm->world.group);
+    if (err != PSR_OK)
+        psr_node_group_free(comm->world.group);
+    return err;
+}
+
+static bool has_begun(void *context)
+{
+    const psring_comm *comm = context;
+    return psr_node_begun(comm->node) || psr_node_failure(comm->node) != NULL;
+}
+
+static psr_err open_comm(psring_comm *comm, const psring_options *o)
+{
+    comm->deadline_ms = o->deadline_ms;
+    comm->next_group = 1;
+    PSR_TRY(o->scheduler == NULL ? be_alone(comm, o) : find_others(comm, o));
+    const psr_driver_options driver = {.transport = comm->transport,
+                                       .member = comm->member,
+                                       .view = comm->view,
+                                       .rank = comm->rank,
+                                       .deadline_ms = o->deadline_ms};
+    PSR_TRY(psr_driver_new(&driver, &comm->driver));
+    comm->node = psr_driver_node(comm->driver);
+    PSR_TRY(open_world(comm));
+    PSR_TRY(psr_driver_start(comm->driver));
+    /* The scheduler's silence has a deadline, and ends this wait. */
+    (void)psr_driver_wait(comm->driver, has_begun, comm, INT64_MAX);
+    return psr_node_begun(comm->node) ? PSR_OK
+                                      : psr_comm_check(comm); /* what failed since is the next call's */
+}
+
+/* ---- the end ---- */
+
+static void free_comm(psring_comm *comm, int64_t linger_ms, bool at_once)
+{
+    psr_driver_stop(comm->driver);
+    if (comm->transport != NULL)
+        psr_transport_free(&comm->transport, (int)linger_ms); /* now nothing is lent */
+    comm->node = NULL;
+    psr_driver_free(comm->driver);
+    psr_member_free(comm->member);
+    psr_hosting_free(comm->hosting, at_once);
+    psr_provision_done(&comm->provision);
+    psr_view_done(&comm->alone);
+    for (psring_group *g = comm->groups, *next; g != NULL; g = next) {
+        next = g->next;
+        free(g);
+    }
+    for (psring_request *r = comm->requests, *next; r != NULL; r = next) {
+        next = r->next;
+        free(r);
+    }
+    free(comm);
+}
+
+psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
+{
+    psring_options o;
+    psr_err err = resolve(options, &o);
+    if (err != PSR_OK)
+        return (psring_err)psr_fail_context(err, "psring_init");
+    psring_comm *comm = calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return (psring_err)psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
+    comm->rank = o.rank == PSRING_NO_RANK ? 0 : (uint32_t)o.rank;
+    err = open_comm(comm, &o);
+    if (err != PSR_OK) {
+        err = psr_fail_context(err, "psring_init");
+        char line[PSR_FAILURE_LINE_BYTES];
+        snprintf(line, sizeof line, "%s", psr_err_detail());
+        free_comm(comm, ABORT_LINGER_MS, true);
+        return (psring_err)psr_fail(err, "%s", line);
+    }
+    *ret_comm = comm;
+    return PSRING_OK;
+}
+
+static bool all_ended(void *context)
+{
+    const psring_comm *comm = context;
+    for (const psring_request *r = comm->requests; r != NULL; r = r->next)
+        if (!psr_node_request_ended(r->request))
+            return false;
+    return true;
+}
+
+psring_err psring_close(psring_comm **comm)
+{
+    if (comm == NULL || *comm == NULL)
+        return PSRING_OK;
+    psring_comm *gone = *comm;
+    psr_err err = psr_comm_enter(gone);
+    if (err != PSR_OK)
+        return (psring_err)err;
+    *comm = NULL;
+    (void)psr_driver_wait(gone->driver, all_ended, gone, INT64_MAX);
+    bool told = gone->told, whole = psr_node_failure(gone->node) == NULL;
+    err = whole || told ? PSR_OK : psr_comm_check(gone);
+    char line[PSR_FAILURE_LINE_BYTES];
+    snprintf(line, sizeof line, "%s", err != PSR_OK ? psr_err_detail() : "");
+    psr_driver_leave(gone->driver, whole ? gone->deadline_ms : 0);
+    free_comm(gone, whole ? gone->deadline_ms : ABORT_LINGER_MS, false);
+    return err == PSR_OK ? PSRING_OK : (psring_err)psr_fail(err, "%s", line);
+}
+
+void psring_abort(psring_comm **comm, const char *line)
+{
+    if (comm == NULL || *comm == NULL || psr_comm_enter(*comm) != PSR_OK)
+        return;
+    psring_comm *gone = *comm;
+    *comm = NULL;
+    psr_failure failure = {.err = PSR_ERR_PEER, .rank = gone->rank, .other = PSR_RANK_ANY};
+    snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " on %s aborted: %.400s", gone->rank,
+             psring_host(&gone->world, (int)gone->rank), line != NULL ? line : "");
+    psr_err err = psr_comm_find(gone, &failure);
+    (void)err; /* it is the line that was given */
+    psr_driver_leave(gone->driver, 0);
+    (void)psr_driver_wait(gone->driver, all_ended, gone, INT64_MAX);
+    free_comm(gone, ABORT_LINGER_MS, true);
+}
+
+/* ---- what is the library's ---- */
+
+const char *psring_err_name(psring_err err)
+{
+    return psr_err_name((psr_err)err);
+}
+
+const char *psring_err_detail(void)
+{
+    return psr_err_detail();
+}
+
+uint32_t psring_version(void)
+{
+    unsigned major = 0, minor = 0, patch = 0;
+    (void)sscanf(PSR_VERSION, "%u.%u.%u", &major, &minor, &patch);
+    return major << 16 | minor << 8 | patch;
+}

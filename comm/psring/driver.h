@@ -1,0 +1,40 @@
+/* What moves a node (comm/node/node.h): the progress loop on its thread, orders down and waiting up. Without a transport, for a rank that
+ * is alone, the caller's thread does it all. One thread calls it, where nothing else is said. */
+#ifndef PSR_COMM_PSRING_DRIVER_H
+#define PSR_COMM_PSRING_DRIVER_H
+
+#include "comm/node/node.h"
+
+typedef struct psr_driver psr_driver;
+
+typedef struct psr_driver_options {
+    /* NULL: alone. Borrowed for life, and the progress thread's from psr_driver_start on. */
+    psr_transport *transport;
+    psr_member *member;
+    const psr_view *view; /* borrowed for life */
+    uint32_t rank;
+    int64_t deadline_ms;
+} psr_driver_options;
+
+/* NOMEM. ret owns. */
+PSR_MUST_CHECK psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_driver);
+/* Its progress thread; what was ordered before comes before anything that others say. Alone: there is none. IO. */
+PSR_MUST_CHECK psr_err psr_driver_start(psr_driver *driver);
+/* Ends the progress thread. The node answers on: a last time it may be looked at. NULL allowed. */
+void psr_driver_stop(psr_driver *driver);
+/* After its transport. With the node and what it has. NULL allowed. */
+void psr_driver_free(psr_driver *driver);
+
+/* Borrowed: for what is marked [owner], and its reports of progress. */
+psr_node *psr_driver_node(const psr_driver *driver);
+
+/* psr_node_take, soon. NOMEM: it is not done. */
+PSR_MUST_CHECK psr_err psr_driver_order(psr_driver *driver, psr_node_order order, void *object);
+
+/* Waits until reached says so, which is asked after each change, at most timeout_ms. false: it never did. */
+bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context, int64_t timeout_ms);
+
+/* Tells the coordinator that this rank leaves, and waits for its answer, at most timeout_ms; 0: does not wait. */
+void psr_driver_leave(psr_driver *driver, int64_t timeout_ms);
+
+#endif

@@ -1,0 +1,401 @@
+/* Groups: which ranks, in which order, under which number. */
+#include "comm/psring/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A group's id is given by its first rank, from a count of its own: no two ranks can give the same. The world's is 0. */
+static uint32_t id_of(const psring_comm *comm, uint64_t number, uint32_t first)
+{
+    return (uint32_t)(number * comm->view->member_count + first);
+}
+
+static psr_err check_number(const psring_comm *comm)
+{
+    if (comm->next_group < UINT32_MAX / comm->view->member_count)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_UNSUPPORTED, "this rank has begun %" PRIu64 " groups: there are no more numbers",
+                    comm->next_group);
+}
+
+/* ---- what is known ---- */
+
+psring_group *psring_world(psring_comm *comm)
+{
+    return &comm->world;
+}
+
+int psring_rank(const psring_group *group)
+{
+    return (int)psr_node_group_rank(group->group);
+}
+
+int psring_size(const psring_group *group)
+{
+    return (int)psr_node_group_size(group->group);
+}
+
+uint64_t psring_epoch(const psring_group *group)
+{
+    return group->comm->view->epoch;
+}
+
+static const char *host_of(const psring_comm *comm, uint32_t world_rank)
+{
+    return psr_view_find(comm->view, (psr_peer){PSR_ROLE_WORKER, world_rank})->host;
+}
+
+/* rank is one of the group's. */
+static uint32_t world_rank(const psring_group *group, int rank)
+{
+    return psr_node_group_ranks(group->group)[rank];
+}
+
+const char *psring_host(const psring_group *group, int rank)
+{
+    if (rank < 0 || rank >= psring_size(group))
+        return NULL;
+    return host_of(group->comm, world_rank(group, rank));
+}
+
+int psring_local_rank(const psring_group *group, int *ret_local_size)
+{
+    int place = 0, size = 0, self = psring_rank(group);
+    for (int r = 0; r < psring_size(group); r++) {
+        bool here = strcmp(psring_host(group, r), psring_host(group, self)) == 0;
+        place += here && r < self;
+        size += here;
+    }
+    if (ret_local_size != NULL)
+        *ret_local_size = size;
+    return place;
+}
+
+int psring_group_translate(const psring_group *from, int rank, const psring_group *to)
+{
+    if (from->comm != to->comm || rank < 0 || rank >= psring_size(from))
+        return PSRING_NO_RANK;
+    for (int r = 0; r < psring_size(to); r++)
+        if (world_rank(to, r) == world_rank(from, rank))
+            return r;
+    return PSRING_NO_RANK;
+}
+
+psring_err psring_group_failure(const psring_group *group, psring_failure *ret_failure)
+{
+    const psr_failure *f = psr_node_failure(group->comm->node);
+    if (f == NULL)
+        return (psring_err)psr_fail(PSR_ERR_NOT_FOUND, "the group is whole");
+    psring_failure failure = {.err = (psring_err)f->err,
+                              .rank = f->rank == PSR_RANK_ANY ? PSRING_NO_RANK : (int)f->rank,
+                              .other = f->other == PSR_RANK_ANY ? PSRING_NO_RANK : (int)f->other,
+                              .epoch = psring_epoch(group),
+                              .number = f->number};
+    memcpy(failure.line, f->line, sizeof failure.line);
+    return (psring_err)psr_options_write("psring_failure", &failure, sizeof failure, ret_failure,
+                                         sizeof failure);
+}
+
+/* ---- making one ---- */
+
+/* All of the new group call it. It begins with a barrier, so that nobody hears of it long before it is open there. */
+static psr_err open_group(psring_comm *comm, uint32_t id, const uint32_t *ranks, uint32_t count,
+                          const psring_call *call, psring_group **ret_group)
+{
+    psring_group *group = calloc(1, sizeof *group);
+    if (group == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group");
+    *group = (psring_group){.comm = comm, .next = comm->groups};
+    psr_err err = psr_node_group_new(comm->node, id, ranks, count, &group->group);
+    if (err == PSR_OK) {
+        err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, group->group);
+        if (err != PSR_OK)
+            psr_node_group_free(group->group);
+    }
+    if (err != PSR_OK) {
+        free(group);
+        return err;
+    }
+    if (comm->groups != NULL)
+        comm->groups->previous = group;
+    comm->groups = group;
+    const psr_request_options barrier = {.kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8};
+    psr_node_request *request = NULL;
+    PSR_TRY(psr_comm_start(comm, group->group, &barrier, call, &request)); /* the group ends with comm */
+    PSR_TRY(psr_comm_finish(comm, request));
+    *ret_group = group;
+    return PSR_OK;
+}
+
+/* What of a caller's options concerns what a group is made with. */
+static psr_err read_call(const psring_call *given, psring_call *ret_call)
+{
+    psring_call call;
+    PSR_TRY(psr_options_read("psring_call", given, sizeof *given, &call, sizeof call));
+    if (call.algorithm != NULL || call.counts != NULL || call.persistent)
+        return psr_fail(PSR_ERR_USAGE, "a group is made with a deadline and a name alone");
+    *ret_call = call;
+    return PSR_OK;
+}
+
+/* ---- of a list ---- */
+
+/* What the first rank tells the others. */
+enum { TOLD_NUMBER, TOLD_RANKS, TOLD };
+
+static psr_err check_list(const psring_group *parent, const int *ranks, int count)
+{
+    bool own = false;
+    if (ranks == NULL || count < 1)
+        return psr_fail(PSR_ERR_USAGE, "a group of %d ranks", count);
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= psring_size(parent))
+            return psr_fail(PSR_ERR_USAGE, "a group with rank %d: there are %d", ranks[i],
+                            psring_size(parent));
+        for (int k = 0; k < i; k++)
+            if (ranks[k] == ranks[i])
+                return psr_fail(PSR_ERR_USAGE, "a group with rank %d twice", ranks[i]);
+        own = own || ranks[i] == psring_rank(parent);
+    }
+    return own ? PSR_OK
+               : psr_fail(PSR_ERR_USAGE, "a group without rank %d, which makes it", psring_rank(parent));
+}
+
+/* FNV-1a. */
+static uint64_t digest_of(const int *ranks, int count)
+{
+    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    const unsigned char *bytes = (const unsigned char *)ranks;
+    for (size_t i = 0; i < (size_t)count * sizeof *ranks; i++)
+        digest = (digest ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return digest;
+}
+
+static psr_request_options message_of(psr_kind kind, int64_t *told, int peer)
+{
+    return (psr_request_options){.kind = kind,
+                                 .type = PSR_TYPE_INT64,
+                                 .send = kind == PSR_KIND_SEND ? told : NULL,
+                                 .receive = kind == PSR_KIND_RECEIVE ? told : NULL,
+                                 .count = TOLD,
+                                 .peer = (uint32_t)peer,
+                                 .tag = PSR_MESSAGE_TAG_MAX}; /* no caller can have it */
+}
+
+/* The first of the list tells the others. */
+static psr_err tell(psring_group *parent, const int *ranks, int count, int64_t told[TOLD],
+                    const psring_call *call)
+{
+    psring_comm *comm = parent->comm;
+    psr_node_request **requests = calloc((size_t)count, sizeof *requests);
+    psr_err err =
+        requests != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
+    for (int i = 1; i < count && err == PSR_OK; i++) {
+        const psr_request_options options = message_of(PSR_KIND_SEND, told, ranks[i]);
+        err = psr_comm_start(comm, parent->group, &options, call, &requests[i]);
+    }
+    for (int i = 1; i < count && requests != NULL; i++) {
+        psr_err ended = requests[i] != NULL ? psr_comm_finish(comm, requests[i]) : PSR_OK;
+        err = err == PSR_OK ? ended : err;
+    }
+    free(requests);
+    return err;
+}
+
+static psr_err hear(psring_group *parent, int first, int64_t told[TOLD], const psring_call *call)
+{
+    psr_node_request *request = NULL;
+    const psr_request_options options = message_of(PSR_KIND_RECEIVE, told, first);
+    PSR_TRY(psr_comm_start(parent->comm, parent->group, &options, call, &request));
+    return psr_comm_finish(parent->comm, request);
+}
+
+static psr_err open_listed(psring_group *parent, uint32_t id, const int *ranks, int count,
+                           const psring_call *call, psring_group **ret_group)
+{
+    uint32_t *world = calloc((size_t)count, sizeof *world);
+    if (world == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
+    for (int i = 0; i < count; i++)
+        world[i] = world_rank(parent, ranks[i]);
+    psr_err err = open_group(parent->comm, id, world, (uint32_t)count, call, ret_group);
+    free(world);
+    return err;
+}
+
+static psr_err other_ranks(psring_group *parent, int first)
+{
+    psring_comm *comm = parent->comm;
+    psr_failure failure = {.err = PSR_ERR_MISMATCH, .rank = world_rank(parent, first), .other = comm->rank};
+    snprintf(failure.line, sizeof failure.line,
+             "rank %" PRIu32 " makes a group of other ranks than rank %" PRIu32 ", in which both are",
+             failure.rank, failure.other);
+    return psr_comm_find(comm, &failure);
+}
+
+static psr_err from_ranks(psring_group *parent, const int *ranks, int count, const psring_call *call,
+                          psring_group **ret_group)
+{
+    psring_comm *comm = parent->comm;
+    PSR_TRY(check_list(parent, ranks, count));
+    PSR_TRY(check_number(comm));
+    int64_t told[TOLD] = {
+        [TOLD_NUMBER] = (int64_t)comm->next_group, [TOLD_RANKS] = (int64_t)digest_of(ranks, count)};
+    if (ranks[0] == psring_rank(parent)) {
+        comm->next_group++;
+        PSR_TRY(tell(parent, ranks, count, told, call));
+    } else {
+        PSR_TRY(hear(parent, ranks[0], told, call));
+        if (told[TOLD_RANKS] != (int64_t)digest_of(ranks, count))
+            return other_ranks(parent, ranks[0]);
+    }
+    uint32_t id = id_of(comm, (uint64_t)told[TOLD_NUMBER], world_rank(parent, ranks[0]));
+    return open_listed(parent, id, ranks, count, call, ret_group);
+}
+
+static psr_err on_host(psring_group *parent, const psring_call *call, psring_group **ret_group)
+{
+    int size = psring_size(parent), count = 0;
+    int *ranks = calloc((size_t)size, sizeof *ranks);
+    if (ranks == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", size);
+    for (int r = 0; r < size; r++)
+        if (strcmp(psring_host(parent, r), psring_host(parent, psring_rank(parent))) == 0)
+            ranks[count++] = r;
+    psr_err err = from_ranks(parent, ranks, count, call, ret_group);
+    free(ranks);
+    return err;
+}
+
+/* ---- by colour and key ---- */
+
+typedef struct choice {
+    int64_t colour, key, number; /* number: what the rank would give the group that it is the first of */
+} choice;
+
+enum { CHOICE_VALUES = sizeof(choice) / sizeof(int64_t) };
+
+static psr_err gather_choices(psring_group *parent, const choice *own, choice *all, const psring_call *call)
+{
+    psr_node_request *request = NULL;
+    const psr_request_options options = {.kind = PSR_KIND_ALL_GATHER,
+                                         .type = PSR_TYPE_INT64,
+                                         .send = own,
+                                         .receive = all,
+                                         .count = CHOICE_VALUES};
+    PSR_TRY(psr_comm_start(parent->comm, parent->group, &options, call, &request));
+    return psr_comm_finish(parent->comm, request);
+}
+
+/* Ranks of that colour in the order of key, then of rank. Returns how many. */
+static int choose(const choice *all, int size, int64_t colour, int *ranks)
+{
+    int count = 0;
+    for (int r = 0; r < size; r++) {
+        if (all[r].colour != colour)
+            continue;
+        int at = count++;
+        for (; at > 0 && all[ranks[at - 1]].key > all[r].key; at--)
+            ranks[at] = ranks[at - 1];
+        ranks[at] = r;
+    }
+    return count;
+}
+
+static psr_err split_with(psring_group *parent, choice own, choice *all, int *ranks, const psring_call *call,
+                          psring_group **ret_group)
+{
+    psring_comm *comm = parent->comm;
+    PSR_TRY(gather_choices(parent, &own, all, call));
+    if (own.colour == PSRING_NO_COLOUR) {
+        *ret_group = NULL;
+        return PSR_OK;
+    }
+    int count = choose(all, psring_size(parent), own.colour, ranks);
+    if (ranks[0] == psring_rank(parent))
+        comm->next_group++;
+    uint32_t id = id_of(comm, (uint64_t)all[ranks[0]].number, world_rank(parent, ranks[0]));
+    return open_listed(parent, id, ranks, count, call, ret_group);
+}
+
+static psr_err split(psring_group *parent, int colour, int key, const psring_call *call,
+                     psring_group **ret_group)
+{
+    size_t size = (size_t)psring_size(parent);
+    if (colour < PSRING_NO_COLOUR)
+        return psr_fail(PSR_ERR_USAGE, "psring_group_split: colour %d", colour);
+    PSR_TRY(check_number(parent->comm));
+    choice *all = calloc(size, sizeof *all);
+    int *ranks = calloc(size, sizeof *ranks);
+    psr_err err = all != NULL && ranks != NULL
+                      ? split_with(parent, (choice){colour, key, (int64_t)parent->comm->next_group}, all,
+                                   ranks, call, ret_group)
+                      : psr_fail(PSR_ERR_NOMEM, "no memory to split %zu ranks", size);
+    free(all);
+    free(ranks);
+    return err;
+}
+
+/* ---- the public ones ---- */
+
+/* Begins a call that makes a group. */
+static psr_err enter(psring_group *parent, const psring_call *given, psring_call *ret_call)
+{
+    PSR_TRY(psr_comm_enter(parent->comm));
+    psr_err err = read_call(given, ret_call);
+    if (err == PSR_OK)
+        err = psr_comm_check(parent->comm);
+    if (err != PSR_OK)
+        (void)psr_comm_leave(parent->comm, err);
+    return err;
+}
+
+psring_err psring_group_from_ranks(psring_group *parent, const int *ranks, int count, const psring_call *call,
+                                   psring_group **ret_group)
+{
+    psring_call known;
+    psr_err err = enter(parent, call, &known);
+    return err == PSR_OK ? psr_comm_leave(parent->comm, from_ranks(parent, ranks, count, &known, ret_group))
+                         : (psring_err)err;
+}
+
+psring_err psring_group_split(psring_group *parent, int colour, int key, const psring_call *call,
+                              psring_group **ret_group)
+{
+    psring_call known;
+    psr_err err = enter(parent, call, &known);
+    return err == PSR_OK ? psr_comm_leave(parent->comm, split(parent, colour, key, &known, ret_group))
+                         : (psring_err)err;
+}
+
+psring_err psring_group_on_host(psring_group *parent, const psring_call *call, psring_group **ret_group)
+{
+    psring_call known;
+    psr_err err = enter(parent, call, &known);
+    return err == PSR_OK ? psr_comm_leave(parent->comm, on_host(parent, &known, ret_group)) : (psring_err)err;
+}
+
+void psring_group_free(psring_group **group)
+{
+    if (group == NULL || *group == NULL || *group == &(*group)->comm->world)
+        return;
+    psring_group *gone = *group;
+    psring_comm *comm = gone->comm;
+    if (psr_comm_enter(comm) != PSR_OK)
+        return;
+    for (psring_request *r = comm->requests, *next; r != NULL; r = next) {
+        next = r->next;
+        if (r->group == gone)
+            psr_request_end(r);
+    }
+    psr_err err = psr_driver_order(comm->driver, PSR_NODE_CLOSE_GROUP, gone->group);
+    (void)err; /* without memory for the order it ends with comm */
+    *(gone->previous != NULL ? &gone->previous->next : &comm->groups) = gone->next;
+    if (gone->next != NULL)
+        gone->next->previous = gone->previous;
+    free(gone);
+    *group = NULL;
+    (void)psr_comm_leave(comm, PSR_OK);
+}

@@ -1,0 +1,134 @@
+#include "comm/psring/hosting.h"
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "comm/node/coordinator.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BURST = 256,      /* messages between two looks at the time */
+    LINGER_MS = 2000, /* for BYE, or the verdict, to leave */
+};
+
+struct psr_hosting {
+    psr_hosting_options options;
+    psr_provision provision;
+    psr_transport *transport;
+    psr_node_coordinator *coordinator;
+    pthread_t thread;
+    bool runs;
+    _Atomic bool quit;
+};
+
+static psr_err send_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    psr_hosting *h = context;
+    return psr_transport_send(h->transport, to, head, payload);
+}
+
+static psr_err connect_to(void *context, psr_peer peer, const char *endpoint)
+{
+    psr_hosting *h = context;
+    return psr_transport_connect(h->transport, peer, endpoint, psr_keys_of(&h->provision.keys, peer));
+}
+
+static void cut(void *context, psr_peer peer)
+{
+    psr_hosting *h = context;
+    psr_transport_disconnect(h->transport, peer);
+}
+
+/* Messages, waiting for the first at most timeout_ms. */
+static void take_messages(psr_hosting *h, int timeout_ms)
+{
+    for (int i = 0; i < BURST; i++) {
+        psr_message *message = NULL;
+        psr_err err = psr_transport_recv(h->transport, i == 0 ? timeout_ms : 0, &message);
+        if (err == PSR_ERR_TIMEOUT || err == PSR_ERR_CANCELLED)
+            return;
+        if (err != PSR_OK) {
+            psr_node_coordinator_fail(h->coordinator, err);
+            return;
+        }
+        psr_node_coordinator_message(h->coordinator, message, psr_clock_ms());
+        psr_message_free(&message);
+    }
+}
+
+static void *run(void *context)
+{
+    psr_hosting *h = context;
+    int64_t next_ms = psr_clock_ms();
+    while (!atomic_load(&h->quit) && !psr_node_coordinator_over(h->coordinator)) {
+        int64_t left_ms = next_ms - psr_clock_ms();
+        take_messages(h, left_ms <= 0 ? 0 : left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+        psr_node_coordinator_tick(h->coordinator, psr_clock_ms(), &next_ms);
+    }
+    return NULL;
+}
+
+static psr_err open_all(psr_hosting *h)
+{
+    const psr_provision *p = &h->provision;
+    const char *socket = p->directory[0] != '\0' ? strrchr(p->scheduler, '/') + 1 : NULL;
+    const psr_zmq_options zmq = {.self = {PSR_ROLE_SCHEDULER, 0},
+                                 .directory = p->directory,
+                                 .socket = socket,
+                                 .interface = p->interface,
+                                 .port = p->port,
+                                 .keys = &p->keys};
+    const psr_node_coordinator_options coordinator = {.ranks = h->options.ranks,
+                                                      .deadline_ms = h->options.deadline_ms,
+                                                      .join_deadline_ms = h->options.join_deadline_ms,
+                                                      .host = p->host,
+                                                      .context = h,
+                                                      .send = send_message,
+                                                      .connect = connect_to,
+                                                      .cut = cut};
+    PSR_TRY(psr_transport_zmq_new(&zmq, &h->transport));
+    PSR_TRY(psr_node_coordinator_new(&coordinator, psr_clock_ms(), &h->coordinator));
+    PSR_TRY(psr_thread_start("psr-scheduler", run, h, &h->thread));
+    h->runs = true;
+    return PSR_OK;
+}
+
+psr_err psr_hosting_new(const psr_hosting_options *options, psr_provision *provision,
+                        psr_hosting **ret_hosting)
+{
+    psr_hosting *h = calloc(1, sizeof *h);
+    if (h == NULL) {
+        psr_provision_done(provision);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a scheduler");
+    }
+    h->options = *options;
+    h->provision = *provision;
+    explicit_bzero(provision, sizeof *provision);
+    psr_err err = open_all(h);
+    if (err != PSR_OK) {
+        psr_hosting_free(h, true);
+        return err;
+    }
+    *ret_hosting = h;
+    return PSR_OK;
+}
+
+void psr_hosting_free(psr_hosting *hosting, bool at_once)
+{
+    if (hosting == NULL)
+        return;
+    if (hosting->runs) {
+        if (at_once) {
+            atomic_store(&hosting->quit, true);
+            psr_transport_wake(hosting->transport);
+        }
+        pthread_join(hosting->thread, NULL);
+    }
+    psr_transport_free(&hosting->transport, LINGER_MS);
+    psr_node_coordinator_free(hosting->coordinator);
+    psr_provision_done(&hosting->provision);
+    free(hosting);
+}

@@ -1,0 +1,21 @@
+/* The scheduler that a rank hosts: a coordinator (comm/node/coordinator.h) on a thread and a transport of its own. One thread calls it. */
+#ifndef PSR_COMM_PSRING_HOSTING_H
+#define PSR_COMM_PSRING_HOSTING_H
+
+#include "comm/comm.h"
+
+typedef struct psr_hosting psr_hosting;
+
+typedef struct psr_hosting_options {
+    uint32_t ranks;
+    int64_t deadline_ms, join_deadline_ms;
+} psr_hosting_options;
+
+/* Listens: where provision->scheduler says, when that is an ipc socket, else on its interface and port. Consumes what is in
+ * *provision, the scheduler's, on failure too. IO: somebody else listens there. ret owns. */
+PSR_MUST_CHECK psr_err psr_hosting_new(const psr_hosting_options *options, psr_provision *provision,
+                                       psr_hosting **ret_hosting);
+/* Waits until all ranks have left, or were given up; or at_once. NULL allowed. */
+void psr_hosting_free(psr_hosting *hosting, bool at_once);
+
+#endif

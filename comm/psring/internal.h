@@ -1,0 +1,79 @@
+/* What the files behind comm/psring/psring.h share. For those alone. */
+#ifndef PSR_COMM_PSRING_INTERNAL_H
+#define PSR_COMM_PSRING_INTERNAL_H
+
+#include "comm/psring/driver.h"
+#include "comm/psring/hosting.h"
+#include "comm/psring/psring.h"
+
+struct psring_group {
+    psring_comm *comm;
+    psring_group *next, *previous; /* of the communicator's; the world is in none */
+    psr_node_group *group;
+};
+
+struct psring_request {
+    psring_comm *comm;
+    psring_request *next, *previous; /* of the communicator's */
+    psring_group *group;
+    psr_node_request *request;
+    bool persistent;
+};
+
+/* What the member's callbacks know; it comes first, and outlives joining. */
+typedef struct psr_joining {
+    psring_comm *comm;
+    const psring_options *options; /* NULL: it is over */
+} psr_joining;
+
+struct psring_comm {
+    psr_joining joining;
+    psr_provision provision;
+    psr_transport *transport; /* NULL: alone, as member and hosting */
+    psr_member *member;
+    psr_hosting *hosting; /* NULL: another process is the scheduler */
+    psr_view alone;       /* the view, where no member has it */
+    const psr_view *view;
+    psr_driver *driver;
+    _Atomic(psr_node *) node; /* the driver's */
+    uint32_t rank;
+    int64_t deadline_ms; /* of calls that give none */
+    psring_group world;
+    psring_group *groups;
+    psring_request *requests;
+    uint64_t next_group; /* of those that this rank is the first of */
+    bool told;           /* a call has said how it failed */
+    _Atomic bool entered;
+};
+
+/* Copies a struct that begins with its size: as far as the caller's goes, zero beyond. first_bytes: of its first version. USAGE: its size is
+ * none, or it says something that this library does not know. given NULL: all zero. */
+psr_err psr_options_read(const char *name, const void *given, size_t first_bytes, void *ret_known,
+                         size_t known_bytes);
+/* The other way: up to the size that *ret begins with. */
+psr_err psr_options_write(const char *name, const void *known, size_t known_bytes, void *ret,
+                          size_t first_bytes);
+
+/* Begins and ends a call that uses the communicator. USAGE: another thread is in one. */
+psr_err psr_comm_enter(psring_comm *comm);
+psring_err psr_comm_leave(psring_comm *comm, psr_err err);
+/* How it failed, when it did: to the first that asks the failure, then BROKEN. */
+psr_err psr_comm_check(psring_comm *comm);
+
+/* Starts an operation on a group. ret owns: psr_comm_finish. */
+psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_request_options *options,
+                       const psring_call *call, psr_node_request **ret_request);
+/* Waits for it and frees it. */
+psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request);
+/* What this rank found is everybody's: waits until it has become a failure, and returns that. */
+psr_err psr_comm_find(psring_comm *comm, const psr_failure *failure);
+/* How an operation ended that has. */
+psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request);
+
+/* A request of the caller's, within a call. ret owns: psr_request_end. */
+psr_err psr_request_open(psring_group *group, const psr_request_options *options, const psring_call *call,
+                         psring_request **ret_request);
+/* Waits until it has ended. */
+void psr_request_end(psring_request *request);
+
+#endif

@@ -1,0 +1,435 @@
+/* The operations: each is a check of its arguments and one request. */
+#include "comm/psring/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const psr_type types[] = {
+    [PSRING_FLOAT32] = PSR_TYPE_FLOAT32, [PSRING_FLOAT64] = PSR_TYPE_FLOAT64,
+    [PSRING_FLOAT16] = PSR_TYPE_FLOAT16, [PSRING_BFLOAT16] = PSR_TYPE_BFLOAT16,
+    [PSRING_INT8] = PSR_TYPE_INT8,       [PSRING_UINT8] = PSR_TYPE_UINT8,
+    [PSRING_INT32] = PSR_TYPE_INT32,     [PSRING_INT64] = PSR_TYPE_INT64,
+};
+enum { TYPES = sizeof types / sizeof types[0] };
+
+_Static_assert((int)PSRING_SUM == PSR_REDUCTION_SUM && (int)PSRING_PRODUCT == PSR_REDUCTION_PRODUCT &&
+                   (int)PSRING_MINIMUM == PSR_REDUCTION_MINIMUM &&
+                   (int)PSRING_MAXIMUM == PSR_REDUCTION_MAXIMUM && (int)PSRING_MEAN == PSR_REDUCTION_MEAN,
+               "the same operations");
+
+/* What is called, as the caller says it. */
+typedef struct arguments {
+    psr_kind kind;
+    const void *send;
+    void *receive;
+    size_t count;
+    psring_type type;
+    psring_op op;
+    int root, peer;
+    uint32_t tag;
+    const size_t *send_counts, *receive_counts; /* of all_to_all_v */
+    const psr_block *send_blocks, *receive_blocks;
+    size_t send_block_count, receive_block_count;
+} arguments;
+
+/* ---- checks ---- */
+
+static psr_err check_rank(const psring_group *group, psr_kind kind, const char *what, int rank)
+{
+    uint32_t size = psr_node_group_size(group->group);
+    if (rank >= 0 && (uint32_t)rank < size)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE, "%s: %s %d is none of %" PRIu32 " ranks", psr_kind_name(kind), what, rank,
+                    size);
+}
+
+static psr_err check_type(const arguments *a)
+{
+    if (a->type < PSRING_FLOAT32 || (unsigned)a->type >= TYPES)
+        return psr_fail(PSR_ERR_USAGE, "%s: there is no type %d", psr_kind_name(a->kind), (int)a->type);
+    if (!psr_kind_folds(a->kind))
+        return PSR_OK;
+    if (a->op < PSRING_SUM || a->op > PSRING_MEAN ||
+        !psr_reduction_fits((psr_reduction)a->op, types[a->type]))
+        return psr_fail(PSR_ERR_USAGE, "%s: there is no %s of %s", psr_kind_name(a->kind),
+                        psr_reduction_name((psr_reduction)a->op), psr_type_name(types[a->type]));
+    return PSR_OK;
+}
+
+static psr_err check_memory(const arguments *a, const char *what, const void *data)
+{
+    if ((uintptr_t)data % psr_type_bytes(types[a->type]) == 0)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE, "%s: %s is not aligned for %s", psr_kind_name(a->kind), what,
+                    psr_type_name(types[a->type]));
+}
+
+/* Does this rank have values there? */
+static psr_err check_there(const arguments *a, const char *what, const void *data, bool needed)
+{
+    if (needed && data == NULL && a->count > 0)
+        return psr_fail(PSR_ERR_USAGE, "%s: %s is NULL", psr_kind_name(a->kind), what);
+    return check_memory(a, what, data);
+}
+
+static psr_err check_buffers(const psring_group *group, const arguments *a, const psring_call *call)
+{
+    bool is_root = a->root == (int)psr_node_group_rank(group->group);
+    bool counted = call->counts == NULL && a->kind != PSR_KIND_ALL_TO_ALL_V;
+    bool sends = a->kind != PSR_KIND_BROADCAST && a->kind != PSR_KIND_RECEIVE &&
+                 (a->kind != PSR_KIND_SCATTER || is_root);
+    bool receives =
+        a->kind != PSR_KIND_SEND && ((a->kind != PSR_KIND_REDUCE && a->kind != PSR_KIND_GATHER) || is_root);
+    PSR_TRY(check_there(a, "send", a->send, sends && counted));
+    return check_there(a, "receive", a->receive, receives && counted);
+}
+
+static psr_err check_tag(const arguments *a)
+{
+    if (a->tag <= PSRING_TAG_MAX)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE, "%s: tag %" PRIu32 " is above %u", psr_kind_name(a->kind), a->tag,
+                    PSRING_TAG_MAX);
+}
+
+static psr_err check_peer(const psring_group *group, const arguments *a)
+{
+    PSR_TRY(check_rank(group, a->kind, "rank", a->peer));
+    PSR_TRY(check_tag(a));
+    if (a->peer == (int)psr_node_group_rank(group->group))
+        return psr_fail(PSR_ERR_USAGE, "%s: rank %d is this one", psr_kind_name(a->kind), a->peer);
+    return PSR_OK;
+}
+
+static psr_err check(const psring_group *group, const arguments *a, const psring_call *call)
+{
+    if (a->kind == PSR_KIND_BARRIER)
+        return PSR_OK;
+    PSR_TRY(check_type(a));
+    if (psr_kind_has_root(a->kind))
+        PSR_TRY(check_rank(group, a->kind, "root", a->root));
+    if (a->kind == PSR_KIND_SEND || a->kind == PSR_KIND_RECEIVE)
+        PSR_TRY(check_peer(group, a));
+    if (a->kind == PSR_KIND_NEIGHBORS)
+        return PSR_OK;
+    if (a->kind == PSR_KIND_ALL_TO_ALL_V && (a->send_counts == NULL || a->receive_counts == NULL))
+        return psr_fail(PSR_ERR_USAGE, "all_to_all_v: send_counts or receive_counts is NULL");
+    return check_buffers(group, a, call);
+}
+
+static psr_err read_call(const psring_call *given, psring_request **ret_request, psring_call *ret_call)
+{
+    PSR_TRY(psr_options_read("psring_call", given, sizeof *given, ret_call, sizeof *ret_call));
+    if (ret_call->persistent && ret_request == NULL)
+        return psr_fail(PSR_ERR_USAGE, "a persistent operation needs ret_request");
+    return PSR_OK;
+}
+
+/* ---- starting ---- */
+
+static psr_err begin(psring_group *group, const psr_request_options *options, const psring_call *call,
+                     psring_request **ret_request)
+{
+    if (ret_request != NULL)
+        return psr_request_open(group, options, call, ret_request);
+    psr_node_request *request = NULL;
+    PSR_TRY(psr_comm_start(group->comm, group->group, options, call, &request));
+    return psr_comm_finish(group->comm, request);
+}
+
+static bool is_message(psr_kind kind)
+{
+    return kind == PSR_KIND_SEND || kind == PSR_KIND_RECEIVE;
+}
+
+static psr_err operate_checked(psring_group *group, const arguments *a, const psring_call *call,
+                               psring_request **ret_request)
+{
+    const psr_request_options options = {
+        .kind = a->kind,
+        .type = a->kind == PSR_KIND_BARRIER ? PSR_TYPE_UINT8 : types[a->type],
+        .reduction = (psr_reduction)a->op,
+        .root = (uint32_t)a->root,
+        .send = a->send,
+        .receive = a->receive,
+        .count = a->count,
+        .counts = a->kind == PSR_KIND_ALL_TO_ALL_V ? a->receive_counts : call->counts,
+        .send_counts = a->send_counts,
+        .peer = (uint32_t)a->peer,
+        .tag = a->tag,
+        .send_blocks = a->send_blocks,
+        .send_block_count = a->send_block_count,
+        .receive_blocks = a->receive_blocks,
+        .receive_block_count = a->receive_block_count,
+        .persistent = call->persistent && !is_message(a->kind), /* which may be started again as they are */
+    };
+    return begin(group, &options, call, ret_request);
+}
+
+static psring_err operate(psring_group *group, const arguments *a, const psring_call *given,
+                          psring_request **ret_request)
+{
+    psring_call call;
+    psr_err err = psr_comm_enter(group->comm);
+    if (err != PSR_OK)
+        return (psring_err)err;
+    err = read_call(given, ret_request, &call);
+    if (err == PSR_OK)
+        err = check(group, a, &call);
+    if (err == PSR_OK)
+        err = psr_comm_check(group->comm);
+    if (err == PSR_OK)
+        err = operate_checked(group, a, &call, ret_request);
+    return psr_comm_leave(group->comm, err);
+}
+
+/* ---- collectives ---- */
+
+psring_err psring_all_reduce(psring_group *group, const void *send, void *receive, size_t count,
+                             psring_type type, psring_op op, const psring_call *call,
+                             psring_request **ret_request)
+{
+    const arguments a = {.kind = PSR_KIND_ALL_REDUCE,
+                         .send = send,
+                         .receive = receive,
+                         .count = count,
+                         .type = type,
+                         .op = op};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_reduce(psring_group *group, const void *send, void *receive, size_t count, psring_type type,
+                         psring_op op, int root, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {.kind = PSR_KIND_REDUCE,
+                         .send = send,
+                         .receive = receive,
+                         .count = count,
+                         .type = type,
+                         .op = op,
+                         .root = root};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_reduce_scatter(psring_group *group, const void *send, void *receive, size_t count,
+                                 psring_type type, psring_op op, const psring_call *call,
+                                 psring_request **ret_request)
+{
+    const arguments a = {.kind = PSR_KIND_REDUCE_SCATTER,
+                         .send = send,
+                         .receive = receive,
+                         .count = count,
+                         .type = type,
+                         .op = op};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_all_gather(psring_group *group, const void *send, void *receive, size_t count,
+                             psring_type type, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {
+        .kind = PSR_KIND_ALL_GATHER, .send = send, .receive = receive, .count = count, .type = type};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_broadcast(psring_group *group, void *data, size_t count, psring_type type, int root,
+                            const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {
+        .kind = PSR_KIND_BROADCAST, .receive = data, .count = count, .type = type, .root = root};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_gather(psring_group *group, const void *send, void *receive, size_t count, psring_type type,
+                         int root, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {.kind = PSR_KIND_GATHER,
+                         .send = send,
+                         .receive = receive,
+                         .count = count,
+                         .type = type,
+                         .root = root};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_scatter(psring_group *group, const void *send, void *receive, size_t count,
+                          psring_type type, int root, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {.kind = PSR_KIND_SCATTER,
+                         .send = send,
+                         .receive = receive,
+                         .count = count,
+                         .type = type,
+                         .root = root};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_all_to_all(psring_group *group, const void *send, void *receive, size_t count,
+                             psring_type type, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {
+        .kind = PSR_KIND_ALL_TO_ALL, .send = send, .receive = receive, .count = count, .type = type};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_all_to_all_v(psring_group *group, const void *send, const size_t *send_counts,
+                               void *receive, const size_t *receive_counts, psring_type type,
+                               const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {.kind = PSR_KIND_ALL_TO_ALL_V,
+                         .send = send,
+                         .receive = receive,
+                         .type = type,
+                         .send_counts = send_counts,
+                         .receive_counts = receive_counts};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_barrier(psring_group *group, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {.kind = PSR_KIND_BARRIER};
+    return operate(group, &a, call, ret_request);
+}
+
+/* ---- messages and neighbours ---- */
+
+psring_err psring_send(psring_group *group, const void *data, size_t count, psring_type type, int to,
+                       uint32_t tag, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {
+        .kind = PSR_KIND_SEND, .send = data, .count = count, .type = type, .peer = to, .tag = tag};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_receive(psring_group *group, void *data, size_t count, psring_type type, int from,
+                          uint32_t tag, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {
+        .kind = PSR_KIND_RECEIVE, .receive = data, .count = count, .type = type, .peer = from, .tag = tag};
+    return operate(group, &a, call, ret_request);
+}
+
+/* Of the caller's type. ret owns: free(); NULL where there are none. */
+static psr_err copy_blocks(const psring_group *group, const psring_block *from, size_t count,
+                           psring_type type, psr_block **ret_blocks)
+{
+    const arguments a = {.kind = PSR_KIND_NEIGHBORS, .type = type};
+    psr_err err = check_type(&a);
+    if (err != PSR_OK || count == 0)
+        return err;
+    psr_block *blocks = calloc(count, sizeof *blocks);
+    if (blocks == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu blocks", count);
+    for (size_t i = 0; i < count && err == PSR_OK; i++) {
+        blocks[i] = (psr_block){.rank = (uint32_t)from[i].rank, .data = from[i].data};
+        memcpy(blocks[i].shape, from[i].shape, sizeof blocks[i].shape);
+        memcpy(blocks[i].stride, from[i].stride, sizeof blocks[i].stride);
+        size_t values = 0;
+        err = check_rank(group, a.kind, "rank", from[i].rank);
+        if (err == PSR_OK)
+            err = check_memory(&a, "a block", from[i].data);
+        if (err == PSR_OK && from[i].data == NULL && psr_block_count(&blocks[i], &values) && values > 0)
+            err = psr_fail(PSR_ERR_USAGE, "%s: block %zu has no data", psr_kind_name(a.kind), i);
+    }
+    if (err != PSR_OK)
+        free(blocks);
+    else
+        *ret_blocks = blocks;
+    return err;
+}
+
+psring_err psring_neighbor_exchange(psring_group *group, const psring_block *send, size_t send_count,
+                                    const psring_block *receive, size_t receive_count, psring_type type,
+                                    const psring_call *call, psring_request **ret_request)
+{
+    psr_block *sent = NULL, *received = NULL;
+    psr_err err = copy_blocks(group, send, send_count, type, &sent);
+    if (err == PSR_OK)
+        err = copy_blocks(group, receive, receive_count, type, &received);
+    const arguments a = {.kind = PSR_KIND_NEIGHBORS,
+                         .type = type,
+                         .send_blocks = sent,
+                         .receive_blocks = received,
+                         .send_block_count = send_count,
+                         .receive_block_count = receive_count};
+    psring_err ended = err == PSR_OK ? operate(group, &a, call, ret_request) : (psring_err)err;
+    free(sent);
+    free(received);
+    return ended;
+}
+
+/* ---- halo ---- */
+
+static psr_err read_ranks(const psring_group *group, const int *ranks, uint32_t ret_ranks[PSR_DIRECTIONS])
+{
+    for (int d = 0; d < PSR_DIRECTIONS; d++) {
+        if (ranks[d] != PSRING_NO_RANK)
+            PSR_TRY(check_rank(group, PSR_KIND_NEIGHBORS, "rank", ranks[d]));
+        ret_ranks[d] = ranks[d] == PSRING_NO_RANK ? PSR_NO_NEIGHBOR : (uint32_t)ranks[d];
+    }
+    return PSR_OK;
+}
+
+static psr_halo_lengths lengths_of(const size_t lengths[4])
+{
+    return (psr_halo_lengths){lengths[0], lengths[1], lengths[2], lengths[3]};
+}
+
+/* The halo and what comes out of it can be added up and counted. */
+static bool can_be(const psring_halo *h)
+{
+    size_t most = (size_t)1 << 48, all = 1;
+    for (int i = 0; i < 4; i++)
+        if (h->send_lengths[i] > most || h->receive_lengths[i] > most || h->shape[i] > most)
+            return false;
+    const size_t shape[4] = {h->shape[0], h->shape[1],
+                             h->shape[2] + h->receive_lengths[0] + h->receive_lengths[1],
+                             h->shape[3] + h->receive_lengths[2] + h->receive_lengths[3]};
+    for (int i = 0; i < 4; i++)
+        if (__builtin_mul_overflow(all, shape[i], &all))
+            return false;
+    return all <= most;
+}
+
+static psr_err read_halo(const psring_group *group, const psring_halo *given, psring_type type,
+                         const void *in, void *out, psr_halo_blocks *ret_blocks)
+{
+    psring_halo h;
+    const arguments a = {.kind = PSR_KIND_NEIGHBORS, .type = type};
+    if (given == NULL)
+        return psr_fail(PSR_ERR_USAGE, "psring_halo_exchange: halo is NULL");
+    PSR_TRY(psr_options_read("psring_halo", given, sizeof *given, &h, sizeof h));
+    PSR_TRY(check_type(&a));
+    PSR_TRY(check_memory(&a, "in", in));
+    PSR_TRY(check_memory(&a, "out", out));
+    psr_halo halo = {.send = lengths_of(h.send_lengths), .receive = lengths_of(h.receive_lengths)};
+    memcpy(halo.shape, h.shape, sizeof halo.shape);
+    PSR_TRY(read_ranks(group, h.send_ranks, halo.send_ranks));
+    PSR_TRY(read_ranks(group, h.receive_ranks, halo.receive_ranks));
+    if (in == NULL || out == NULL || in == out)
+        return psr_fail(PSR_ERR_USAGE, "psring_halo_exchange: in and out must be two buffers");
+    if (!can_be(&h) || !psr_halo_fits(&halo))
+        return psr_fail(PSR_ERR_USAGE, "psring_halo_exchange: a tile has no edge of such lengths");
+    void *from = (void *)(uintptr_t)in; /* blocks that are sent are only read */
+    uint32_t rank = psr_node_group_rank(group->group);
+    size_t bytes = psr_type_bytes(types[type]);
+    *ret_blocks = h.back ? psr_halo_back(&halo, rank, from, out, bytes)
+                         : psr_halo_forward(&halo, rank, from, out, bytes);
+    return PSR_OK;
+}
+
+psring_err psring_halo_exchange(psring_group *group, const psring_halo *halo, const void *in, void *out,
+                                psring_type type, const psring_call *call, psring_request **ret_request)
+{
+    psr_halo_blocks blocks;
+    psr_err err = read_halo(group, halo, type, in, out, &blocks);
+    const arguments a = {.kind = PSR_KIND_NEIGHBORS,
+                         .type = type,
+                         .op = PSRING_SUM,
+                         .send_blocks = blocks.send,
+                         .receive_blocks = blocks.receive,
+                         .send_block_count = err == PSR_OK ? blocks.send_count : 0,
+                         .receive_block_count = err == PSR_OK ? blocks.receive_count : 0};
+    return err == PSR_OK ? operate(group, &a, call, ret_request) : (psring_err)err;
+}

@@ -1,0 +1,167 @@
+#include "comm/psring/place.h"
+
+#include "comm/psring/internal.h"
+#include "comm/start/environment.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+psr_err psr_place_host_name(const psring_options *options, char ret_host[PSR_HOST_MAX])
+{
+    char host[PSR_HOST_MAX] = "";
+    if (options->host != NULL && strlen(options->host) >= sizeof host)
+        return psr_fail(PSR_ERR_USAGE, "host: longer than %zu bytes", sizeof host - 1);
+    if (options->host != NULL)
+        strcpy(host, options->host);
+    if (host[0] == '\0' && gethostname(host, sizeof host - 1) != 0)
+        strcpy(host, "localhost");
+    memcpy(ret_host, host, sizeof host);
+    return PSR_OK;
+}
+
+/* ---- keys ---- */
+
+/* Over an ipc socket without a key file who may enter its folder may join: the kernel keeps other users out. The handshake
+ * wants a token all the same. */
+static void open_to_all(psr_keys *keys)
+{
+    memset(keys->token, '0', sizeof keys->token - 1);
+}
+
+static psr_err load_keys(const psring_options *options, psr_peer self, bool over_ipc, psr_keys *keys)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    const char *file = options->key_file;
+    if (file == NULL && !over_ipc)
+        return psr_fail(PSR_ERR_USAGE,
+                        "over TCP a key_file is needed: psring keygen makes one for each rank");
+    if (file == NULL) {
+        open_to_all(keys);
+        return PSR_OK;
+    }
+    if (stat(file, &info) == 0 && S_ISDIR(info.st_mode)) {
+        if (self.rank == PSR_RANK_ANY)
+            return psr_fail(PSR_ERR_USAGE, "key_file %s is a folder: rank must say which key is this one's",
+                            file);
+        int length = snprintf(path, sizeof path, "%s/%s-%u.key", file, psr_role_name(self.role), self.rank);
+        if (length < 0 || (size_t)length >= sizeof path)
+            return psr_fail(PSR_ERR_USAGE, "key_file: its path is too long");
+        file = path;
+    }
+    return psr_keys_load(file, keys);
+}
+
+/* CURVE keys are one process's. */
+static psr_err check_scheduler_keys(const psring_options *options, const psr_keys *keys)
+{
+    const char *own = psr_keys_of(keys, (psr_peer){PSR_ROLE_SCHEDULER, 0});
+    if (!keys->curve || (own != NULL && strcmp(own, keys->public_key) == 0))
+        return PSR_OK;
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "key_file %s is not the scheduler's: who hosts the scheduler names the folder that psring "
+        "keygen wrote",
+        options->key_file);
+}
+
+/* ---- places ---- */
+
+static psr_err set_interface(const char *interface, psr_provision *provision)
+{
+    if (interface == NULL)
+        return PSR_OK;
+    if (provision->directory[0] != '\0')
+        return psr_fail(PSR_ERR_USAGE, "interface: the ranks meet at a socket's path; leave it out");
+    if (strlen(interface) >= sizeof provision->interface)
+        return psr_fail(PSR_ERR_USAGE, "interface: longer than %zu bytes", sizeof provision->interface - 1);
+    strcpy(provision->interface, interface);
+    return PSR_OK;
+}
+
+static psr_err provision_of(const psring_options *options, psr_peer self, psr_provision *provision)
+{
+    provision->self = self;
+    psr_err err = psr_provision_set_scheduler(provision, options->scheduler);
+    if (err != PSR_OK)
+        return psr_fail_context(err, "scheduler");
+    PSR_TRY(psr_place_host_name(options, provision->host));
+    PSR_TRY(set_interface(options->interface, provision));
+    return load_keys(options, self, provision->directory[0] != '\0', &provision->keys);
+}
+
+psr_err psr_place_provision(const psring_options *options, psr_provision *ret_provision)
+{
+    psr_provision provision = {0};
+    const psr_peer self = {PSR_ROLE_WORKER,
+                           options->rank == PSRING_NO_RANK ? PSR_RANK_ANY : (uint32_t)options->rank};
+    PSR_TRY(provision_of(options, self, &provision));
+    *ret_provision = provision;
+    return PSR_OK;
+}
+
+/* "tcp://HOST:PORT" of the provision: where it listens. */
+static psr_err listen_there(psr_provision *provision)
+{
+    const char *at = provision->scheduler + strlen("tcp://");
+    const char *colon = strrchr(at, ':');
+    unsigned long port = strtoul(colon + 1, NULL, 10);
+    size_t length = (size_t)(colon - at);
+    bool bracketed = length > 1 && at[0] == '[' && at[length - 1] == ']';
+    if (port == 0 || port > UINT16_MAX)
+        return psr_fail(PSR_ERR_USAGE, "scheduler: port %s", colon + 1);
+    provision->port = (uint16_t)port;
+    if (provision->interface[0] != '\0')
+        return PSR_OK;
+    if (bracketed) {
+        at++;
+        length -= 2;
+    }
+    if (length >= sizeof provision->interface)
+        return psr_fail(PSR_ERR_USAGE, "scheduler: its host is longer than %zu bytes",
+                        sizeof provision->interface - 1);
+    memcpy(provision->interface, at, length);
+    provision->interface[length] = '\0';
+    return PSR_OK;
+}
+
+psr_err psr_place_host(const psring_options *options, psr_hosting **ret_hosting)
+{
+    psr_provision provision = {0};
+    PSR_TRY(provision_of(options, (psr_peer){PSR_ROLE_SCHEDULER, 0}, &provision));
+    psr_err err = check_scheduler_keys(options, &provision.keys);
+    if (err == PSR_OK && provision.directory[0] == '\0')
+        err = listen_there(&provision);
+    if (err != PSR_OK) {
+        psr_provision_done(&provision);
+        return err;
+    }
+    const psr_hosting_options hosting = {.ranks = (uint32_t)options->ranks,
+                                         .deadline_ms = options->deadline_ms,
+                                         .join_deadline_ms = options->join_deadline_ms};
+    return psr_hosting_new(&hosting, &provision, ret_hosting);
+}
+
+/* ---- from the environment ---- */
+
+psring_err psring_options_env(psring_options *ret_options)
+{
+    psr_environment e;
+    psr_err err = psr_environment_read(&e);
+    if (err != PSR_OK)
+        return (psring_err)err;
+    const psring_options options = {.ranks = (int)e.ranks,
+                                    .rank = e.rank >= 0 ? (int)e.rank : PSRING_NO_RANK,
+                                    .scheduler = e.scheduler,
+                                    .key_file = e.key_file,
+                                    .host = e.host,
+                                    .interface = e.interface,
+                                    .host_scheduler = e.host_scheduler && e.scheduler != NULL,
+                                    .deadline_ms = e.deadline_ms};
+    return (psring_err)psr_options_write("psring_options", &options, sizeof options, ret_options,
+                                         sizeof options);
+}

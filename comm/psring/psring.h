@@ -1,0 +1,330 @@
+/* A communicator for C and C++ programs: collectives, messages and neighbour exchange between the processes of a program, on one
+ * machine or several. docs/library.md is its guide. What holds for every call:
+ *
+ * - Options structs begin with their size. Zero in any other field is the default. Bytes beyond what this library knows must be zero.
+ *   Structs that are filled in are filled up to the size that the caller has put into them.
+ * - An operation with ret_request NULL returns when it has ended. Otherwise it is started and *ret_request is the caller's; its buffers are
+ *   lent until psring_test or psring_wait says that it ended, well or badly. After that nothing reads or writes them.
+ * - Results come last. They are untouched on failure; what an operation receives is undefined when it failed.
+ * - Every wait has a deadline. A failure names who is to blame and is the same on all ranks; it breaks the whole communicator: close it.
+ * - One thread at a time for each communicator and all that was made from it, else USAGE; functions marked [any]: any thread.
+ *   Several communicators in a process know nothing of each other.
+ * - Nothing is logged, no signal is touched, nothing exits or forks. A child after fork() may only exec. The environment is read by
+ *   psring_options_env, and by psring_init where it says so.
+ * - What was made from a communicator ends with psring_close or psring_abort at the latest.
+ *
+ * Any call may give NOMEM and IO (the system refused), and on a communicator BROKEN (an earlier call said how it failed). */
+#ifndef PSRING_PSRING_H
+#define PSRING_PSRING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined __GNUC__
+#define PSRING_API __attribute__((visibility("default")))
+#define PSRING_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define PSRING_API
+#define PSRING_MUST_CHECK
+#endif
+
+/* PSRING_CALL(.deadline_ms = 1000): options in a call. C++ declares a struct, zeroes it and sets its size. */
+#define PSRING_WITH(type, ...) (&(type){.size = sizeof(type), __VA_ARGS__})
+#define PSRING_CALL(...) PSRING_WITH(psring_call, __VA_ARGS__)
+
+enum {
+    PSRING_NO_RANK = -1,  /* nobody; in psring_options: the scheduler gives a rank */
+    PSRING_NO_COLOUR = -1 /* of psring_group_split: no group for this rank */
+};
+#define PSRING_FOREVER INT64_MAX   /* ms */
+#define PSRING_TAG_MAX 2147483646u /* of psring_send */
+
+typedef struct psring_comm
+    psring_comm; /* this process among the others: owns sockets and a progress thread */
+typedef struct psring_group psring_group;     /* ranks 0 .. size-1, with an order of calls of their own */
+typedef struct psring_request psring_request; /* an operation */
+
+/* ---- errors ---- */
+
+typedef enum psring_err {
+    PSRING_OK = 0,
+    PSRING_ERR_NOMEM,     /* memory could not be had */
+    PSRING_ERR_USAGE,     /* an argument is wrong */
+    PSRING_ERR_FORMAT,    /* bytes of a file or of a process are not what they should be */
+    PSRING_ERR_IO,        /* the operating system refused: file, socket, thread */
+    PSRING_ERR_NOT_FOUND, /* it is not there */
+    PSRING_ERR_TIMEOUT,   /* a deadline passed, and who is to blame lives */
+    PSRING_ERR_PROTOCOL,  /* a process broke the protocol */
+    PSRING_ERR_VERSION,   /* a process is another version */
+    PSRING_ERR_DENIED,    /* a wrong key or token */
+    PSRING_ERR_PEER,      /* another rank failed, or is gone */
+    PSRING_ERR_CANCELLED, /* unused yet, as the next two */
+    PSRING_ERR_NUMERIC,
+    PSRING_ERR_COMPUTE,
+    PSRING_ERR_UNSUPPORTED, /* valid, but not with this build */
+    PSRING_ERR_MISMATCH,    /* two ranks called different things where all must call the same */
+    PSRING_ERR_BROKEN,      /* an earlier call said how the communicator failed */
+    PSRING_ERR_BUSY,        /* it has not ended */
+    PSRING_ERR_WIDTH_ = INT32_MAX
+} psring_err;
+
+typedef struct psring_failure {
+    size_t size; /* the caller's */
+    psring_err err;
+    int rank, other; /* of the world: to blame; of a MISMATCH both. PSRING_NO_RANK: nobody */
+    uint64_t epoch;  /* of the ranks: 0 in this version */
+    uint64_t number; /* of the call in its group, from 1; 0: of none */
+    char line[512];
+} psring_failure;
+
+/* [any] "timeout"; "unknown". */
+PSRING_API const char *psring_err_name(psring_err err);
+/* [any] One line, what, where, who: of the last failure on this thread, until its next one. */
+PSRING_API const char *psring_err_detail(void);
+/* What broke the group's communicator. NOT_FOUND: it is whole. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_group_failure(const psring_group *group,
+                                                             psring_failure *ret_failure);
+
+/* ---- life ---- */
+
+/* All text and memory is borrowed for the call. */
+typedef struct psring_options {
+    size_t size;
+    int ranks; /* of all processes, and this one's. ranks 0: all of this struct comes from psring_options_env. ranks 1 */
+    int rank; /* without scheduler: alone. A rank of PSRING_NO_RANK is given by the scheduler */
+    const char *
+        scheduler; /* where the ranks find each other: "HOST:PORT", or the path of a socket in a folder of this user's alone */
+    const char *
+        key_file; /* who may join: a key file, or a folder that psring keygen wrote, which has one for each rank. NULL: whoever
+                             * can reach the socket; over TCP there must be one */
+    const char *host; /* what this host is called; ranks of the same are on one host. NULL: its own name */
+    const char *
+        interface; /* address or name of the interface to listen on. NULL: 127.0.0.1. Not with a socket's path */
+    bool
+        host_scheduler; /* this process is the scheduler too, on a thread of its own: of one rank, until all others have left */
+    int64_t
+        deadline_ms; /* of calls that give none, as psring_call has it. 0: 30000. Who hosts the scheduler gives it to all */
+    int64_t join_deadline_ms; /* of psring_init. 0: deadline_ms */
+    const void *agree; /* the same bytes on all ranks, at most 64 KiB: psring_init fails where they differ */
+    size_t agree_bytes;
+} psring_options;
+
+/* [any] From PSRING_RANKS, PSRING_RANK, PSRING_SCHEDULER, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_HOST_SCHEDULER
+ * (0, 1; the default is 1 for rank 0), PSRING_DEADLINE_MS. Its text is the environment's. USAGE: what there is makes no sense.
+ * NOT_FOUND: there is no PSRING_RANKS. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
+
+/* Joins, and returns when all ranks have. options NULL: psring_options_env's. USAGE: what they say cannot be, or two ranks disagree.
+ * DENIED: wrong keys. PEER: the scheduler is not there, or says who never came. VERSION. ret owns: psring_close, psring_abort. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *options, psring_comm **ret_comm);
+
+/* Waits until what was started has ended and has left this process, and leaves in order: others do not take that for a death. Who
+ * hosts the scheduler waits until the others have left, or are given up. Consumes, on failure too. What failed before is not
+ * said again. NULL, and a pointer to it, are allowed. */
+PSRING_API psring_err psring_close(psring_comm **comm);
+
+/* Leaves at once. Every other rank's calls fail with PEER and this line. Consumes; NULL, and a pointer to it, are allowed, so that it may
+ * be called after psring_init failed. */
+PSRING_API void psring_abort(psring_comm **comm, const char *line);
+
+/* [any] Between calls: this rank is at work, in a step of its own count. Others that wait for it wait on. */
+PSRING_API void psring_report(psring_comm *comm, uint64_t step);
+
+/* [any] major << 16 | minor << 8 | patch */
+PSRING_API uint32_t psring_version(void);
+
+/* ---- what every operation takes ---- */
+
+typedef enum psring_type {
+    PSRING_FLOAT32 = 1,
+    PSRING_FLOAT64,
+    PSRING_FLOAT16,  /* IEEE 754 binary16, as uint16_t */
+    PSRING_BFLOAT16, /* the upper half of a float32, as uint16_t */
+    PSRING_INT8,
+    PSRING_UINT8,
+    PSRING_INT32,
+    PSRING_INT64,
+    PSRING_TYPE_WIDTH_ = INT32_MAX
+} psring_type;
+
+/* Integers wrap. 16-bit types are added in float32 and rounded at each addition. A NaN wins MINIMUM and MAXIMUM. MEAN is SUM and one
+ * division at the end, and there is none of integers. */
+typedef enum psring_op {
+    PSRING_SUM,
+    PSRING_PRODUCT,
+    PSRING_MINIMUM,
+    PSRING_MAXIMUM,
+    PSRING_MEAN,
+    PSRING_OP_WIDTH_ = INT32_MAX
+} psring_op;
+
+/* NULL: all defaults. Copied, with its text and arrays. */
+typedef struct psring_call {
+    size_t size;
+    int64_t
+        deadline_ms; /* the call fails when for so long nothing of it came from whom it waits for, who reported no progress
+                            * either. 0: the communicator's */
+    const char *
+        algorithm; /* NULL: by a fixed table of bytes, ranks and hosts. "ring", "direct", "doubling", "halving", "binomial",
+                            * "chain", "bruck", "dissemination"; USAGE names those of the operation. The same on all ranks */
+    const size_t *
+        counts; /* [size of the group] gather, all-gather, scatter, reduce-scatter: values of each rank. NULL: count for each.
+                            * The same on all ranks */
+    bool
+        persistent; /* the request is made and not started: psring_start does, again and again. Needs ret_request */
+    const char *name; /* in lines of errors; at most 63 bytes are kept. NULL: none */
+} psring_call;
+
+/* Starts a persistent request that is not under way. Requests may be started in any order: they are matched by the order of making.
+ * BUSY: it is under way. USAGE: it is not persistent. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_start(psring_request *request);
+/* OK: it has ended, or was never started. BUSY: not yet. Else why it failed. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_test(psring_request *request);
+/* The same after at most timeout_ms (PSRING_FOREVER: the operation has its own deadline). */
+PSRING_API PSRING_MUST_CHECK psring_err psring_wait(psring_request *request, int64_t timeout_ms);
+/* As psring_wait of the first one that has ended, whose index is set however it ended. NULLs are skipped. BUSY: none.
+ * USAGE: all are NULL. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_wait_any(psring_request *const *requests, size_t count,
+                                                        int64_t timeout_ms, size_t *ret_index);
+/* Waits until it has ended, and nulls it. NULL, and a pointer to it, are allowed. */
+PSRING_API void psring_request_free(psring_request **request);
+/* The algorithm that was chosen: a static text. NULL: not known while it is under way for the first time. */
+PSRING_API const char *psring_algorithm(const psring_request *request);
+
+/* ---- groups ---- */
+
+/* Of all ranks. Borrowed from comm. */
+PSRING_API psring_group *psring_world(psring_comm *comm);
+PSRING_API int psring_rank(const psring_group *group); /* this process's, in the group */
+PSRING_API int psring_size(const psring_group *group);
+PSRING_API uint64_t psring_epoch(const psring_group *group); /* of the ranks: 0 in this version */
+/* Of a rank of the group. Borrowed from the communicator; NULL: no such rank. */
+PSRING_API const char *psring_host(const psring_group *group, int rank);
+/* This rank's place among those of the group that are on its host, and how many they are. ret_local_size may be NULL. No message. */
+PSRING_API int psring_local_rank(const psring_group *group, int *ret_local_size);
+/* What a rank of one group is in another one. PSRING_NO_RANK: not in it, or no rank. */
+PSRING_API int psring_group_translate(const psring_group *from, int rank, const psring_group *to);
+
+/* Groups are made together: each call is made by all of parent, or by those that are listed, in the same order. They return when all of the new
+ * group are there. ret owns: psring_group_free. USAGE: a rank that there is not, or twice, or this one is not listed. MISMATCH: the lists
+ * differ. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_group_from_ranks(psring_group *parent, const int *ranks,
+                                                                int count, const psring_call *call,
+                                                                psring_group **ret_group);
+/* One group for each colour >= 0, in the order of key, then of rank. PSRING_NO_COLOUR: *ret_group becomes NULL. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_group_split(psring_group *parent, int colour, int key,
+                                                           const psring_call *call, psring_group **ret_group);
+/* The ranks of parent on this host. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_group_on_host(psring_group *parent, const psring_call *call,
+                                                             psring_group **ret_group);
+/* Waits until its requests have ended, frees them too, and nulls it. No message. NULL, and a pointer to it, are allowed; the world is
+ * left alone. */
+PSRING_API void psring_group_free(psring_group **group);
+
+/* ---- collectives ----
+ * The same call on every rank of the group, in the same order (a persistent one: made in the same order). count is one rank's part;
+ * of all-reduce, reduce and broadcast the whole. Buffers are aligned for the type, and may be NULL where this rank has nothing there.
+ * In place: send is where this rank's values lie in receive; otherwise the two do not overlap. A fold's order is its
+ * algorithm's: the same bits on every rank and in every run. Values of one rank and those of another never share a message.
+ * All: MISMATCH, naming two ranks and their calls; TIMEOUT and PEER, naming whom; USAGE. */
+
+/* receive[count] of all = send[0] op send[1] op .. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_all_reduce(psring_group *group, const void *send,
+                                                          void *receive, size_t count, psring_type type,
+                                                          psring_op op, const psring_call *call,
+                                                          psring_request **ret_request);
+/* receive[count] of root; the others' receive is scratch and may be NULL. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_reduce(psring_group *group, const void *send, void *receive,
+                                                      size_t count, psring_type type, psring_op op, int root,
+                                                      const psring_call *call, psring_request **ret_request);
+/* send[sum of all counts]; receive[this rank's count]. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_reduce_scatter(psring_group *group, const void *send,
+                                                              void *receive, size_t count, psring_type type,
+                                                              psring_op op, const psring_call *call,
+                                                              psring_request **ret_request);
+/* send[this rank's count]; receive[sum of all counts], in order of rank. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_all_gather(psring_group *group, const void *send,
+                                                          void *receive, size_t count, psring_type type,
+                                                          const psring_call *call,
+                                                          psring_request **ret_request);
+/* data[count] of root becomes everybody's. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_broadcast(psring_group *group, void *data, size_t count,
+                                                         psring_type type, int root, const psring_call *call,
+                                                         psring_request **ret_request);
+/* send[this rank's count]; root: receive[sum of all counts]. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_gather(psring_group *group, const void *send, void *receive,
+                                                      size_t count, psring_type type, int root,
+                                                      const psring_call *call, psring_request **ret_request);
+/* root: send[sum of all counts]; receive[this rank's count]. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_scatter(psring_group *group, const void *send, void *receive,
+                                                       size_t count, psring_type type, int root,
+                                                       const psring_call *call, psring_request **ret_request);
+/* send[size * count], receive[size * count], not in place: part r goes to, and comes from, rank r. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_all_to_all(psring_group *group, const void *send,
+                                                          void *receive, size_t count, psring_type type,
+                                                          const psring_call *call,
+                                                          psring_request **ret_request);
+/* The same with parts of varying counts, [size] each, which are copied; the parts lie behind one another in order of rank. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_all_to_all_v(psring_group *group, const void *send,
+                                                            const size_t *send_counts, void *receive,
+                                                            const size_t *receive_counts, psring_type type,
+                                                            const psring_call *call,
+                                                            psring_request **ret_request);
+/* Nobody leaves before all have entered. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_barrier(psring_group *group, const psring_call *call,
+                                                       psring_request **ret_request);
+
+/* ---- messages: matched by the two ranks and tag (at most PSRING_TAG_MAX), in order. Count and type are the same at both ends. Not to
+ * oneself. A send ends when the other has called psring_receive and its values have left ---- */
+PSRING_API PSRING_MUST_CHECK psring_err psring_send(psring_group *group, const void *data, size_t count,
+                                                    psring_type type, int to, uint32_t tag,
+                                                    const psring_call *call, psring_request **ret_request);
+PSRING_API PSRING_MUST_CHECK psring_err psring_receive(psring_group *group, void *data, size_t count,
+                                                       psring_type type, int from, uint32_t tag,
+                                                       const psring_call *call, psring_request **ret_request);
+
+/* ---- neighbours: called by all of the group; who has none passes none ---- */
+
+/* A part of a tensor that goes to, or comes from, a rank. It stands in arrays, and so is for good as it is. */
+typedef struct psring_block {
+    int rank;
+    void *data;       /* its first value; lent, as any buffer; only read when it is sent */
+    size_t shape[4];  /* one dimension: {1, 1, 1, count} */
+    size_t stride[4]; /* values from one index to the next; all 0: it lies dense */
+} psring_block;
+
+/* Its k-th block to us is our k-th from it, of as many values. The arrays are copied. What a rank sends itself it receives. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_neighbor_exchange(
+    psring_group *group, const psring_block *send, size_t send_count, const psring_block *receive,
+    size_t receive_count, psring_type type, const psring_call *call, psring_request **ret_request);
+
+/* The halo of a 2-D image that is cut into tiles, one a rank (MindSpore's NeighborExchangeV2). */
+typedef struct psring_halo {
+    size_t size;
+    size_t shape[4]; /* N, C, H, W of a tile without halo */
+    int send_ranks
+        [8]; /* who gets this edge, clockwise: top, top right, right, .., top left; PSRING_NO_RANK */
+    int receive_ranks[8]; /* whose edge comes there; PSRING_NO_RANK: nobody's, zeros come in */
+    size_t send_lengths
+        [4]; /* rows or columns of an edge: top, bottom, left, right; a corner is of two of them */
+    size_t receive_lengths[4]; /* of the halo, likewise */
+    bool back; /* the way back, of gradients: the halo is added to the edges that it came from */
+} psring_halo;
+
+/* Forward: in[N,C,H,W] becomes out[N,C,top+H+bottom,left+W+right]. Back: in has the halo, and out has none; lengths and ranks of send and
+ * receive are those of the way forward. in and out do not overlap. halo is copied. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_halo_exchange(psring_group *group, const psring_halo *halo,
+                                                             const void *in, void *out, psring_type type,
+                                                             const psring_call *call,
+                                                             psring_request **ret_request);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

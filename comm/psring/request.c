@@ -1,0 +1,204 @@
+/* What is under way: starting, waiting, ending. */
+#include "comm/psring/internal.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+/* ---- one operation, within a call ---- */
+
+static psr_err algorithm_of(const psr_request_options *options, const psring_call *call,
+                            psr_algorithm *ret_algorithm)
+{
+    if (call->algorithm == NULL)
+        return PSR_OK;
+    return psr_algorithm_find(options->kind, call->algorithm, ret_algorithm);
+}
+
+static psr_err make_request(const psring_comm *comm, psr_node_group *group,
+                            const psr_request_options *options, const psring_call *call,
+                            psr_node_request **ret_request)
+{
+    psr_request_options chosen = *options;
+    if (call->deadline_ms < 0)
+        return psr_fail(PSR_ERR_USAGE, "%s: deadline_ms is %lld", psr_kind_name(options->kind),
+                        (long long)call->deadline_ms);
+    PSR_TRY(algorithm_of(options, call, &chosen.algorithm));
+    return psr_node_request_new(group, &chosen, call->deadline_ms > 0 ? call->deadline_ms : comm->deadline_ms,
+                                call->name, ret_request);
+}
+
+psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_request_options *options,
+                       const psring_call *call, psr_node_request **ret_request)
+{
+    psr_node_request *request = NULL;
+    PSR_TRY(make_request(comm, group, options, call, &request));
+    psr_node_request_begins(request);
+    psr_err err = psr_driver_order(comm->driver, PSR_NODE_START, request);
+    if (err != PSR_OK) {
+        psr_node_request_free(request);
+        return err;
+    }
+    *ret_request = request;
+    return PSR_OK;
+}
+
+psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request)
+{
+    psr_err err = psr_node_request_status(request);
+    comm->told = comm->told || (err != PSR_OK && psr_node_failure(comm->node) != NULL);
+    return err;
+}
+
+static bool has_ended(void *context)
+{
+    return psr_node_request_ended(context);
+}
+
+/* Without memory for the order it ends with its group. */
+static void free_soon(psring_comm *comm, psr_node_request *request)
+{
+    psr_err err = psr_driver_order(comm->driver, PSR_NODE_FREE, request);
+    (void)err;
+}
+
+psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request)
+{
+    (void)psr_driver_wait(comm->driver, has_ended, request, INT64_MAX);
+    psr_err err = psr_comm_status(comm, request);
+    free_soon(comm, request);
+    return err;
+}
+
+/* ---- requests of the caller's ---- */
+
+void psr_request_end(psring_request *request)
+{
+    psring_comm *comm = request->comm;
+    (void)psr_driver_wait(comm->driver, has_ended, request->request, INT64_MAX);
+    free_soon(comm, request->request);
+    *(request->previous != NULL ? &request->previous->next : &comm->requests) = request->next;
+    if (request->next != NULL)
+        request->next->previous = request->previous;
+    free(request);
+}
+
+psr_err psr_request_open(psring_group *group, const psr_request_options *options, const psring_call *call,
+                         psring_request **ret_request)
+{
+    psring_comm *comm = group->comm;
+    psring_request *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a request");
+    *r = (psring_request){
+        .comm = comm, .group = group, .next = comm->requests, .persistent = call->persistent};
+    psr_err err = call->persistent ? make_request(comm, group->group, options, call, &r->request)
+                                   : psr_comm_start(comm, group->group, options, call, &r->request);
+    if (err == PSR_OK && call->persistent) {
+        err = psr_driver_order(comm->driver, PSR_NODE_MAKE, r->request);
+        if (err != PSR_OK)
+            psr_node_request_free(r->request);
+    }
+    if (err != PSR_OK) {
+        free(r);
+        return err;
+    }
+    if (comm->requests != NULL)
+        comm->requests->previous = r;
+    comm->requests = r;
+    *ret_request = r;
+    return PSR_OK;
+}
+
+static psr_err start(psring_request *r)
+{
+    if (!r->persistent)
+        return psr_fail(PSR_ERR_USAGE, "psring_start: the request is not persistent");
+    PSR_TRY(psr_comm_check(r->comm));
+    if (!psr_node_request_ended(r->request))
+        return psr_fail(PSR_ERR_BUSY, "psring_start: the request is under way");
+    psr_node_request_begins(r->request);
+    return psr_driver_order(r->comm->driver, PSR_NODE_START, r->request);
+}
+
+psring_err psring_start(psring_request *request)
+{
+    psr_err err = psr_comm_enter(request->comm);
+    return err == PSR_OK ? psr_comm_leave(request->comm, start(request)) : (psring_err)err;
+}
+
+static psr_err wait_for(psring_request *r, int64_t timeout_ms)
+{
+    if (timeout_ms < 0)
+        return psr_fail(PSR_ERR_USAGE, "psring_wait: timeout_ms is %lld", (long long)timeout_ms);
+    if (!psr_driver_wait(r->comm->driver, has_ended, r->request, timeout_ms))
+        return psr_fail(PSR_ERR_BUSY, "the request has not ended");
+    return psr_comm_status(r->comm, r->request);
+}
+
+psring_err psring_wait(psring_request *request, int64_t timeout_ms)
+{
+    psr_err err = psr_comm_enter(request->comm);
+    return err == PSR_OK ? psr_comm_leave(request->comm, wait_for(request, timeout_ms)) : (psring_err)err;
+}
+
+psring_err psring_test(psring_request *request)
+{
+    return psring_wait(request, 0);
+}
+
+typedef struct any_of {
+    psring_request *const *requests;
+    size_t count, found; /* found: count: none */
+} any_of;
+
+static bool any_has_ended(void *context)
+{
+    any_of *any = context;
+    for (any->found = 0; any->found < any->count; any->found++)
+        if (any->requests[any->found] != NULL && psr_node_request_ended(any->requests[any->found]->request))
+            return true;
+    return false;
+}
+
+static psr_err wait_for_any(psring_comm *comm, any_of *any, int64_t timeout_ms, size_t *ret_index)
+{
+    for (size_t i = 0; i < any->count; i++)
+        if (any->requests[i] != NULL && any->requests[i]->comm != comm)
+            return psr_fail(PSR_ERR_USAGE, "psring_wait_any: requests of two communicators");
+    if (timeout_ms < 0)
+        return psr_fail(PSR_ERR_USAGE, "psring_wait_any: timeout_ms is %lld", (long long)timeout_ms);
+    if (!psr_driver_wait(comm->driver, any_has_ended, any, timeout_ms))
+        return psr_fail(PSR_ERR_BUSY, "none of the requests has ended");
+    *ret_index = any->found;
+    return psr_comm_status(comm, any->requests[any->found]->request);
+}
+
+psring_err psring_wait_any(psring_request *const *requests, size_t count, int64_t timeout_ms,
+                           size_t *ret_index)
+{
+    any_of any = {requests, count, count};
+    psring_comm *comm = NULL;
+    for (size_t i = 0; i < count && comm == NULL; i++)
+        comm = requests[i] != NULL ? requests[i]->comm : NULL;
+    if (comm == NULL)
+        return (psring_err)psr_fail(PSR_ERR_USAGE, "psring_wait_any: no request");
+    psr_err err = psr_comm_enter(comm);
+    return err == PSR_OK ? psr_comm_leave(comm, wait_for_any(comm, &any, timeout_ms, ret_index))
+                         : (psring_err)err;
+}
+
+void psring_request_free(psring_request **request)
+{
+    if (request == NULL || *request == NULL || psr_comm_enter((*request)->comm) != PSR_OK)
+        return;
+    psring_comm *comm = (*request)->comm;
+    psr_request_end(*request);
+    *request = NULL;
+    (void)psr_comm_leave(comm, PSR_OK);
+}
+
+const char *psring_algorithm(const psring_request *request)
+{
+    return psr_node_request_algorithm(request->request);
+}

@@ -1,0 +1,357 @@
+/* How a communicator begins and ends, and what its structs of options may say. */
+#include "tests/unit/psring/ranks.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static void nothing(psring_comm **comm, int rank, void *context)
+{
+    (void)context;
+    expect(psring_rank(psring_world(*comm)) == rank && psring_epoch(psring_world(*comm)) == 0);
+}
+
+static void a_communicator_is_opened_again(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 3; round++)
+        ranks_run(2, nothing, NULL);
+}
+
+/* What was sent is received, though its sender has left. */
+static void send_and_leave(psring_comm **comm, int rank, void *context)
+{
+    static float x[400000], y[400000];
+    psring_group *world = psring_world(*comm);
+    (void)context;
+    if (rank == 1) {
+        x[399999] = 3;
+        expect_ok(psring_send(world, x, 400000, PSRING_FLOAT32, 0, 0, NULL, NULL));
+        expect_ok(psring_close(comm));
+        expect(*comm == NULL);
+        return;
+    }
+    expect_ok(psring_receive(world, y, 400000, PSRING_FLOAT32, 1, 0, NULL, NULL));
+    expect(y[399999] == 3);
+}
+
+static void who_has_left_has_sent_all(void **state)
+{
+    (void)state;
+    ranks_run(2, send_and_leave, NULL);
+}
+
+/* Two in one process, of which the second one has its ranks the other way round. */
+typedef struct pair {
+    ranks_folder folders[2];
+    int rank;
+} pair;
+
+static void *be_in_two(void *context)
+{
+    const pair *p = context;
+    psring_comm *a = NULL, *b = NULL;
+    psring_options of_a = ranks_options(&p->folders[0], 2, p->rank, 0),
+                   of_b = ranks_options(&p->folders[1], 2, 1 - p->rank, 0);
+    expect_ok(psring_init(&of_a, &a));
+    expect_ok(psring_init(&of_b, &b));
+    int32_t x = p->rank, y = 1 - p->rank;
+    psring_request *request = NULL;
+    expect_ok(psring_broadcast(psring_world(a), &x, 1, PSRING_INT32, 1, NULL, &request));
+    expect_ok(psring_broadcast(psring_world(b), &y, 1, PSRING_INT32, 0, NULL, NULL));
+    expect_ok(psring_wait(request, PSRING_FOREVER));
+    expect(x == 1 && y == 0);
+    expect_ok(psring_close(&a));
+    expect_ok(psring_barrier(psring_world(b), NULL, NULL));
+    expect_ok(psring_close(&b));
+    return NULL;
+}
+
+static void two_communicators_know_nothing_of_each_other(void **state)
+{
+    (void)state;
+    pair pairs[2] = {{.rank = 0}, {.rank = 1}};
+    pthread_t threads[2];
+    for (int k = 0; k < 2; k++) {
+        ranks_folder_make(&pairs[0].folders[k]);
+        pairs[1].folders[k] = pairs[0].folders[k];
+    }
+    for (int r = 0; r < 2; r++)
+        expect(pthread_create(&threads[r], NULL, be_in_two, &pairs[r]) == 0);
+    for (int r = 0; r < 2; r++)
+        expect(pthread_join(threads[r], NULL) == 0);
+    for (int k = 0; k < 2; k++)
+        ranks_folder_remove(&pairs[0].folders[k]);
+}
+
+static void one_rank_is_alone_without_a_scheduler(void **state)
+{
+    (void)state;
+    psring_comm *comm = NULL;
+    psring_failure failure = {.size = sizeof failure};
+    float x = 2;
+    expect_ok(psring_init(PSRING_WITH(psring_options, .ranks = 1), &comm));
+    expect_ok(psring_all_reduce(psring_world(comm), &x, &x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL));
+    expect(x == 2 && psring_size(psring_world(comm)) == 1);
+    expect(psring_group_failure(psring_world(comm), &failure) == PSRING_ERR_NOT_FOUND);
+    expect_ok(psring_close(&comm));
+    expect_ok(psring_close(&comm)); /* NULL */
+    psring_abort(NULL, "nobody");
+}
+
+/* ---- who does not come, or is another ---- */
+
+static void a_rank_that_never_joins_is_named(void **state)
+{
+    (void)state;
+    ranks_folder folder;
+    psring_comm *comm = NULL;
+    ranks_folder_make(&folder);
+    psring_options options = ranks_options(&folder, 2, 0, 0);
+    options.join_deadline_ms = 300;
+    expect(psring_init(&options, &comm) == PSRING_ERR_PEER && comm == NULL);
+    expect(strstr(psring_err_detail(), "did not join within 0.3 s: 1") != NULL);
+    options.rank = 1; /* there is no scheduler either */
+    options.host_scheduler = false;
+    expect(psring_init(&options, &comm) == PSRING_ERR_PEER && comm == NULL);
+    expect(strstr(psring_err_detail(), folder.scheduler) != NULL);
+    ranks_folder_remove(&folder);
+}
+
+typedef struct starter {
+    psring_options options;
+    psring_err err;
+    char detail[512];
+} starter;
+
+static void *start(void *context)
+{
+    starter *s = context;
+    psring_comm *comm = NULL;
+    s->err = psring_init(&s->options, &comm);
+    snprintf(s->detail, sizeof s->detail, "%s", psring_err_detail());
+    expect_ok(psring_close(&comm));
+    return NULL;
+}
+
+static void start_two(starter starters[2])
+{
+    pthread_t threads[2];
+    for (int r = 0; r < 2; r++)
+        expect(pthread_create(&threads[r], NULL, start, &starters[r]) == 0);
+    for (int r = 0; r < 2; r++)
+        expect(pthread_join(threads[r], NULL) == 0);
+}
+
+static void ranks_that_do_not_agree_are_named_to_both(void **state)
+{
+    (void)state;
+    ranks_folder folder;
+    starter starters[2];
+    ranks_folder_make(&folder);
+    for (int r = 0; r < 2; r++) {
+        starters[r].options = ranks_options(&folder, 2, r, 0);
+        starters[r].options.agree = r == 0 ? "seed 1" : "seed 2";
+        starters[r].options.agree_bytes = 6;
+    }
+    start_two(starters);
+    for (int r = 0; r < 2; r++) {
+        expect(starters[r].err == PSRING_ERR_USAGE);
+        expect(strstr(starters[r].detail, "rank 0 on") != NULL &&
+               strstr(starters[r].detail, "rank 1 on") != NULL);
+    }
+    for (int r = 0; r < 2; r++) /* and when they do, all is well */
+        starters[r].options.agree = "seed 1";
+    start_two(starters);
+    expect(starters[0].err == PSRING_OK && starters[1].err == PSRING_OK);
+    ranks_folder_remove(&folder);
+}
+
+static void another_number_of_ranks_is_refused(void **state)
+{
+    (void)state;
+    ranks_folder folder;
+    starter starters[2];
+    ranks_folder_make(&folder);
+    for (int r = 0; r < 2; r++)
+        starters[r].options = ranks_options(&folder, 2 + r, r, 0);
+    start_two(starters);
+    expect(starters[0].err == PSRING_ERR_PEER && starters[1].err == PSRING_ERR_USAGE);
+    for (int r = 0; r < 2; r++)
+        expect(strstr(starters[r].detail, "ranks is 3 here") != NULL);
+    ranks_folder_remove(&folder);
+}
+
+/* Ranks as they come. */
+static void the_scheduler_gives_ranks(void **state)
+{
+    (void)state;
+    ranks_folder folder;
+    starter starters[2];
+    ranks_folder_make(&folder);
+    for (int r = 0; r < 2; r++) {
+        starters[r].options = ranks_options(&folder, 2, r, 0);
+        starters[r].options.rank = PSRING_NO_RANK;
+    }
+    start_two(starters);
+    expect(starters[0].err == PSRING_OK && starters[1].err == PSRING_OK);
+    ranks_folder_remove(&folder);
+}
+
+static void a_socket_that_is_in_use_is_not_taken_over(void **state)
+{
+    (void)state;
+    ranks_folder folder;
+    starter first = {0};
+    pthread_t thread;
+    psring_comm *comm = NULL, *second = NULL;
+    ranks_folder_make(&folder);
+    first.options = ranks_options(&folder, 2, 1, 0);
+    psring_options options = ranks_options(&folder, 2, 0, 0);
+    expect(pthread_create(&thread, NULL, start, &first) == 0);
+    expect_ok(psring_init(&options, &comm));
+    expect(psring_init(&options, &second) == PSRING_ERR_IO);
+    expect(strstr(psring_err_detail(), "in use") != NULL);
+    expect_ok(psring_close(&comm));
+    expect(pthread_join(thread, NULL) == 0 && first.err == PSRING_OK);
+    ranks_folder_remove(&folder);
+}
+
+/* ---- options ---- */
+
+static void expect_refused(const psring_options *options, psring_err err, const char *words)
+{
+    psring_comm *comm = NULL;
+    expect(psring_init(options, &comm) == err && comm == NULL);
+    expect(strstr(psring_err_detail(), words) != NULL);
+}
+
+static void options_that_cannot_be_are_refused_in_words(void **state)
+{
+    (void)state;
+    static const char agreed[1];
+    expect_refused(PSRING_WITH(psring_options, .ranks = -1), PSRING_ERR_USAGE, "ranks is -1");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .rank = 2), PSRING_ERR_USAGE, "rank is 2");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 2), PSRING_ERR_USAGE, "without a scheduler");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .scheduler = "nowhere"), PSRING_ERR_USAGE,
+                   "nowhere");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .scheduler = "127.0.0.1:4100"), PSRING_ERR_USAGE,
+                   "key_file");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 1, .deadline_ms = -1), PSRING_ERR_USAGE, "deadline");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 1, .agree = agreed, .agree_bytes = 1 << 20),
+                   PSRING_ERR_USAGE, "agree");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .scheduler = "/nowhere/at/all/scheduler"),
+                   PSRING_ERR_NOT_FOUND, "/nowhere/at/all");
+}
+
+/* A program that was built with a later version. */
+typedef struct later_options {
+    psring_options known;
+    uint64_t later;
+} later_options;
+
+static void what_a_later_version_says_is_refused_and_its_zeros_are_not(void **state)
+{
+    (void)state;
+    psring_comm *comm = NULL;
+    later_options later = {.known = {.size = sizeof later, .ranks = 1}};
+    expect_ok(psring_init(&later.known, &comm));
+    expect_ok(psring_close(&comm));
+    later.later = 1;
+    expect_refused(&later.known, PSRING_ERR_USAGE, "does not know");
+    expect_refused(&(psring_options){.ranks = 1}, PSRING_ERR_USAGE, "sizeof(psring_options)");
+    expect_refused(&(psring_options){.size = (size_t)1 << 40, .ranks = 1}, PSRING_ERR_USAGE, "size");
+}
+
+static void the_environment_gives_a_place(void **state)
+{
+    (void)state;
+    struct {
+        psring_options known;
+        uint64_t later;
+    } options = {.known = {.size = sizeof options}, .later = 7};
+    psring_comm *comm = NULL;
+    expect(psring_options_env(&options.known) == PSRING_ERR_NOT_FOUND);
+    setenv("PSRING_RANKS", "4", 1);
+    setenv("PSRING_RANK", "4", 1);
+    expect(psring_options_env(&options.known) == PSRING_ERR_USAGE);
+    expect(strstr(psring_err_detail(), "PSRING_RANK is \"4\": it should be a number from 0 to 3") != NULL);
+    setenv("PSRING_RANK", "0", 1);
+    setenv("PSRING_SCHEDULER", "/run/somewhere", 1);
+    setenv("PSRING_DEADLINE_MS", "1234", 1);
+    setenv("PSRING_HOST", "node7", 1);
+    expect_ok(psring_options_env(&options.known));
+    const psring_options *o = &options.known;
+    expect(o->ranks == 4 && o->rank == 0 && o->host_scheduler && o->deadline_ms == 1234 &&
+           options.later == 0);
+    expect(strcmp(o->scheduler, "/run/somewhere") == 0 && strcmp(o->host, "node7") == 0 &&
+           o->key_file == NULL);
+    setenv("PSRING_RANK", "1", 1);
+    expect_ok(psring_options_env(&options.known));
+    expect(o->rank == 1 && !o->host_scheduler);
+    setenv("PSRING_RANKS", "1", 1);
+    setenv("PSRING_RANK", "0", 1);
+    unsetenv("PSRING_SCHEDULER");
+    expect_ok(psring_init(NULL, &comm)); /* alone */
+    expect(strcmp(psring_host(psring_world(comm), 0), "node7") == 0);
+    expect_ok(psring_close(&comm));
+    expect(psring_version() == 1u << 8); /* 0.1.0 */
+}
+
+/* Of calls: nothing of the communicator is touched by what is refused. */
+static void call_wrongly(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    float x[4] = {0};
+    unsigned char bytes[16];
+    (void)context;
+    expect(psring_all_reduce(world, x, x, 1, (psring_type)0, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x, 1, (psring_type)99, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x, 1, PSRING_FLOAT32, (psring_op)9, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x, 1, PSRING_INT32, PSRING_MEAN, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, NULL, x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, bytes + 1, x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x, SIZE_MAX, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_broadcast(world, x, 1, PSRING_FLOAT32, 2, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_broadcast(world, x, 1, PSRING_FLOAT32, -1, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_send(world, x, 1, PSRING_FLOAT32, rank, 0, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_send(world, x, 1, PSRING_FLOAT32, 1 - rank, PSRING_TAG_MAX + 1, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_barrier(world, PSRING_CALL(.deadline_ms = -1), NULL) == PSRING_ERR_USAGE);
+    expect(psring_barrier(world, &(psring_call){0}, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_to_all(world, x, x, 1, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect_ok(psring_barrier(world, NULL, NULL));
+}
+
+static void calls_that_cannot_be_are_refused_and_break_nothing(void **state)
+{
+    (void)state;
+    ranks_run(2, call_wrongly, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_communicator_is_opened_again),
+        cmocka_unit_test(who_has_left_has_sent_all),
+        cmocka_unit_test(two_communicators_know_nothing_of_each_other),
+        cmocka_unit_test(one_rank_is_alone_without_a_scheduler),
+        cmocka_unit_test(a_rank_that_never_joins_is_named),
+        cmocka_unit_test(ranks_that_do_not_agree_are_named_to_both),
+        cmocka_unit_test(another_number_of_ranks_is_refused),
+        cmocka_unit_test(the_scheduler_gives_ranks),
+        cmocka_unit_test(a_socket_that_is_in_use_is_not_taken_over),
+        cmocka_unit_test(options_that_cannot_be_are_refused_in_words),
+        cmocka_unit_test(what_a_later_version_says_is_refused_and_its_zeros_are_not),
+        cmocka_unit_test(the_environment_gives_a_place),
+        cmocka_unit_test(calls_that_cannot_be_are_refused_and_break_nothing),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

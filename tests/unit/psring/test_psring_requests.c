@@ -1,0 +1,271 @@
+/* Operations that are started and waited for, persistent ones, and groups. */
+#include "tests/unit/psring/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+enum { COUNT = 50000 };
+
+/* ---- started ---- */
+
+/* Several under way at once; each is waited for in another way. */
+static void start_several(psring_comm **comm, int rank, void *context)
+{
+    enum { REQUESTS = 4 };
+    static float x[RANKS_MAX][REQUESTS][COUNT];
+    psring_group *world = psring_world(*comm);
+    psring_request *requests[REQUESTS + 1] = {NULL};
+    int n = psring_size(world), ended = 0;
+    (void)context;
+    for (int k = 0; k < REQUESTS; k++) {
+        for (int i = 0; i < COUNT; i++)
+            x[rank][k][i] = (float)(rank + k);
+        expect_ok(psring_all_reduce(world, x[rank][k], x[rank][k], COUNT, PSRING_FLOAT32, PSRING_SUM, NULL,
+                                    &requests[k]));
+    }
+    for (; ended < REQUESTS; ended++) {
+        size_t index = REQUESTS + 1;
+        expect_ok(psring_wait_any(requests, REQUESTS + 1, PSRING_FOREVER, &index));
+        expect(index < REQUESTS);
+        for (int i = 0; i < COUNT; i++)
+            expect(x[rank][index][i] == (float)(n * (n - 1) / 2 + n * (int)index));
+        expect_ok(psring_test(requests[index]));
+        psring_request_free(&requests[index]);
+        expect(requests[index] == NULL);
+    }
+    expect(psring_wait_any(requests, REQUESTS + 1, 0, &(size_t){0}) == PSRING_ERR_USAGE);
+}
+
+static void several_operations_are_under_way_at_once(void **state)
+{
+    (void)state;
+    ranks_run(3, start_several, NULL);
+}
+
+/* What the other rank has not begun has not ended. */
+static void be_busy(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    float x = 1;
+    psring_request *request = NULL;
+    size_t index = 7;
+    (void)context;
+    if (rank == 0) {
+        expect_ok(psring_receive(world, &x, 1, PSRING_FLOAT32, 1, 0, NULL, &request));
+        expect(psring_test(request) == PSRING_ERR_BUSY);
+        expect(psring_wait(request, 20) == PSRING_ERR_BUSY);
+        expect(psring_wait_any(&request, 1, 20, &index) == PSRING_ERR_BUSY && index == 7);
+        expect(psring_start(request) == PSRING_ERR_USAGE); /* not persistent */
+    }
+    expect_ok(psring_barrier(world, NULL, NULL));
+    if (rank == 1) {
+        x = 42;
+        expect_ok(psring_send(world, &x, 1, PSRING_FLOAT32, 0, 0, NULL, NULL));
+        return;
+    }
+    expect_ok(psring_wait(request, PSRING_FOREVER));
+    expect(x == 42);
+    psring_request_free(&request);
+}
+
+static void what_has_not_ended_is_busy(void **state)
+{
+    (void)state;
+    ranks_run(2, be_busy, NULL);
+}
+
+/* ---- persistent ---- */
+
+/* Made in one order, started in another one on each rank, many times. */
+static void start_again(psring_comm **comm, int rank, void *context)
+{
+    enum { REQUESTS = 3, ROUNDS = 20 };
+    psring_group *world = psring_world(*comm);
+    float x[REQUESTS];
+    psring_request *requests[REQUESTS];
+    int n = psring_size(world);
+    (void)context;
+    for (int k = 0; k < REQUESTS; k++) {
+        expect_ok(psring_all_reduce(world, &x[k], &x[k], 1, PSRING_FLOAT32, PSRING_SUM,
+                                    PSRING_CALL(.persistent = true), &requests[k]));
+        expect_ok(psring_test(requests[k])); /* it was never started */
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int k = 0; k < REQUESTS; k++) {
+            int turn = (k + rank + round) % REQUESTS;
+            x[turn] = (float)(rank + turn * round);
+            expect_ok(psring_start(requests[turn]));
+        }
+        expect_ok(psring_barrier(world, NULL, NULL)); /* the order of calls goes on beside */
+        for (int k = 0; k < REQUESTS; k++) {
+            expect_ok(psring_wait(requests[k], PSRING_FOREVER));
+            expect(x[k] == (float)(n * (n - 1) / 2 + n * k * round));
+        }
+    }
+    expect(strcmp(psring_algorithm(requests[0]), "direct") == 0);
+    for (int k = 0; k < REQUESTS; k++)
+        psring_request_free(&requests[k]);
+    expect(psring_all_reduce(world, x, x, 1, PSRING_FLOAT32, PSRING_SUM, PSRING_CALL(.persistent = true),
+                             NULL) == PSRING_ERR_USAGE);
+}
+
+static void persistent_operations_are_started_in_any_order(void **state)
+{
+    (void)state;
+    ranks_run(3, start_again, NULL);
+}
+
+static void start_messages_again(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    psring_request *request = NULL;
+    int32_t x = 0;
+    (void)context;
+    expect_ok(
+        rank == 0
+            ? psring_send(world, &x, 1, PSRING_INT32, 1, 3, PSRING_CALL(.persistent = true), &request)
+            : psring_receive(world, &x, 1, PSRING_INT32, 0, 3, PSRING_CALL(.persistent = true), &request));
+    for (int32_t round = 1; round <= 10; round++) {
+        if (rank == 0)
+            x = round;
+        expect_ok(psring_start(request));
+        expect_ok(psring_wait(request, PSRING_FOREVER));
+        expect(x == round);
+    }
+    psring_request_free(&request);
+}
+
+static void persistent_messages_are_sent_again(void **state)
+{
+    (void)state;
+    ranks_run(2, start_messages_again, NULL);
+}
+
+/* What is not freed ends with the communicator. */
+static void leave_all_behind(psring_comm **comm, int rank, void *context)
+{
+    static float x[RANKS_MAX][COUNT];
+    psring_request *request = NULL;
+    psring_group *group = NULL;
+    (void)context;
+    expect_ok(psring_group_split(psring_world(*comm), rank % 2, 0, NULL, &group));
+    expect_ok(psring_all_reduce(group, x[rank], x[rank], COUNT, PSRING_FLOAT32, PSRING_SUM, NULL, &request));
+    expect_ok(psring_all_reduce(psring_world(*comm), x[rank], x[rank], 1, PSRING_FLOAT32, PSRING_SUM,
+                                PSRING_CALL(.persistent = true), &request));
+}
+
+static void what_was_not_freed_ends_with_the_communicator(void **state)
+{
+    (void)state;
+    ranks_run(4, leave_all_behind, NULL);
+}
+
+/* ---- groups ---- */
+
+static int32_t sum_in(psring_group *group, int32_t x)
+{
+    expect_ok(psring_all_reduce(group, &x, &x, 1, PSRING_INT32, PSRING_SUM, NULL, NULL));
+    return x;
+}
+
+/* By colour, in the other order. */
+static void split(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm), *half = NULL, *none = world;
+    (void)context;
+    expect_ok(psring_group_split(world, rank % 2, -rank, NULL, &half));
+    expect(psring_size(half) == (rank % 2 == 0 ? 3 : 2));
+    expect(psring_rank(half) == psring_size(half) - 1 - rank / 2);
+    expect(psring_group_translate(half, 0, world) == (rank % 2 == 0 ? 4 : 3));
+    expect(psring_group_translate(world, rank, half) == psring_rank(half));
+    expect(psring_group_translate(world, (rank + 1) % 2, half) == PSRING_NO_RANK);
+    expect(psring_group_translate(world, 9, half) == PSRING_NO_RANK);
+    expect(sum_in(half, rank) == (rank % 2 == 0 ? 6 : 4));
+    expect(sum_in(world, rank) == 10);
+    expect_ok(psring_group_split(world, rank == 3 ? 0 : PSRING_NO_COLOUR, 0, NULL, &none));
+    expect((none == NULL) == (rank != 3) && (none == NULL || sum_in(none, 7) == 7));
+    expect(psring_group_split(world, -2, 0, NULL, &none) == PSRING_ERR_USAGE);
+    psring_group_free(&none);
+    psring_group_free(&half);
+    expect(half == NULL);
+    psring_group_free(&world); /* left alone */
+    expect(world != NULL && sum_in(world, 1) == 5);
+}
+
+static void a_split_has_its_own_order_of_calls(void **state)
+{
+    (void)state;
+    ranks_run(5, split, NULL);
+}
+
+/* Overlapping groups of listed ranks, each called by those alone. */
+static void list(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm), *ends = NULL, *row = NULL, *local = NULL;
+    const int of_ends[] = {3, 0}, of_row[] = {1, 2, 3}, twice[] = {rank, rank}, beyond[] = {rank, 4};
+    int size = 0;
+    (void)context;
+    if (rank == 0 || rank == 3) {
+        expect_ok(psring_group_from_ranks(world, of_ends, 2, NULL, &ends));
+        expect(psring_rank(ends) == (rank == 3 ? 0 : 1) && sum_in(ends, rank) == 3);
+    }
+    if (rank > 0) {
+        expect_ok(psring_group_from_ranks(world, of_row, 3, NULL, &row));
+        expect(psring_rank(row) == rank - 1 && sum_in(row, rank) == 6);
+    }
+    for (int round = 0; round < 10 && ends != NULL; round++)
+        expect(sum_in(ends, 1) == 2);
+    expect(psring_group_from_ranks(world, twice, 2, NULL, &local) == PSRING_ERR_USAGE);
+    expect(psring_group_from_ranks(world, beyond, 2, NULL, &local) == PSRING_ERR_USAGE);
+    expect(psring_group_from_ranks(world, &(int){(rank + 1) % 4}, 1, NULL, &local) == PSRING_ERR_USAGE);
+    expect_ok(psring_group_on_host(world, NULL, &local)); /* all are on this one */
+    expect(psring_size(local) == 4 && psring_rank(local) == rank && sum_in(local, 1) == 4);
+    expect(psring_local_rank(world, &size) == rank && size == 4 && psring_local_rank(world, NULL) == rank);
+    expect(strcmp(psring_host(world, 0), psring_host(world, 3)) == 0 && psring_host(world, 4) == NULL);
+    psring_group_free(&ends);
+    psring_group_free(&row);
+    psring_group_free(&local);
+    expect(sum_in(world, rank) == 6);
+}
+
+static void groups_of_listed_ranks_overlap(void **state)
+{
+    (void)state;
+    ranks_run(4, list, NULL);
+}
+
+static void disagree(psring_comm **comm, int rank, void *context)
+{
+    psring_group *group = NULL;
+    const int ranks[2][3] = {{0, 1, 2}, {0, 1}};
+    (void)context;
+    if (rank == 2)
+        return;
+    psring_err err = psring_group_from_ranks(psring_world(*comm), ranks[rank], 3 - rank,
+                                             PSRING_CALL(.deadline_ms = 5000), &group);
+    expect(err == PSRING_ERR_MISMATCH && strstr(psring_err_detail(), "rank 0 makes a group") != NULL);
+}
+
+static void lists_that_differ_are_a_mismatch(void **state)
+{
+    (void)state;
+    ranks_run(3, disagree, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(several_operations_are_under_way_at_once),
+        cmocka_unit_test(what_has_not_ended_is_busy),
+        cmocka_unit_test(persistent_operations_are_started_in_any_order),
+        cmocka_unit_test(persistent_messages_are_sent_again),
+        cmocka_unit_test(what_was_not_freed_ends_with_the_communicator),
+        cmocka_unit_test(a_split_has_its_own_order_of_calls),
+        cmocka_unit_test(groups_of_listed_ranks_overlap),
+        cmocka_unit_test(lists_that_differ_are_a_mismatch),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
