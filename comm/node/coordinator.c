@@ -238,6 +238,8 @@ static psr_err take_facts(psr_node_coordinator *c, seat *s, const psr_message *m
 {
     if (s->state != JOINED)
         return psr_violation(message, "it has told its facts before");
+    if (message->payload_bytes > PSR_NODE_FACTS_MAX)
+        return psr_violation(message, "of facts %u bytes are the most", PSR_NODE_FACTS_MAX);
     s->facts = message->payload_bytes > 0 ? malloc(message->payload_bytes) : NULL;
     if (message->payload_bytes > 0 && s->facts == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes of facts", message->payload_bytes);
@@ -255,7 +257,9 @@ static uint32_t end_of_waiting(const psr_node_coordinator *c, uint32_t rank)
 {
     for (uint32_t hops = 0; hops <= c->options.ranks; hops++) {
         const seat *s = &c->seats[rank];
-        if (!is_here(s) || !s->progress.waits || s->progress.waits_for.rank >= c->options.ranks)
+        psr_peer awaited = s->progress.waits_for;
+        if (!is_here(s) || !s->progress.waits || awaited.role != PSR_ROLE_WORKER ||
+            awaited.rank >= c->options.ranks)
             return rank;
         rank = s->progress.waits_for.rank;
     }

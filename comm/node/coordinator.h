@@ -13,6 +13,8 @@
 
 #include "comm/comm.h"
 
+#define PSR_NODE_FACTS_MAX (64u << 10) /* bytes */
+
 typedef struct psr_node_coordinator psr_node_coordinator;
 
 typedef struct psr_node_coordinator_options {

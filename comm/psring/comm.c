@@ -2,6 +2,7 @@
 #include "comm/psring/internal.h"
 
 #include "base/clock.h"
+#include "comm/node/coordinator.h"
 #include "comm/psring/place.h"
 
 #include <inttypes.h>
@@ -12,7 +13,6 @@
 enum {
     DEADLINE_MS = 30000,
     ABORT_LINGER_MS = 300, /* for last words: who is gone takes none, and nobody should wait for that */
-    AGREE_BYTES_MAX = 64 << 10,
 };
 
 /* ---- calls ---- */
@@ -81,9 +81,9 @@ static psr_err check_options(const psring_options *o)
                         o->deadline_ms < 0 || o->deadline_ms > INT32_MAX ? o->deadline_ms
                                                                          : o->join_deadline_ms,
                         INT32_MAX);
-    if (o->agree_bytes > AGREE_BYTES_MAX || (o->agree_bytes > 0 && o->agree == NULL))
-        return psr_fail(PSR_ERR_USAGE, "agree has %zu bytes: %d is the most", o->agree_bytes,
-                        AGREE_BYTES_MAX);
+    if (o->agree_bytes > PSR_NODE_FACTS_MAX || (o->agree_bytes > 0 && o->agree == NULL))
+        return psr_fail(PSR_ERR_USAGE, "agree has %zu bytes: %u is the most", o->agree_bytes,
+                        PSR_NODE_FACTS_MAX);
     if (o->ranks > 1 && o->scheduler == NULL)
         return psr_fail(PSR_ERR_USAGE, "%d ranks without a scheduler to find each other at", o->ranks);
     return PSR_OK;

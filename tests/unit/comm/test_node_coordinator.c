@@ -1,0 +1,319 @@
+/* The coordinator of a communicator between ranks that are played here: what it says to whom, in virtual time. */
+#include "tests/unit/expect.h"
+
+#include "comm/node/coordinator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 3, DEADLINE_MS = 1000, JOIN_MS = 5000, SENT_MAX = 64 };
+
+typedef struct sent {
+    uint32_t to;
+    psr_head head;
+    char text[512];
+} sent;
+
+static struct {
+    psr_node_coordinator *coordinator;
+    int64_t now_ms;
+    sent sent[SENT_MAX];
+    size_t count;
+    bool connected[RANKS], cut[RANKS];
+} world;
+
+static psr_err play_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context;
+    assert_int_equal(to.role, PSR_ROLE_WORKER);
+    assert_true(to.rank < RANKS && world.connected[to.rank] && !world.cut[to.rank]);
+    if (head->type == PSR_MSG_ALIVE)
+        return PSR_OK;
+    assert_true(world.count < SENT_MAX);
+    sent *s = &world.sent[world.count++];
+    *s = (sent){.to = to.rank, .head = *head};
+    if (payload != NULL)
+        snprintf(s->text, sizeof s->text, "%.*s", (int)payload->bytes, (const char *)payload->data);
+    return PSR_OK;
+}
+
+static psr_err play_connect(void *context, psr_peer peer, const char *endpoint)
+{
+    (void)context;
+    assert_string_equal(endpoint, "ipc:///run/x");
+    world.connected[peer.rank] = true;
+    return PSR_OK;
+}
+
+static void play_cut(void *context, psr_peer peer)
+{
+    (void)context;
+    world.cut[peer.rank] = true;
+}
+
+static int open_world(void **state)
+{
+    (void)state;
+    memset(&world, 0, sizeof world);
+    world.now_ms = 100000;
+    const psr_node_coordinator_options options = {.ranks = RANKS,
+                                                  .deadline_ms = DEADLINE_MS,
+                                                  .join_deadline_ms = JOIN_MS,
+                                                  .host = "here",
+                                                  .send = play_send,
+                                                  .connect = play_connect,
+                                                  .cut = play_cut};
+    expect_ok(psr_node_coordinator_new(&options, world.now_ms, &world.coordinator));
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    psr_node_coordinator_free(world.coordinator);
+    return 0;
+}
+
+static void hear(uint32_t rank, psr_head head, const void *data, size_t bytes)
+{
+    const psr_message message = {
+        .from = {PSR_ROLE_WORKER, rank}, .head = head, .payload = data, .payload_bytes = bytes};
+    psr_node_coordinator_message(world.coordinator, &message, world.now_ms);
+}
+
+static void join_as(uint32_t wanted, const char *version)
+{
+    psr_join join = {.host = "there", .endpoint = "ipc:///run/x", .pid = 7};
+    char *json = NULL;
+    snprintf(join.version, sizeof join.version, "%s", version);
+    expect_ok(psr_join_to_json(&join, &json));
+    hear(wanted, (psr_head){.type = PSR_MSG_JOIN}, json, strlen(json));
+    free(json);
+}
+
+static void tell_facts(uint32_t rank, const char *facts)
+{
+    hear(rank, (psr_head){.type = PSR_MSG_FACTS}, facts, strlen(facts));
+}
+
+static void progress(uint32_t rank, uint64_t counter, int64_t waits_for)
+{
+    hear(rank,
+         psr_msg_progress_head(&(psr_msg_progress){.phase = PSR_PHASE_FORWARD,
+                                                   .counter = counter,
+                                                   .waits = waits_for >= 0,
+                                                   .waits_for = {PSR_ROLE_WORKER, (uint32_t)waits_for}}),
+         NULL, 0);
+}
+
+/* Time passes; all but one of them go on to report the same. */
+static void pass(int64_t ms, const int64_t waits_for[RANKS], int silent)
+{
+    for (int64_t end_ms = world.now_ms + ms; world.now_ms < end_ms; world.now_ms += 50) {
+        int64_t next_ms = 0;
+        for (uint32_t r = 0; r < RANKS; r++)
+            if ((int)r != silent)
+                progress(r, 1, waits_for[r]);
+        psr_node_coordinator_tick(world.coordinator, world.now_ms, &next_ms);
+        assert_true(next_ms > world.now_ms);
+    }
+}
+
+static void ask(uint32_t rank, uint32_t awaited)
+{
+    static const char line[] = "rank 0 has waited in barrier 3";
+    hear(rank,
+         psr_msg_finding_head(&(psr_msg_failure){.status = PSR_ERR_TIMEOUT,
+                                                 .rank = awaited,
+                                                 .other = PSR_RANK_ANY,
+                                                 .number = 3,
+                                                 .within_ms = 500}),
+         line, strlen(line));
+}
+
+static void begin(void)
+{
+    for (uint32_t r = 0; r < RANKS; r++)
+        join_as(r, PSR_VERSION);
+    for (uint32_t r = 0; r < RANKS; r++)
+        tell_facts(r, "seed 1");
+    world.count = 0;
+}
+
+/* The last thing that was said to everybody, or to one. */
+static void expect_said(size_t count, psr_message_type type, psr_err status, uint32_t rank, const char *words)
+{
+    assert_int_equal(world.count, count);
+    for (size_t i = 0; i < count; i++) {
+        const psr_message message = {.from = {PSR_ROLE_SCHEDULER, 0}, .head = world.sent[i].head};
+        psr_msg_failure said;
+        assert_int_equal(world.sent[i].head.type, type);
+        assert_non_null(strstr(world.sent[i].text, words));
+        if (type != PSR_MSG_VERDICT)
+            continue;
+        expect_ok(psr_msg_failure_read(&message, &said));
+        assert_int_equal(said.status, status);
+        assert_int_equal(said.rank, rank);
+    }
+}
+
+static void all_are_welcomed_and_may_begin(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++)
+        join_as(r == 1 ? PSR_RANK_ANY : r, PSR_VERSION); /* the one that is free */
+    expect_said(RANKS, PSR_MSG_CONFIG, PSR_OK, 0, "\"ranks\":3");
+    world.count = 0;
+    for (uint32_t r = 0; r < RANKS; r++)
+        tell_facts(r, "seed 1");
+    assert_int_equal(world.count, 2 * RANKS);
+    for (size_t i = 0; i < 2 * RANKS; i++)
+        assert_int_equal(world.sent[i].head.type, i < RANKS ? PSR_MSG_WELCOME : PSR_MSG_VERDICT);
+}
+
+static void facts_that_differ_are_the_verdict(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++)
+        join_as(r, PSR_VERSION);
+    for (uint32_t r = 0; r < RANKS; r++)
+        tell_facts(r, r == 2 ? "seed 2" : "seed 1");
+    world.count -= RANKS;
+    memmove(world.sent, world.sent + world.count, RANKS * sizeof world.sent[0]);
+    world.count = RANKS;
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_USAGE, 2, "rank 0 on there and rank 2 on there do not agree");
+}
+
+static void another_version_ends_the_joining_for_all_also_for_who_comes_later(void **state)
+{
+    (void)state;
+    join_as(0, PSR_VERSION);
+    world.count = 0;
+    join_as(1, "9.9.9");
+    expect_said(1, PSR_MSG_ABORT, PSR_OK, 0, "rank 1 on there is psring 9.9.9");
+    assert_false(psr_node_coordinator_over(world.coordinator)); /* two have not come */
+    world.count = 0;
+    join_as(2, PSR_VERSION);
+    expect_said(1, PSR_MSG_ABORT, PSR_OK, 0, "rank 1 on there is psring 9.9.9");
+    assert_int_equal(world.sent[0].to, 2);
+    int64_t next_ms = 0;
+    for (int64_t end_ms = world.now_ms + JOIN_MS; world.now_ms <= end_ms; world.now_ms += 50)
+        psr_node_coordinator_tick(world.coordinator, world.now_ms, &next_ms);
+    assert_true(psr_node_coordinator_over(world.coordinator)); /* the last one may not come at all */
+}
+
+static void who_is_silent_is_named_before_the_deadline(void **state)
+{
+    (void)state;
+    begin();
+    pass(DEADLINE_MS, (const int64_t[]){-1, -1, -1}, 1);
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PEER, 1, "rank 1 on there: no sign of life for 0.");
+    assert_true(world.cut[1]);
+    hear(0, psr_msg_done_head(&(psr_msg_done){0}), NULL, 0);
+    hear(2, psr_msg_done_head(&(psr_msg_done){0}), NULL, 0);
+    assert_true(psr_node_coordinator_over(world.coordinator));
+}
+
+static void the_end_of_the_waiting_is_named(void **state)
+{
+    (void)state;
+    begin();
+    pass(600, (const int64_t[]){1, 2, -1}, -1); /* rank 2 moves nothing */
+    ask(0, 1);
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 2,
+                "rank 2 on there: alive, but no progress for 0.6 s; rank 0");
+}
+
+static void a_circle_is_called_one(void **state)
+{
+    (void)state;
+    begin();
+    pass(600, (const int64_t[]){1, 2, 0}, -1);
+    ask(0, 1);
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 1, "in a circle");
+}
+
+static void who_waits_for_one_that_moves_is_told_to_wait_on(void **state)
+{
+    (void)state;
+    begin();
+    pass(600, (const int64_t[]){1, -1, -1}, -1);
+    progress(1, 2, -1); /* its counter has moved */
+    ask(0, 1);
+    expect_said(1, PSR_MSG_VERDICT, PSR_OK, PSR_RANK_ANY, "");
+    assert_int_equal(world.sent[0].to, 0);
+}
+
+static void who_leaves_is_let_go_and_not_missed(void **state)
+{
+    (void)state;
+    begin();
+    hear(1, psr_msg_done_head(&(psr_msg_done){0}), NULL, 0);
+    expect_said(1, PSR_MSG_BYE, PSR_OK, 0, "");
+    world.count = 0;
+    pass(2 * DEADLINE_MS, (const int64_t[]){1, -1, -1}, 1);
+    assert_int_equal(world.count, 0);
+    ask(0, 1); /* but somebody waits for it */
+    expect_said(2, PSR_MSG_VERDICT, PSR_ERR_PEER, 1, "rank 1 on there has left");
+}
+
+static void what_a_rank_finds_all_are_told_once(void **state)
+{
+    (void)state;
+    static const char line[] = "call 1: rank 2 calls barrier, rank 0 calls broadcast";
+    begin();
+    for (int twice = 0; twice < 2; twice++)
+        hear(0, psr_msg_finding_head(&(psr_msg_failure){.status = PSR_ERR_MISMATCH, .rank = 2, .other = 0}),
+             line, strlen(line));
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_MISMATCH, 2, line);
+}
+
+/* What a rank alone has, no memory or a full disk, is for the others that it fails. */
+static void what_only_one_rank_has_is_for_the_others_its_failure(void **state)
+{
+    (void)state;
+    begin();
+    hear(1, psr_msg_failed_head(PSR_ERR_NOMEM), "no memory", 9);
+    for (size_t i = 0; i < world.count; i++)
+        assert_non_null(strstr(world.sent[i].text, "rank 1 on there failed: no memory"));
+    assert_int_equal(world.count, RANKS);
+}
+
+/* Of a rank that breaks the protocol all hear; what is no rank's is nobody's. */
+static void hostile_messages_are_named_or_dropped(void **state)
+{
+    (void)state;
+    begin();
+    hear(9, (psr_head){.type = PSR_MSG_DONE}, NULL, 0);
+    hear(0, psr_msg_progress_head(&(psr_msg_progress){.waits = true, .waits_for = {PSR_ROLE_WORKER, 4000}}),
+         NULL, 0);
+    ask(0, 4000); /* a TIMEOUT of nobody: its finder's failure */
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PEER, 0, "rank 0 has waited");
+    close_world(NULL);
+    open_world(NULL);
+    begin();
+    hear(1, (psr_head){.type = PSR_MSG_METRICS}, "{}", 2);
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PROTOCOL, 1, "worker 1 sent METRICS");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(all_are_welcomed_and_may_begin),
+        TEST(facts_that_differ_are_the_verdict),
+        TEST(another_version_ends_the_joining_for_all_also_for_who_comes_later),
+        TEST(who_is_silent_is_named_before_the_deadline),
+        TEST(the_end_of_the_waiting_is_named),
+        TEST(a_circle_is_called_one),
+        TEST(who_waits_for_one_that_moves_is_told_to_wait_on),
+        TEST(who_leaves_is_let_go_and_not_missed),
+        TEST(what_a_rank_finds_all_are_told_once),
+        TEST(what_only_one_rank_has_is_for_the_others_its_failure),
+        TEST(hostile_messages_are_named_or_dropped),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
