@@ -107,9 +107,9 @@ static void judge_detail(psr_node_coordinator *c, psr_err err, uint32_t rank)
     judge(c, &(psr_msg_failure){.status = err, .rank = rank, .other = PSR_RANK_ANY}, line);
 }
 
-void psr_node_coordinator_fail(psr_node_coordinator *coordinator, psr_err err)
+void psr_node_coordinator_fail(psr_node_coordinator *coordinator, psr_err err, uint32_t rank)
 {
-    judge_detail(coordinator, err, PSR_RANK_ANY);
+    judge_detail(coordinator, err, rank);
 }
 
 bool psr_node_coordinator_over(const psr_node_coordinator *coordinator)
@@ -301,8 +301,11 @@ static void take_timeout(psr_node_coordinator *c, uint32_t asker, const psr_msg_
         snprintf(line, sizeof line, "%s: no sign of life for %.1f s; %s", who,
                  (double)(present_ms - s->heard_ms) / 1000, said);
     } else {
-        snprintf(line, sizeof line, "%s: alive, but no progress for %.1f s; %s", who,
-                 (double)(present_ms - s->moved_ms) / 1000, said);
+        char step[48] = "";
+        if (s->progress.step > 0)
+            snprintf(step, sizeof step, " in step %" PRIu64, s->progress.step);
+        snprintf(line, sizeof line, "%s: alive, but no progress for %.1f s%s; %s", who,
+                 (double)(present_ms - s->moved_ms) / 1000, step, said);
     }
     judge(c, &verdict, line);
 }

@@ -41,8 +41,8 @@ void psr_node_coordinator_message(psr_node_coordinator *coordinator, const psr_m
                                   int64_t now_ms);
 /* Time passes. When the inbox is empty, so that nobody is called silent whose words lie there. */
 void psr_node_coordinator_tick(psr_node_coordinator *coordinator, int64_t now_ms, int64_t *ret_next_ms);
-/* What comes in cannot be read, as the last failure on this thread says. */
-void psr_node_coordinator_fail(psr_node_coordinator *coordinator, psr_err err);
+/* It ends, as the last failure on this thread says. rank: to blame; PSR_RANK_ANY. */
+void psr_node_coordinator_fail(psr_node_coordinator *coordinator, psr_err err, uint32_t rank);
 /* All have left, or were given up. */
 bool psr_node_coordinator_over(const psr_node_coordinator *coordinator);
 

@@ -12,6 +12,8 @@
 
 enum {
     DEADLINE_MS = 30000,
+    /* What was lent has left before an operation ends. What is left is small, and may be for a rank that has closed already. */
+    LINGER_MS = 2000,
     ABORT_LINGER_MS = 300, /* for last words: who is gone takes none, and nobody should wait for that */
 };
 
@@ -228,15 +230,16 @@ static psr_err open_comm(psring_comm *comm, const psring_options *o)
 
 /* ---- the end ---- */
 
-static void free_comm(psring_comm *comm, int64_t linger_ms, bool at_once)
+/* why: for those whose scheduler it hosts; NULL: it goes on until they have left. */
+static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
 {
     psr_driver_stop(comm->driver);
     if (comm->transport != NULL)
-        psr_transport_free(&comm->transport, (int)linger_ms); /* now nothing is lent */
+        psr_transport_free(&comm->transport, linger_ms); /* now nothing is lent */
     comm->node = NULL;
     psr_driver_free(comm->driver);
     psr_member_free(comm->member);
-    psr_hosting_free(comm->hosting, at_once);
+    psr_hosting_free(comm->hosting, why);
     psr_provision_done(&comm->provision);
     psr_view_done(&comm->alone);
     for (psring_group *g = comm->groups, *next; g != NULL; g = next) {
@@ -263,10 +266,10 @@ psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
     err = open_comm(comm, &o);
     if (err != PSR_OK) {
         err = psr_fail_context(err, "psring_init");
-        char line[PSR_FAILURE_LINE_BYTES];
-        snprintf(line, sizeof line, "%s", psr_err_detail());
-        free_comm(comm, ABORT_LINGER_MS, true);
-        return (psring_err)psr_fail(err, "%s", line);
+        psr_failure failure = {.err = err, .rank = comm->rank, .other = PSR_RANK_ANY};
+        snprintf(failure.line, sizeof failure.line, "%s", psr_err_detail());
+        free_comm(comm, ABORT_LINGER_MS, &failure);
+        return (psring_err)psr_fail(err, "%s", failure.line);
     }
     *ret_comm = comm;
     return PSRING_OK;
@@ -296,7 +299,7 @@ psring_err psring_close(psring_comm **comm)
     char line[PSR_FAILURE_LINE_BYTES];
     snprintf(line, sizeof line, "%s", err != PSR_OK ? psr_err_detail() : "");
     psr_driver_leave(gone->driver, whole ? gone->deadline_ms : 0);
-    free_comm(gone, whole ? gone->deadline_ms : ABORT_LINGER_MS, false);
+    free_comm(gone, whole ? LINGER_MS : ABORT_LINGER_MS, NULL);
     return err == PSR_OK ? PSRING_OK : (psring_err)psr_fail(err, "%s", line);
 }
 
@@ -313,7 +316,7 @@ void psring_abort(psring_comm **comm, const char *line)
     (void)err; /* it is the line that was given */
     psr_driver_leave(gone->driver, 0);
     (void)psr_driver_wait(gone->driver, all_ended, gone, INT64_MAX);
-    free_comm(gone, ABORT_LINGER_MS, true);
+    free_comm(gone, ABORT_LINGER_MS, &failure);
 }
 
 /* ---- what is the library's ---- */

@@ -51,7 +51,7 @@ static void take_messages(psr_hosting *h, int timeout_ms)
         if (err == PSR_ERR_TIMEOUT || err == PSR_ERR_CANCELLED)
             return;
         if (err != PSR_OK) {
-            psr_node_coordinator_fail(h->coordinator, err);
+            psr_node_coordinator_fail(h->coordinator, err, PSR_RANK_ANY);
             return;
         }
         psr_node_coordinator_message(h->coordinator, message, psr_clock_ms());
@@ -109,23 +109,32 @@ psr_err psr_hosting_new(const psr_hosting_options *options, psr_provision *provi
     explicit_bzero(provision, sizeof *provision);
     psr_err err = open_all(h);
     if (err != PSR_OK) {
-        psr_hosting_free(h, true);
+        psr_hosting_free(h, NULL);
         return err;
     }
     *ret_hosting = h;
     return PSR_OK;
 }
 
-void psr_hosting_free(psr_hosting *hosting, bool at_once)
+/* Its thread has ended. */
+static void tell_why(psr_hosting *h, const psr_failure *why)
+{
+    psr_err err = psr_fail(why->err, "%s", why->line);
+    psr_node_coordinator_fail(h->coordinator, err, why->rank);
+}
+
+void psr_hosting_free(psr_hosting *hosting, const psr_failure *why)
 {
     if (hosting == NULL)
         return;
     if (hosting->runs) {
-        if (at_once) {
+        if (why != NULL) {
             atomic_store(&hosting->quit, true);
             psr_transport_wake(hosting->transport);
         }
         pthread_join(hosting->thread, NULL);
+        if (why != NULL)
+            tell_why(hosting, why);
     }
     psr_transport_free(&hosting->transport, LINGER_MS);
     psr_node_coordinator_free(hosting->coordinator);

@@ -2,7 +2,7 @@
 #ifndef PSR_COMM_PSRING_HOSTING_H
 #define PSR_COMM_PSRING_HOSTING_H
 
-#include "comm/comm.h"
+#include "comm/node/node.h"
 
 typedef struct psr_hosting psr_hosting;
 
@@ -15,7 +15,7 @@ typedef struct psr_hosting_options {
  * *provision, the scheduler's, on failure too. IO: somebody else listens there. ret owns. */
 PSR_MUST_CHECK psr_err psr_hosting_new(const psr_hosting_options *options, psr_provision *provision,
                                        psr_hosting **ret_hosting);
-/* Waits until all ranks have left, or were given up; or at_once. NULL allowed. */
-void psr_hosting_free(psr_hosting *hosting, bool at_once);
+/* why NULL: waits until all ranks have left, or were given up. Else it ends at once, and all are told. NULL allowed. */
+void psr_hosting_free(psr_hosting *hosting, const psr_failure *why);
 
 #endif
