@@ -69,8 +69,8 @@ typedef struct psr_zmq_options {
     psr_peer self; /* rank may be PSR_RANK_ANY */
     const char *
         directory; /* of the run's ipc sockets (net/socket_directory.h), to bind one there; NULL or "": TCP; borrowed for life */
-    const char *
-        socket; /* its name there, where others must know it before; NULL: one that nobody else has. Borrowed for life */
+    /* Its name there, when others must know it before; NULL: one of its own. Borrowed for life. */
+    const char *socket;
     const char *interface; /* address or interface name to bind; "127.0.0.1" by default */
     uint16_t port;         /* 0: the kernel gives one */
     const struct psr_keys

@@ -63,7 +63,7 @@ typedef enum psring_err {
     PSRING_ERR_VERSION,   /* a process is another version */
     PSRING_ERR_DENIED,    /* a wrong key or token */
     PSRING_ERR_PEER,      /* another rank failed, or is gone */
-    PSRING_ERR_CANCELLED, /* unused yet, as the next two */
+    PSRING_ERR_CANCELLED, /* this and the next two: no call of this version gives them */
     PSRING_ERR_NUMERIC,
     PSRING_ERR_COMPUTE,
     PSRING_ERR_UNSUPPORTED, /* valid, but not with this build */
@@ -95,22 +95,22 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_group_failure(const psring_group 
 /* All text and memory is borrowed for the call. */
 typedef struct psring_options {
     size_t size;
-    int ranks; /* of all processes, and this one's. ranks 0: all of this struct comes from psring_options_env. ranks 1 */
-    int rank; /* without scheduler: alone. A rank of PSRING_NO_RANK is given by the scheduler */
-    const char *
-        scheduler; /* where the ranks find each other: "HOST:PORT", or the path of a socket in a folder of this user's alone */
-    const char *
-        key_file; /* who may join: a key file, or a folder that psring keygen wrote, which has one for each rank. NULL: whoever
-                             * can reach the socket; over TCP there must be one */
-    const char *host; /* what this host is called; ranks of the same are on one host. NULL: its own name */
-    const char *
-        interface; /* address or name of the interface to listen on. NULL: 127.0.0.1. Not with a socket's path */
-    bool
-        host_scheduler; /* this process is the scheduler too, on a thread of its own: of one rank, until all others have left */
-    int64_t
-        deadline_ms; /* of calls that give none, as psring_call has it. 0: 30000. Who hosts the scheduler gives it to all */
+    int ranks; /* of all processes. 0: all of this struct comes from psring_options_env. 1 without scheduler: alone */
+    int rank; /* of this one; PSRING_NO_RANK: the scheduler gives one */
+    /* Where the ranks find each other: "HOST:PORT", or the path of a socket in a folder of this user's alone. */
+    const char *scheduler;
+    /* Who may join: a key file, or the folder that psring keygen wrote, which has one for each rank. NULL: whoever can enter the socket's
+     * folder; over TCP there must be one. */
+    const char *key_file;
+    const char *host; /* what this host is called: ranks of one name are on one host. NULL: its own name */
+    const char *interface; /* over TCP: address or name of the interface to listen on. NULL: 127.0.0.1 */
+    /* Of one rank: it is the scheduler too, on a thread of its own, until all others have left. */
+    bool host_scheduler;
+    /* Of calls that give none (psring_call has what it means). Who hosts the scheduler has the one by which silent ranks are missed.
+     * 0: 30000 */
+    int64_t deadline_ms;
     int64_t join_deadline_ms; /* of psring_init. 0: deadline_ms */
-    const void *agree; /* the same bytes on all ranks, at most 64 KiB: psring_init fails where they differ */
+    const void *agree; /* at most 64 KiB that all ranks must say alike, or psring_init fails. NULL: nothing */
     size_t agree_bytes;
 } psring_options;
 
@@ -124,8 +124,8 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_o
 PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *options, psring_comm **ret_comm);
 
 /* Waits until what was started has ended and has left this process, and leaves in order: others do not take that for a death. Who
- * hosts the scheduler waits until the others have left, or are given up. Consumes, on failure too. What failed before is not
- * said again. NULL, and a pointer to it, are allowed. */
+ * hosts the scheduler waits until the others have left, or are given up. Consumes, on failure too (but for USAGE: another thread is in
+ * a call). What a call has said before is not said again. NULL, and a pointer to it, are allowed. */
 PSRING_API psring_err psring_close(psring_comm **comm);
 
 /* Leaves at once. Every other rank's calls fail with PEER and this line. Consumes; NULL, and a pointer to it, are allowed, so that it may
@@ -166,18 +166,17 @@ typedef enum psring_op {
 /* NULL: all defaults. Copied, with its text and arrays. */
 typedef struct psring_call {
     size_t size;
-    int64_t
-        deadline_ms; /* the call fails when for so long nothing of it came from whom it waits for, who reported no progress
-                            * either. 0: the communicator's */
-    const char *
-        algorithm; /* NULL: by a fixed table of bytes, ranks and hosts. "ring", "direct", "doubling", "halving", "binomial",
-                            * "chain", "bruck", "dissemination"; USAGE names those of the operation. The same on all ranks */
-    const size_t *
-        counts; /* [size of the group] gather, all-gather, scatter, reduce-scatter: values of each rank. NULL: count for each.
-                            * The same on all ranks */
-    bool
-        persistent; /* the request is made and not started: psring_start does, again and again. Needs ret_request */
-    const char *name; /* in lines of errors; at most 63 bytes are kept. NULL: none */
+    /* The call fails when for so long nothing of it came from whom it waits for, and that rank reported no progress either.
+     * 0: the communicator's. PSRING_FOREVER is allowed */
+    int64_t deadline_ms;
+    /* The same on all ranks: "ring", "direct", "doubling", "halving", "binomial", "chain", "bruck", "dissemination"; USAGE names those that
+     * the operation has. NULL: by a fixed table of bytes, ranks and hosts */
+    const char *algorithm;
+    /* The same on all ranks: [size of the group] of gather, all-gather, scatter, reduce-scatter: values of each rank's part. NULL: count
+     * for each */
+    const size_t *counts;
+    bool persistent; /* the request is made, and psring_start starts it, again and again. Needs ret_request */
+    const char *name; /* in lines of timeouts; at most 63 bytes are kept. NULL: none */
 } psring_call;
 
 /* Starts a persistent request that is not under way. Requests may be started in any order: they are matched by the order of making.
@@ -307,12 +306,10 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_neighbor_exchange(
 typedef struct psring_halo {
     size_t size;
     size_t shape[4]; /* N, C, H, W of a tile without halo */
-    int send_ranks
-        [8]; /* who gets this edge, clockwise: top, top right, right, .., top left; PSRING_NO_RANK */
-    int receive_ranks[8]; /* whose edge comes there; PSRING_NO_RANK: nobody's, zeros come in */
-    size_t send_lengths
-        [4]; /* rows or columns of an edge: top, bottom, left, right; a corner is of two of them */
-    size_t receive_lengths[4]; /* of the halo, likewise */
+    /* Clockwise: top, top right, right, .., top left: who gets this edge, and whose comes there. PSRING_NO_RANK: nobody; zeros come in. */
+    int send_ranks[8], receive_ranks[8];
+    /* Rows or columns of an edge, and of the halo: top, bottom, left, right. A corner is of two of them. */
+    size_t send_lengths[4], receive_lengths[4];
     bool back; /* the way back, of gradients: the halo is added to the edges that it came from */
 } psring_halo;
 
