@@ -196,6 +196,27 @@ static void a_failure_without_a_status_that_there_is_counts_as_a_peers(void **st
     assert_int_equal(psr_msg_failed_status(&message), PSR_ERR_PEER);
 }
 
+static void how_a_communicator_fails_comes_back_as_it_was(void **state)
+{
+    (void)state;
+    const psr_msg_failure said = {PSR_ERR_BUSY, UINT32_MAX, 7, UINT64_MAX, INT64_MAX};
+    const psr_head heads[] = {psr_msg_finding_head(&said), psr_msg_verdict_head(&said)};
+    for (size_t i = 0; i < 2; i++) {
+        psr_message message = with(heads[i]);
+        psr_msg_failure failure;
+        assert_int_equal(message.head.type, i == 0 ? PSR_MSG_FINDING : PSR_MSG_VERDICT);
+        expect_ok(psr_msg_failure_read(&message, &failure));
+        assert_true(failure.status == said.status && failure.rank == said.rank &&
+                    failure.other == said.other);
+        assert_true(failure.number == said.number && failure.within_ms == said.within_ms);
+        for (size_t field = 0; field < 5; field++) { /* all but the number have an end */
+            message = changed(heads[i], field, UINT64_MAX);
+            assert_int_equal(psr_msg_failure_read(&message, &failure),
+                             field == 3 ? PSR_OK : PSR_ERR_PROTOCOL);
+        }
+    }
+}
+
 static void what_operations_of_a_group_say_comes_back_as_it_was(void **state)
 {
     (void)state;
@@ -245,6 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_bucket_come_back_as_they_were),
         cmocka_unit_test(what_collectives_and_members_say_comes_back_as_it_was),
+        cmocka_unit_test(how_a_communicator_fails_comes_back_as_it_was),
         cmocka_unit_test(what_operations_of_a_group_say_comes_back_as_it_was),
         cmocka_unit_test(a_field_beyond_what_it_may_be_is_refused_by_its_name),
         cmocka_unit_test(a_tag_of_another_view_or_of_no_bucket_is_refused),

@@ -1,0 +1,277 @@
+/* Nodes of a communicator on the simulated network, in virtual time, and a coordinator that is played here. */
+#include "tests/unit/expect.h"
+
+#include "comm/node/node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 3, DEADLINE_MS = 1000, COUNT = 200000 /* several slices */ };
+
+static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
+
+typedef struct member {
+    psr_transport *transport;
+    psr_node *node;
+    psr_node_group *world;
+    psr_node_request *request;
+    int32_t *values;
+    psr_msg_failure found; /* the last FINDING */
+    char line[512];
+    uint32_t findings, changes;
+} member;
+
+static struct {
+    psr_sim *sim;
+    psr_view view;
+    psr_view_member entries[RANKS];
+    member members[RANKS];
+} world;
+
+static int64_t now_ms(void)
+{
+    return psr_sim_now_us(world.sim) / 1000;
+}
+
+static psr_err play_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    member *m = context;
+    if (!psr_peer_equal(to, scheduler))
+        return psr_transport_send(m->transport, to, head, payload);
+    const psr_message message = {.head = *head};
+    expect_ok(psr_msg_failure_read(&message, &m->found));
+    snprintf(m->line, sizeof m->line, "%.*s", (int)payload->bytes, (const char *)payload->data);
+    m->findings++;
+    return PSR_OK;
+}
+
+static void play_cut(void *context, psr_peer peer)
+{
+    psr_transport_disconnect(((member *)context)->transport, peer);
+}
+
+static void play_changed(void *context)
+{
+    ((member *)context)->changes++;
+}
+
+static void open_member(uint32_t rank)
+{
+    static const uint32_t ranks[RANKS] = {0, 1, 2};
+    member *m = &world.members[rank];
+    const psr_node_options options = {.view = &world.view,
+                                      .rank = rank,
+                                      .deadline_ms = DEADLINE_MS,
+                                      .outbox = {.context = m, .send = play_send, .returned = play_changed},
+                                      .context = m,
+                                      .cut = play_cut,
+                                      .changed = play_changed};
+    expect_ok(psr_transport_sim_new(world.sim, (psr_peer){PSR_ROLE_WORKER, rank}, &m->transport));
+    for (uint32_t r = 0; r < RANKS; r++)
+        if (r != rank)
+            expect_ok(psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, r}, "", NULL));
+    expect_ok(psr_node_new(&options, now_ms(), &m->node));
+    expect_ok(psr_node_group_new(m->node, 0, ranks, RANKS, &m->world));
+    psr_node_take(m->node, PSR_NODE_OPEN_GROUP, m->world, now_ms());
+    m->values = calloc(COUNT, sizeof *m->values);
+    assert_non_null(m->values);
+    for (int32_t i = 0; i < COUNT; i++)
+        m->values[i] = i % 7 + (int32_t)rank;
+}
+
+static int open_world(void **state)
+{
+    (void)state;
+    memset(&world, 0, sizeof world);
+    expect_ok(psr_sim_new(&(psr_sim_faults){.seed = 5, .delay_max_us = 3000}, &world.sim));
+    world.view = (psr_view){.members = world.entries, .member_count = RANKS};
+    for (uint32_t r = 0; r < RANKS; r++)
+        world.entries[r] = (psr_view_member){.peer = {PSR_ROLE_WORKER, r}, .host = "host"};
+    for (uint32_t r = 0; r < RANKS; r++)
+        open_member(r);
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++)
+        psr_transport_free(&world.members[r].transport, 0);
+    psr_sim_free(world.sim);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        psr_node_free(world.members[r].node);
+        free(world.members[r].values);
+    }
+    return 0;
+}
+
+static void start(uint32_t rank, psr_kind kind, size_t count)
+{
+    member *m = &world.members[rank];
+    const psr_request_options options = {
+        .kind = kind, .type = PSR_TYPE_INT32, .send = m->values, .receive = m->values, .count = count};
+    expect_ok(psr_node_request_new(m->world, &options, DEADLINE_MS, "halo", &m->request));
+    psr_node_request_begins(m->request);
+    psr_node_take(m->node, PSR_NODE_START, m->request, now_ms());
+}
+
+/* Until nothing is under way. */
+static void settle(void)
+{
+    psr_peer to;
+    while (psr_sim_step(world.sim, &to)) {
+        member *m = &world.members[to.rank];
+        psr_message *message = NULL;
+        while (psr_transport_recv(m->transport, 0, &message) == PSR_OK)
+            psr_node_message(m->node, &message, now_ms());
+    }
+}
+
+static void pass(int64_t ms)
+{
+    settle();
+    for (int64_t end_ms = now_ms() + ms; now_ms() < end_ms;) {
+        psr_sim_pass(world.sim, psr_sim_now_us(world.sim) + 50000);
+        for (uint32_t r = 0; r < RANKS; r++) {
+            int64_t next_ms = 0;
+            psr_node_tick(world.members[r].node, now_ms(), &next_ms);
+        }
+    }
+}
+
+static void judge(uint32_t rank, psr_err status, uint32_t culprit, const char *line)
+{
+    psr_message *message = calloc(1, sizeof *message);
+    assert_non_null(message);
+    *message =
+        (psr_message){.from = scheduler,
+                      .head = psr_msg_verdict_head(&(psr_msg_failure){.status = status, .rank = culprit}),
+                      .payload = line,
+                      .payload_bytes = strlen(line),
+                      .release = (void (*)(psr_message *))free};
+    psr_node_message(world.members[rank].node, &message, now_ms());
+}
+
+static void operations_end_with_their_last_message(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        start(r, PSR_KIND_ALL_REDUCE, COUNT);
+        assert_false(psr_node_request_ended(world.members[r].request));
+    }
+    settle();
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_true(psr_node_request_ended(world.members[r].request));
+        expect_ok(psr_node_request_status(world.members[r].request));
+        for (int32_t i = 0; i < COUNT; i++)
+            assert_int_equal(world.members[r].values[i], 3 * (i % 7) + 3);
+    }
+}
+
+static void a_deadline_is_a_question_and_the_answer_may_be_to_wait_on(void **state)
+{
+    (void)state;
+    member *m = &world.members[0];
+    psr_msg_progress progress = {0};
+    start(0, PSR_KIND_BARRIER, 0);
+    psr_node_report(m->node, &progress);
+    assert_true(progress.waits && progress.waits_for.role == PSR_ROLE_WORKER && progress.waits_for.rank != 0);
+    pass(DEADLINE_MS - 100);
+    assert_int_equal(m->findings, 0);
+    pass(200);
+    assert_int_equal(m->findings, 1); /* once */
+    assert_int_equal(m->found.status, PSR_ERR_TIMEOUT);
+    assert_int_equal(m->found.rank, progress.waits_for.rank);
+    assert_int_equal(m->found.within_ms, DEADLINE_MS);
+    assert_non_null(strstr(m->line, "rank 0 on host has waited for rank"));
+    assert_non_null(strstr(m->line, "1.0 s in barrier 1 (halo)"));
+    pass(DEADLINE_MS);
+    assert_int_equal(m->findings, 1); /* until it is answered */
+    judge(0, PSR_OK, PSR_RANK_ANY, "");
+    pass(DEADLINE_MS - 100);
+    assert_int_equal(m->findings, 1);
+    for (uint32_t r = 1; r < RANKS; r++)
+        start(r, PSR_KIND_BARRIER, 0);
+    settle();
+    assert_true(psr_node_request_ended(m->request) && psr_node_failure(m->node) == NULL);
+}
+
+static void a_verdict_ends_everything_and_gives_back_what_is_lent(void **state)
+{
+    (void)state;
+    member *m = &world.members[0];
+    start(0, PSR_KIND_ALL_REDUCE, COUNT); /* its first slices are lent */
+    judge(0, PSR_ERR_PEER, 2, "rank 2 on host: no sign of life");
+    settle();
+    assert_true(psr_node_request_ended(m->request));
+    expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER, "rank 2 on host: no sign of life");
+    assert_int_equal(psr_node_failure(m->node)->rank, 2);
+    judge(0, PSR_ERR_TIMEOUT, 1, "a second one");
+    assert_int_equal(psr_node_failure(m->node)->rank, 2);
+    psr_node_request *before = m->request;
+    start(0, PSR_KIND_BARRIER, 0); /* what is started then has failed alike */
+    assert_true(psr_node_request_ended(m->request) && m->request != before);
+    expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER, "rank 2 on host: no sign of life");
+}
+
+/* Both tell; the coordinator chooses, and who hears nothing of it has its own line. */
+static void a_mismatch_waits_for_the_line_that_all_get(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++)
+        start(r, PSR_KIND_ALL_REDUCE, r == 2 ? 3 : 2);
+    settle();
+    assert_int_equal(world.members[2].findings, 1);
+    assert_int_equal(world.members[2].found.status, PSR_ERR_MISMATCH);
+    assert_int_equal(world.members[2].found.other, 2);
+    assert_false(psr_node_request_ended(world.members[2].request));
+    judge(2, PSR_ERR_MISMATCH, 0, "the line of all");
+    expect_failure(psr_node_request_status(world.members[2].request), PSR_ERR_MISMATCH, "the line of all");
+    assert_int_equal(world.members[0].findings, 1);
+    pass(DEADLINE_MS / 2);
+    assert_true(psr_node_request_ended(world.members[0].request));
+    assert_int_equal(psr_node_request_status(world.members[0].request), PSR_ERR_MISMATCH);
+    assert_string_equal(psr_err_detail(), world.members[0].line);
+}
+
+/* Only the barrier with which it begins can come to a group that is not open here. */
+static void values_for_a_group_that_is_not_open_are_a_violation(void **state)
+{
+    (void)state;
+    static const uint32_t pair[] = {0, 1};
+    member *m = &world.members[0];
+    psr_node_group *group = NULL;
+    psr_node_request *request = NULL;
+    const psr_request_options options = {.kind = PSR_KIND_ALL_REDUCE,
+                                         .type = PSR_TYPE_INT32,
+                                         .send = m->values,
+                                         .receive = m->values,
+                                         .count = 4};
+    expect_ok(psr_node_group_new(m->node, 9, pair, 2, &group));
+    psr_node_take(m->node, PSR_NODE_OPEN_GROUP, group, now_ms());
+    expect_ok(psr_node_request_new(group, &options, DEADLINE_MS, NULL, &request));
+    psr_node_request_begins(request);
+    psr_node_take(m->node, PSR_NODE_START, request, now_ms());
+    settle();
+    const psr_failure *failure = psr_node_failure(world.members[1].node);
+    assert_non_null(failure);
+    assert_int_equal(failure->err, PSR_ERR_PROTOCOL);
+    assert_int_equal(failure->rank, 0);
+    assert_non_null(strstr(failure->line, "this group is not open here"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(operations_end_with_their_last_message),
+        TEST(a_deadline_is_a_question_and_the_answer_may_be_to_wait_on),
+        TEST(a_verdict_ends_everything_and_gives_back_what_is_lent),
+        TEST(a_mismatch_waits_for_the_line_that_all_get),
+        TEST(values_for_a_group_that_is_not_open_are_a_violation),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
