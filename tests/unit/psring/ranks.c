@@ -8,7 +8,7 @@ enum { DEADLINE_MS = 20000 };
 
 void ranks_folder_make(ranks_folder *folder)
 {
-    strcpy(folder->path, "/tmp/psring-test-XXXXXX");
+    strcpy(folder->path, "/tmp/psring-ranks-XXXXXX");
     expect(mkdtemp(folder->path) != NULL);
     snprintf(folder->scheduler, sizeof folder->scheduler, "%s/scheduler", folder->path);
 }
