@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { RANKS = 4, CULPRIT = 2, SHORT_MS = 2000, COUNT = 100000 };
+enum { RANKS = 4, CULPRIT = 2, SHORT_MS = 2500, COUNT = 100000 };
 
 static double now_s(void)
 {
@@ -193,7 +193,7 @@ static void call_nothing(psring_comm **comm, int rank, void *context)
         expect(psring_barrier(psring_world(*comm), NULL, NULL) == PSRING_ERR_TIMEOUT);
         return;
     }
-    psring_err err = psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = 500), NULL);
+    psring_err err = psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = SHORT_MS), NULL);
     expect_failure(*comm, err, PSRING_ERR_TIMEOUT, CULPRIT, "rank 2");
     expect(sem_post(given_up) == 0);
 }
@@ -211,11 +211,11 @@ static void report_progress(psring_comm **comm, int rank, void *context)
 {
     (void)context;
     if (rank == CULPRIT)
-        for (uint64_t step = 0; step < 60; step++) {
-            usleep(25000); /* it computes, for three deadlines of the others' calls */
+        for (uint64_t step = 0; step < 100; step++) {
+            usleep(35000); /* it computes, for longer than the others' calls may wait */
             psring_report(*comm, step);
         }
-    expect_ok(psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = 500), NULL));
+    expect_ok(psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = SHORT_MS), NULL));
 }
 
 static void who_waits_for_a_rank_that_reports_progress_waits_on(void **state)
@@ -230,7 +230,7 @@ static void wait_in_a_circle(psring_comm **comm, int rank, void *context)
     int other = 1 - rank;
     (void)context;
     psring_err err = psring_receive(psring_world(*comm), &x, 1, PSRING_FLOAT32, other, 0,
-                                    PSRING_CALL(.deadline_ms = 300, .name = "halo"), NULL);
+                                    PSRING_CALL(.deadline_ms = SHORT_MS, .name = "halo"), NULL);
     expect(err == PSRING_ERR_TIMEOUT && strstr(psring_err_detail(), "circle") != NULL);
     expect(strstr(psring_err_detail(), "halo") != NULL);
 }
@@ -246,7 +246,7 @@ static void leave(psring_comm **comm, int rank, void *context)
     (void)context;
     if (rank == CULPRIT)
         return;
-    psring_err err = psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = 500), NULL);
+    psring_err err = psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = SHORT_MS), NULL);
     expect_failure(*comm, err, PSRING_ERR_PEER, CULPRIT, "has left");
 }
 
