@@ -5,6 +5,7 @@
 #include "base/secret.h"
 #include "deploy/agent/child.h"
 #include "deploy/agent/host.h"
+#include "deploy/agent/program.h"
 #include "deploy/report/json.h"
 #include "comm/comm.h"
 #include "net/socket_directory.h"
@@ -22,6 +23,8 @@
 
 #define CHILDREN_MAX 2048
 #define EVENTS_WAITING_MAX (1u << 20)
+/* Of one event: what of it is no text is six times as long in JSON, and a line has 1 MiB. */
+#define TEXT_BYTES_MAX (64u << 10)
 #define DEADLINE_S_MAX 1e6
 #define GRACE_MS_MAX 1e6
 #define TERM_BEFORE_KILL_MS 500
@@ -42,7 +45,10 @@ typedef struct process {
     psr_peer peer;
     psr_child child;
     stop_state stop;
-    bool told; /* its end has been reported */
+    bool told;          /* its end has been reported */
+    int64_t stopped_ms; /* since when somebody else than Ctrl-Z has stopped it; 0: nobody has */
+    bool given_up;      /* it was stopped for longer than the deadline */
+    uint64_t left_out;  /* lines that the launcher did not take, and has not been told of */
 } process;
 
 typedef struct agent {
@@ -62,6 +68,7 @@ typedef struct agent {
     uint64_t taken;               /* bytes of events, when that was put off last */
     const char *because;          /* why it ends, when not by command */
     psr_socket_directory sockets; /* of the run, to be removed when the launcher cannot any more */
+    psr_program program;          /* of `psring run`; without words: psring's own two */
 } agent;
 
 typedef struct line_from {
@@ -98,11 +105,50 @@ static void say_hello(agent *a)
                  (double)sysconf(_SC_NPROCESSORS_ONLN), NULL);
 }
 
+static bool runs_program(const agent *a)
+{
+    return a->program.words != NULL;
+}
+
+/* We hold no more than this for a launcher that does not keep up. psring's own processes drop what their pipes do not take; what a
+ * program's pipes hold is read and dropped here: neither ever waits. */
+static bool may_read(const agent *a)
+{
+    return psr_line_writer_waiting(&a->events) < EVENTS_WAITING_MAX;
+}
+
+static void put_line(agent *a, const process *p, const char *stream, const char *text)
+{
+    psr_json_put(&a->events, "event", "line", "role", psr_role_name(p->peer.role), "#rank",
+                 (double)p->peer.rank, "stream", stream, "text", text, NULL);
+}
+
+static void tell_left_out(agent *a, process *p)
+{
+    char text[64];
+    if (p->left_out == 0)
+        return;
+    snprintf(text, sizeof text, "(%" PRIu64 " lines are left out here)", p->left_out);
+    put_line(a, p, "err", text);
+    p->left_out = 0;
+}
+
 static psr_err on_line(void *context, char *line)
 {
     line_from *from = context;
-    psr_json_put(&from->agent->events, "event", "line", "role", psr_role_name(from->process->peer.role),
-                 "#rank", (double)from->process->peer.rank, "stream", from->stream, "text", line, NULL);
+    if (!may_read(from->agent)) { /* what a program's pipe holds it may wait for: it is read and dropped */
+        from->process->left_out++;
+        return PSR_OK;
+    }
+    tell_left_out(from->agent, from->process);
+    for (size_t left = strlen(line); left > TEXT_BYTES_MAX; left -= TEXT_BYTES_MAX) {
+        char next = line[TEXT_BYTES_MAX];
+        line[TEXT_BYTES_MAX] = '\0';
+        put_line(from->agent, from->process, from->stream, line);
+        line += TEXT_BYTES_MAX;
+        *line = next;
+    }
+    put_line(from->agent, from->process, from->stream, line);
     return PSR_OK;
 }
 
@@ -172,6 +218,7 @@ static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_pro
     const char *role = psr_json_text(command, "role");
     process p = {0};
     if (!role || !psr_role_parse(role, &p.peer.role) || p.peer.role == PSR_ROLE_SCHEDULER ||
+        (runs_program(a) && p.peer.role != PSR_ROLE_WORKER) ||
         !psr_json_count(command, "rank", UINT32_MAX - 1, &p.peer.rank))
         return psr_fail(PSR_ERR_PROTOCOL,
                         "the launcher sent a spawn command for neither a worker nor a shard");
@@ -185,14 +232,39 @@ static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_pro
     return PSR_OK;
 }
 
+/* The program of this run, which the launcher named on our standard input. */
+static psr_err start_program(const agent *a, process *p, const cJSON *provision)
+{
+    psr_provision of_rank;
+    char *text = psr_secret_print(provision);
+    if (text == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
+    psr_err err = psr_provision_from_json(text, strlen(text), &of_rank);
+    psr_secret_free(text);
+    PSR_TRY(err);
+    if (!psr_peer_equal(of_rank.self, p->peer))
+        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a provision of somebody else");
+    else
+        err = psr_program_start(&a->program, &of_rank, &p->child);
+    psr_provision_done(&of_rank);
+    return err;
+}
+
 /* One of psring's two programs, from beside this one: nothing of what is run is the launcher's to say. */
-static psr_err start(process *p)
+static psr_err start_own(process *p, const cJSON *provision)
 {
     char path[4096], option[] = "--provision", from[] = "-";
     PSR_TRY(
         psr_program_path(p->peer.role == PSR_ROLE_SHARD ? "psring-ps" : "psring-worker", path, sizeof path));
     char *argv[] = {path, option, from, NULL};
-    return psr_child_start(argv, PSR_CHILD_LOSSY_OUTPUT, &p->child);
+    char *text = psr_secret_print(provision);
+    if (text == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
+    psr_err err = psr_child_start(argv, PSR_CHILD_LOSSY_OUTPUT, &p->child);
+    if (err == PSR_OK)
+        psr_line_writer_put(&p->child.in, text);
+    psr_secret_free(text);
+    return err;
 }
 
 /* by_itself: it exited, and was not killed. */
@@ -211,16 +283,10 @@ static psr_err spawn(agent *a, const cJSON *command)
     PSR_TRY(read_spawn(a, command, p));
     if (a->ending)
         return PSR_OK; /* whom nobody waits for */
-    if (start(p) != PSR_OK) {
+    if ((runs_program(a) ? start_program(a, p, provision) : start_own(p, provision)) != PSR_OK)
         tell_exit(a, p->peer, false, false, psr_err_detail());
-        return PSR_OK;
-    }
-    a->count++;
-    char *text = psr_secret_print(provision);
-    if (!text)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
-    psr_line_writer_put(&p->child.in, text);
-    psr_secret_free(text);
+    else
+        a->count++;
     return PSR_OK;
 }
 
@@ -247,6 +313,19 @@ static psr_err begin(agent *a, const cJSON *command)
     return err == PSR_ERR_NOT_FOUND ? PSR_OK : err;
 }
 
+/* Before the first spawn, once. */
+static psr_err take_program(agent *a, cJSON *command)
+{
+    cJSON *object = cJSON_DetachItemFromObjectCaseSensitive(command, "program");
+    if (runs_program(a) || a->count > 0) {
+        cJSON_Delete(object);
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher named a program when others were started");
+    }
+    PSR_TRY(psr_program_from_object(object, &a->program));
+    psr_program_adopt_strays();
+    return PSR_OK;
+}
+
 static psr_err on_command(void *context, char *line)
 {
     agent *a = context;
@@ -258,6 +337,8 @@ static psr_err on_command(void *context, char *line)
         err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a line that is not a command");
     else if (strcmp(op, "begin") == 0)
         err = begin(a, command);
+    else if (strcmp(op, "program") == 0)
+        err = take_program(a, command);
     else if (strcmp(op, "spawn") == 0)
         err = spawn(a, command);
     else if (strcmp(op, "end") == 0)
@@ -274,11 +355,33 @@ static psr_err on_command(void *context, char *line)
     return err;
 }
 
-/* A launcher that does not keep up leaves what processes print in their pipes, and what those do not take is dropped there: they
- * never wait, and we hold no more than this. */
-static bool may_read(const agent *a)
+static bool reads(const agent *a)
 {
-    return psr_line_writer_waiting(&a->events) < EVENTS_WAITING_MAX;
+    return runs_program(a) || may_read(a);
+}
+
+static void tell_end(agent *a, process *p)
+{
+    char how[128];
+    tell_left_out(a, p);
+    psr_child_describe(p->child.status, how, sizeof how);
+    if (p->given_up)
+        snprintf(how, sizeof how, "stopped by a signal for %.1f s", (double)a->deadline_ms / 1000);
+    tell_exit(a, p->peer, p->child.status == 0, WIFEXITED(p->child.status), how);
+    p->told = true;
+}
+
+/* What programs left behind, and what has ended since: nobody else waits for it. One of ours is seen in the next round. */
+static void bury_strays(const agent *a)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+        for (size_t i = 0; i < a->count; i++)
+            if (a->processes[i].child.pid == info.si_pid)
+                return;
+        (void)waitpid(info.si_pid, NULL, WNOHANG);
+        info.si_pid = 0;
+    }
 }
 
 /* Passes on what processes printed and how they ended: all their lines first. */
@@ -290,21 +393,37 @@ static psr_err attend(agent *a, bool *ret_running, bool *ret_all_told)
         process *p = &a->processes[i];
         bool ended = psr_child_reap(&p->child);
         line_from out = {a, p, "out"}, err = {a, p, "err"};
-        if (may_read(a))
+        if (reads(a))
             PSR_TRY(psr_line_reader_visit(&p->child.out, on_line, &out));
-        if (may_read(a))
+        if (reads(a))
             PSR_TRY(psr_line_reader_visit(&p->child.err, on_line, &err));
         psr_line_writer_flush(&p->child.in);
-        if (!p->told && psr_child_said_all(&p->child)) {
-            char how[128];
-            psr_child_describe(p->child.status, how, sizeof how);
-            tell_exit(a, p->peer, p->child.status == 0, WIFEXITED(p->child.status), how);
-            p->told = true;
-        }
+        if (!p->told && psr_child_said_all(&p->child))
+            tell_end(a, p);
         *ret_running |= !ended;
         *ret_all_told &= p->told;
     }
+    if (runs_program(a))
+        bury_strays(a);
     return PSR_OK;
+}
+
+/* ---- programs that are stopped ---- */
+
+/* A program need not have joined, so that nobody else would miss it. What Ctrl-Z stops does not count. */
+static void check_stopped(agent *a, int64_t now)
+{
+    for (size_t i = 0; i < a->count && runs_program(a) && !a->paused; i++) {
+        process *p = &a->processes[i];
+        if (!p->child.stopped || p->child.ended || p->stop != STOP_NONE)
+            p->stopped_ms = 0;
+        else if (p->stopped_ms == 0)
+            p->stopped_ms = now;
+        else if (now - p->stopped_ms >= a->deadline_ms && !p->given_up) {
+            p->given_up = true;
+            psr_child_signal(&p->child, SIGKILL);
+        }
+    }
 }
 
 /* TERM, then KILL, when their times have come. */
@@ -331,7 +450,7 @@ static int poll_timeout(const agent *a, int64_t now)
 static psr_err wait_for_events(agent *a, struct pollfd *fds)
 {
     nfds_t n = 0;
-    bool reads = may_read(a);
+    bool all = reads(a);
     fds[n++] = (struct pollfd){.fd = a->signals, .events = POLLIN};
     fds[n++] = (struct pollfd){.fd = a->commands.fd, .events = POLLIN};
     fds[n++] =
@@ -339,8 +458,8 @@ static psr_err wait_for_events(agent *a, struct pollfd *fds)
     for (size_t i = 0; i < a->count; i++) {
         const psr_child *child = &a->processes[i].child;
         fds[n++] = (struct pollfd){.fd = child->pidfd, .events = POLLIN};
-        fds[n++] = (struct pollfd){.fd = reads ? child->out.fd : -1, .events = POLLIN};
-        fds[n++] = (struct pollfd){.fd = reads ? child->err.fd : -1, .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = all ? child->out.fd : -1, .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = all ? child->err.fd : -1, .events = POLLIN};
         fds[n++] =
             (struct pollfd){.fd = psr_line_writer_pending(&child->in) ? child->in.fd : -1, .events = POLLOUT};
     }
@@ -371,6 +490,7 @@ static psr_err agent_loop(agent *a, struct pollfd *fds)
         }
         PSR_TRY(attend(a, &running, &all_told));
         see_stops(a);
+        check_stopped(a, now);
         if (running || a->events.taken > a->taken)
             a->leave_at_ms = now + TELLING_MS;
         a->taken = a->events.taken;
@@ -413,7 +533,10 @@ int psr_agent_main(void)
         psr_print(stderr, "psring agent: %s; its %zu processes have been ended\n", a.because, a.count);
     for (size_t i = 0; i < a.count; i++)
         psr_child_done(&a.processes[i].child);
+    if (runs_program(&a))
+        psr_program_end_strays();
     psr_socket_directory_remove(&a.sockets);
+    psr_program_done(&a.program);
     psr_line_writer_flush(&a.events);
     psr_line_reader_done(&a.commands);
     psr_line_writer_done(&a.events);

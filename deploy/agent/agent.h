@@ -4,7 +4,10 @@
  *
  * JSON objects, one a line. Launcher to agent:
  *   {"op":"begin","deadline_s":30,"sockets":"/run/user/7/psring-x"}   sockets: of a run on one host, to be removed
- *   {"op":"spawn","role":"worker","rank":0,"provision":{...}}   psring-worker, or of role "shard" psring-ps: nothing else is run
+ *   {"op":"spawn","role":"worker","rank":0,"provision":{...}}   psring-worker, or of role "shard" psring-ps
+ *   {"op":"program","program":{"words":["./a","1"],"variables":[],"directory":"/home/u","output":"","ranks":8,"deadline_s":30}}
+ *                                        of psring run, before the first spawn: that is run in the place of psring-worker. From
+ *                                        here alone an agent hears of any other program
  *   {"op":"alive"}                       at least four times a deadline; it is answered
  *   {"op":"pause"}, {"op":"go_on"}       Ctrl-Z: stop its processes and count no time; let them go on. The agent itself stays awake
  *   {"op":"end","grace_ms":1500}         wait that long for its processes, then kill; then leave

@@ -16,8 +16,13 @@
 
 typedef struct pipes {
     int in[2], out[2], err[2],
-        failed[2]; /* failed: errno of an exec that did not happen; closed by one that did */
+        failed[2]; /* failed: what kept it from being executed; closed when nothing did */
 } pipes;
+
+typedef struct failure {
+    bool of_directory;
+    int number; /* errno */
+} failure;
 
 static void close_all(pipes *p)
 {
@@ -29,24 +34,46 @@ static void close_all(pipes *p)
     }
 }
 
-static psr_err open_all(pipes *p, unsigned flags)
+static void none_open(pipes *p)
 {
     int *fds = (int *)p;
     for (size_t i = 0; i < sizeof *p / sizeof *fds; i++)
         fds[i] = -1;
+}
+
+static psr_err no_pipes(pipes *p)
+{
+    psr_err err = psr_fail(PSR_ERR_IO, "pipes for a process: %s", strerror(errno));
+    close_all(p);
+    return err;
+}
+
+static psr_err open_all(pipes *p, unsigned flags)
+{
+    none_open(p);
     bool keep_stderr = flags & PSR_CHILD_KEEP_STDERR;
     if (pipe2(p->in, O_CLOEXEC) || pipe2(p->out, O_CLOEXEC) || pipe2(p->failed, O_CLOEXEC) ||
-        (!keep_stderr && pipe2(p->err, O_CLOEXEC))) {
-        psr_err err = psr_fail(PSR_ERR_IO, "pipes for a process: %s", strerror(errno));
-        close_all(p);
-        return err;
-    }
+        (!keep_stderr && pipe2(p->err, O_CLOEXEC)))
+        return no_pipes(p);
     (void)fcntl(p->out[1], F_SETPIPE_SZ, EVENT_PIPE_BYTES);
     if (flags & PSR_CHILD_LOSSY_OUTPUT) {
         (void)fcntl(p->out[1], F_SETFL, O_NONBLOCK);
         if (!keep_stderr)
             (void)fcntl(p->err[1], F_SETFL, O_NONBLOCK);
     }
+    return PSR_OK;
+}
+
+/* Takes the descriptors that it is given. */
+static psr_err open_for_program(pipes *p, const psr_child_surroundings *with)
+{
+    none_open(p);
+    p->out[1] = with->out;
+    p->err[1] = with->err;
+    p->in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (p->in[0] < 0 || pipe2(p->failed, O_CLOEXEC) || (with->out < 0 && pipe2(p->out, O_CLOEXEC)) ||
+        (with->err < 0 && pipe2(p->err, O_CLOEXEC)))
+        return no_pipes(p);
     return PSR_OK;
 }
 
@@ -61,8 +88,18 @@ static void forget_the_terminal(void)
     }
 }
 
-/* In the child, with all signals blocked: never returns. Only async-signal-safe calls. */
-static _Noreturn void become(char *const argv[], const pipes *p, unsigned flags, pid_t parent)
+static _Noreturn void give_up(const pipes *p, bool of_directory)
+{
+    failure why = {of_directory, errno};
+    ssize_t told = write(p->failed[1], &why, sizeof why);
+    (void)told;
+    _exit(127);
+}
+
+/* In the child, with all signals blocked: never returns. Only async-signal-safe calls (execvpe of glibc's is). with: NULL for one of our
+ * own programs. */
+static _Noreturn void become(char *const argv[], const pipes *p, unsigned flags, pid_t parent,
+                             const psr_child_surroundings *with)
 {
     sigset_t none;
     setpgid(0, 0);
@@ -78,17 +115,28 @@ static _Noreturn void become(char *const argv[], const pipes *p, unsigned flags,
     if (dup2(p->in[0], 0) < 0 || dup2(p->out[1], 1) < 0 ||
         (!(flags & PSR_CHILD_KEEP_STDERR) && dup2(p->err[1], 2) < 0))
         _exit(1);
-    execv(argv[0], argv);
-    int failure = errno;
-    ssize_t told = write(p->failed[1], &failure, sizeof failure);
-    (void)told;
-    _exit(127);
+    if (with == NULL) {
+        execv(argv[0], argv);
+        give_up(p, false);
+    }
+    if (chdir(with->directory) != 0)
+        give_up(p, true);
+    (void)fcntl(with->inherits, F_SETFD, 0);
+    execvpe(argv[0], argv, with->environment);
+    give_up(p, false);
 }
 
-psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child)
+static psr_err describe_failure(const failure *why, const char *program, const psr_child_surroundings *with)
 {
-    pipes p;
-    PSR_TRY(open_all(&p, flags));
+    if (why->of_directory)
+        return psr_fail(PSR_ERR_NOT_FOUND, "cannot run %s in %s: %s", program, with->directory,
+                        strerror(why->number));
+    return psr_fail(PSR_ERR_NOT_FOUND, "cannot run %s: %s", program, strerror(why->number));
+}
+
+static psr_err fork_child(char *const argv[], unsigned flags, const psr_child_surroundings *with, pipes *p,
+                          pid_t *ret_pid)
+{
     pid_t parent = getpid();
     sigset_t all, before;
     sigfillset(&all);
@@ -96,36 +144,45 @@ psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child
     pid_t pid = fork();
     int refused = errno;
     if (pid == 0)
-        become(argv, &p, flags, parent);
+        become(argv, p, flags, parent, with);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (pid < 0) {
-        close_all(&p);
+    if (pid < 0)
         return psr_fail(PSR_ERR_IO, "fork: %s", strerror(refused));
-    }
-    close(p.failed[1]);
-    p.failed[1] = -1;
-    int failure = 0;
+    close(p->failed[1]);
+    p->failed[1] = -1;
+    failure why;
     ssize_t got;
     do
-        got = read(p.failed[0], &failure, sizeof failure);
+        got = read(p->failed[0], &why, sizeof why);
     while (got < 0 && errno == EINTR);
-    if (got == (ssize_t)sizeof failure) {
+    if (got == (ssize_t)sizeof why) {
         waitpid(pid, NULL, 0);
-        close_all(&p);
-        return psr_fail(PSR_ERR_NOT_FOUND, "cannot run %s: %s", argv[0], strerror(failure));
+        return describe_failure(&why, argv[0], with);
     }
-    psr_child child = {.pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0)};
+    *ret_pid = pid;
+    return PSR_OK;
+}
+
+/* Takes what is open in p. */
+static psr_err start(char *const argv[], unsigned flags, const psr_child_surroundings *with, pipes *p,
+                     psr_child *ret_child)
+{
+    pid_t pid = 0;
+    psr_err err = fork_child(argv, flags, with, p, &pid);
+    if (err != PSR_OK) {
+        close_all(p);
+        return err;
+    }
+    psr_child child = {.pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0), .group = with != NULL};
     if (child.pidfd >= 0)
         (void)fcntl(child.pidfd, F_SETFD, FD_CLOEXEC);
-    psr_line_writer_init(&child.in, p.in[1]);
-    psr_line_reader_init(&child.out, p.out[0]);
-    child.err.fd = -1;
-    if (!(flags & PSR_CHILD_KEEP_STDERR))
-        psr_line_reader_init(&child.err, p.err[0]);
-    p.in[1] = p.out[0] = p.err[0] = -1;
-    close_all(&p);
+    psr_line_writer_init(&child.in, p->in[1]);
+    psr_line_reader_init(&child.out, p->out[0]);
+    psr_line_reader_init(&child.err, p->err[0]); /* -1: not ours to read */
+    p->in[1] = p->out[0] = p->err[0] = -1;
+    close_all(p);
     if (child.pidfd < 0) {
-        psr_err err = psr_fail(PSR_ERR_IO, "pidfd_open: %s (Linux 5.3 or later is needed)", strerror(errno));
+        err = psr_fail(PSR_ERR_IO, "pidfd_open: %s (Linux 5.3 or later is needed)", strerror(errno));
         psr_child_done(&child);
         return err;
     }
@@ -133,15 +190,53 @@ psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child
     return PSR_OK;
 }
 
+psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child)
+{
+    pipes p;
+    PSR_TRY(open_all(&p, flags));
+    return start(argv, flags, NULL, &p, ret_child);
+}
+
+psr_err psr_child_start_program(char *const argv[], const psr_child_surroundings *surroundings,
+                                psr_child *ret_child)
+{
+    pipes p;
+    PSR_TRY(open_for_program(&p, surroundings));
+    return start(argv, 0, surroundings, &p, ret_child);
+}
+
+/* What waitpid tells of a child that is signalled by itself. */
+static bool next_change(psr_child *child, int *ret_status)
+{
+    pid_t got;
+    do
+        got = waitpid(child->pid, ret_status, WNOHANG | WUNTRACED | WCONTINUED);
+    while (got < 0 && errno == EINTR);
+    return got > 0;
+}
+
+/* The same of one whose group is ended with it: that is done before it is reaped, since until then nobody else's group can have its
+ * number. So its end is looked at apart from its stops. */
+static bool next_change_of_group(psr_child *child, int *ret_status)
+{
+    const id_t pid = (id_t)child->pid;
+    siginfo_t info = {0};
+    if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child->pid) {
+        (void)kill(-child->pid, SIGKILL);
+        return next_change(child, ret_status);
+    }
+    info.si_pid = 0;
+    if (waitid(P_PID, pid, &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 || info.si_pid != child->pid)
+        return false;
+    *ret_status = info.si_code == CLD_STOPPED ? W_STOPCODE(info.si_status) : __W_CONTINUED;
+    return true;
+}
+
 bool psr_child_reap(psr_child *child)
 {
     int status = 0;
-    while (child->pid > 0) {
-        pid_t got = waitpid(child->pid, &status, WNOHANG | WUNTRACED | WCONTINUED);
-        if (got == 0 || (got < 0 && errno != EINTR))
-            break;
-        if (got < 0)
-            continue;
+    while (child->pid > 0 &&
+           (child->group ? next_change_of_group(child, &status) : next_change(child, &status))) {
         child->stopped = WIFSTOPPED(status);
         if (WIFEXITED(status) || WIFSIGNALED(status)) {
             child->status = status;
@@ -176,14 +271,14 @@ void psr_child_describe(int status, char *text, size_t size)
 
 void psr_child_signal(const psr_child *child, int signo)
 {
-    if (child->pid > 0)
+    if (child->pid > 0 && (!child->group || kill(-child->pid, signo) != 0)) /* it may have left its group */
         (void)kill(child->pid, signo);
 }
 
 void psr_child_done(psr_child *child)
 {
     if (child->pid > 0) {
-        (void)kill(child->pid, SIGKILL);
+        psr_child_signal(child, SIGKILL);
         while (waitpid(child->pid, &child->status, 0) < 0 && errno == EINTR)
             continue;
         child->pid = 0;

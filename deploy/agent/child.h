@@ -16,7 +16,9 @@ typedef struct psr_child {
     psr_line_reader out, err;
     bool ended;
     bool stopped; /* by a signal, when psr_child_reap last looked */
-    int status;   /* as waitpid gave */
+    bool
+        group; /* signals are for its whole process group, and what is left of that is killed when it has ended */
+    int status; /* as waitpid gave */
     uint64_t out_end,
         err_end; /* how far its own words go, once it has ended: a process that it left behind may write on */
 } psr_child;
@@ -32,6 +34,19 @@ typedef enum psr_child_flags {
 /* Runs argv[0] (a path) in a process group of its own. NOT_FOUND when it cannot be executed. */
 PSR_MUST_CHECK psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child);
 
+/* What somebody else's program finds when it begins. Its standard input is /dev/null. */
+typedef struct psr_child_surroundings {
+    const char *directory;    /* that it runs in */
+    char *const *environment; /* NAME=VALUE.., NULL */
+    int out, err;             /* its standard streams, which this takes in any case; -1: pipes */
+    int inherits;             /* a descriptor that it has too, under the same number; stays the caller's */
+} psr_child_surroundings;
+
+/* Runs argv[0], a path or a name that is looked for in PATH, with what it starts: the process group is ended as one. NOT_FOUND: it, or
+ * the directory, is not there. */
+PSR_MUST_CHECK psr_err psr_child_start_program(char *const argv[], const psr_child_surroundings *surroundings,
+                                               psr_child *ret_child);
+
 /* Reaps it if it has ended, else sees whether it is stopped. True when it has ended (now or before). */
 bool psr_child_reap(psr_child *child);
 
@@ -41,7 +56,7 @@ bool psr_child_said_all(const psr_child *child);
 /* How it ended, by its status: "killed by signal 9 (Killed)", "exit status 1". */
 void psr_child_describe(int status, char *text, size_t size);
 
-/* Sends signo to it, by its id; nothing when it has ended. */
+/* Sends signo to it (and its group, where that is one's), by its id; nothing when it has ended. */
 void psr_child_signal(const psr_child *child, int signo);
 
 /* Closes pipes; kills and reaps when it still runs. */
