@@ -49,6 +49,7 @@ static const shape order_shapes[] = {
                          {"host", FIELD_TEXT, OF_ORDER(host), true},
                          {"by_itself", FIELD_BOOL, OF_ORDER(by_itself), false},
                          {"how", FIELD_TEXT, OF_ORDER(how), false}}},
+    [PSR_ORDER_LEFT] = {"left", {ORDER_PEER, {"host", FIELD_TEXT, OF_ORDER(host), true}}},
     [PSR_ORDER_AGENT] = {"agent",
                          {{"host", FIELD_TEXT, OF_ORDER(host), false},
                           {"how", FIELD_TEXT, OF_ORDER(how), false}}},

@@ -22,6 +22,7 @@
 
 typedef enum psr_order_kind {
     PSR_ORDER_LOST,  /* a member's process ended: peer, host, by_itself, how */
+    PSR_ORDER_LEFT,  /* of a program: a member's process ended well: peer, host */
     PSR_ORDER_AGENT, /* a host's agent, which its processes do without, is silent: host, how */
     PSR_ORDER_LOG,   /* a member printed a line: peer, line */
     PSR_ORDER_STOP,  /* Ctrl-C: in order, with a checkpoint */

@@ -4,6 +4,7 @@
 #define PSR_DEPLOY_COMMANDS_H
 
 int psr_command_train(int argc, char **argv);
+int psr_command_run(int argc, char **argv);
 int psr_command_report(int argc, char **argv);
 int psr_command_keygen(int argc, char **argv);
 

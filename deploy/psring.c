@@ -15,6 +15,8 @@ typedef struct command {
 
 static const command commands[] = {
     {"train", "train a network on this machine or on the hosts of a hostfile", psr_command_train},
+    {"run", "run any program on this machine or on the hosts of a hostfile, each process with its rank",
+     psr_command_run},
     {"report", "compare runs in one table", psr_command_report},
     {"keygen", "make key files for processes that are started by hand", psr_command_keygen},
 };

@@ -1,4 +1,4 @@
-/* psring train: starts agents, scheduler and, through the agents, the run's processes, and shows the person what the machine decides. */
+/* psring train and psring run: starts agents, scheduler and, through the agents, the run's processes, and shows the person what the machine decides. */
 #include "deploy/launch/launch_private.h"
 
 #include "base/clock.h"
@@ -9,6 +9,7 @@
 #include "deploy/launch/leftovers.h"
 #include "deploy/report/summary.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,6 +101,20 @@ static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, ch
     return err;
 }
 
+/* Of a program it needs to know less. */
+static psr_err programs_arguments(const psr_launch_driver *d, char *program, char ***ret_argv)
+{
+    char **argv = calloc(5, sizeof *argv);
+    if (!argv)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
+    argv[0] = program; /* the caller's; the rest is ours */
+    *ret_argv = argv;  /* freed by the caller also on failure */
+    if (!(argv[1] = strdup("programs")) || asprintf(&argv[2], "%" PRIu32, d->config.workers) < 0 ||
+        asprintf(&argv[3], "%.17g", d->config.deadline_s) < 0)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
+    return PSR_OK;
+}
+
 /* On this host. */
 static psr_err start_scheduler_process(psr_launch_driver *d, const char *interface)
 {
@@ -109,7 +124,7 @@ static psr_err start_scheduler_process(psr_launch_driver *d, const char *interfa
     char *text = NULL;
     psr_err err = psr_program_path("psring-scheduler", path, sizeof path);
     if (!err)
-        err = scheduler_arguments(d, path, &argv);
+        err = d->options->program ? programs_arguments(d, path, &argv) : scheduler_arguments(d, path, &argv);
     if (!err)
         err = psr_child_start(argv, PSR_CHILD_SEES_END, &d->scheduler);
     if (!err) {
@@ -143,7 +158,8 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
     PSR_TRY(psr_keys_generate(workers, d->shards, !ipc && !bare, &d->keys, &d->key_count));
     for (size_t i = 0; i < d->key_count; i++)
         d->keys[i].bare = bare;
-    psr_show_configuration(&d->show, &d->config, d->options->placement, d->sockets.path);
+    if (!d->options->program)
+        psr_show_configuration(&d->show, &d->config, d->options->placement, d->sockets.path);
     return start_scheduler_process(d, interface);
 }
 
@@ -219,6 +235,20 @@ static void show_others_error(void *context, const char *line)
 {
     psr_launch_driver *d = context;
     psr_show_others_error(&d->show, "%s", line);
+}
+
+static void show_output(void *context, uint32_t rank, bool to_stderr, const char *line)
+{
+    psr_launch_driver *d = context;
+    char name[32] = "";
+    if (!psr_screen_has_room(d->screen))
+        return;
+    if (d->names_ranks[to_stderr])
+        snprintf(name, sizeof name, "[%" PRIu32 "] ", rank);
+    if (to_stderr)
+        psr_screen_err(d->screen, "%s%s\n", name, line);
+    else
+        psr_screen_out(d->screen, "%s%s\n", name, line);
 }
 
 static void show_progress(void *context, const psr_run_progress *progress)
@@ -302,6 +332,7 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
     const psr_launch_machine_options options = {
         .placement = d->options->placement,
         .config = d->options->config,
+        .runs_program = d->options->program != NULL,
         .interface = interface,
         .interface_is_loopback = interface && (psr_host_is_here(interface) || strcmp(interface, "lo") == 0),
         .host = host,
@@ -318,6 +349,7 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .show_line = show_line,
         .show_error = show_error,
         .show_others_error = show_others_error,
+        .show_output = show_output,
         .show_progress = show_progress,
         .show_evaluating = show_evaluating,
         .show_evaluated = show_evaluated,
@@ -327,6 +359,16 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .show_outcome = show_outcome,
     };
     return psr_launch_machine_new(&options, &actions, psr_clock_ms(), &d->machine);
+}
+
+static psr_err name_program(psr_launch_driver *d, psr_host_link *host)
+{
+    cJSON *program = NULL;
+    if (!d->options->program)
+        return PSR_OK;
+    PSR_TRY(psr_program_to_object(d->options->program, &program));
+    psr_json_put(&host->agent.in, "op", "program", "!program", program, NULL);
+    return PSR_OK;
 }
 
 static psr_err start_agents(psr_launch_driver *d)
@@ -339,6 +381,7 @@ static psr_err start_agents(psr_launch_driver *d)
         psr_launch_machine_agent_started(d->machine, i, host->local, psr_clock_ms());
         psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s,
                      d->sockets.path[0] ? "sockets" : NULL, d->sockets.path, NULL);
+        PSR_TRY(name_program(d, host));
     }
     return PSR_OK;
 }
@@ -386,7 +429,7 @@ static int run(psr_launch_driver *d)
     if (err)
         psr_launch_machine_failed(d->machine, err, psr_clock_ms());
     psr_launch_loop(d);
-    if (d->scheduler.ended && WIFSIGNALED(d->scheduler.status))
+    if (!d->options->program && d->scheduler.ended && WIFSIGNALED(d->scheduler.status))
         psr_leftovers_remove(d->config.out);
     psr_socket_directory_remove(&d->sockets);
     psr_launch_machine_conclude(d->machine);
@@ -400,6 +443,8 @@ static psr_err set_up(psr_launch_driver *d, const char *host, const char *machin
     size_t host_count = d->options->placement->hosts.count;
     PSR_TRY(psr_screen_new(&d->screen));
     psr_show_init(&d->show, d->screen, d->options->progress, (double)d->config.log_every);
+    d->names_ranks[0] = isatty(STDOUT_FILENO);
+    d->names_ranks[1] = isatty(STDERR_FILENO);
     d->hosts = calloc(host_count, sizeof *d->hosts);
     d->fds = calloc(1 + 4 * (host_count + 1), sizeof *d->fds);
     if (!d->hosts || !d->fds || d->signals < 0)
@@ -434,7 +479,7 @@ int psr_launch(const psr_launch_options *options)
     psr_err err = set_up(&d, host, machine);
     int status = psr_err_exit_status(err);
     if (err)
-        psr_print(stderr, "psring train: %s\n", psr_err_detail());
+        psr_print(stderr, "psring %s: %s\n", options->program ? "run" : "train", psr_err_detail());
     else
         status = run(&d);
     clean_up(&d);

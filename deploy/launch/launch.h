@@ -5,12 +5,15 @@
 #define PSR_DEPLOY_LAUNCH_H
 
 #include "base/config.h"
+#include "deploy/agent/program.h"
 #include "deploy/launch/placement.h"
 #include "deploy/report/show.h"
 
 typedef struct psr_launch_options {
     const psr_config *config; /* checked, threads may be 0: resolved here */
     const psr_placement *placement;
+    const psr_program
+        *program; /* of `psring run`: of config only workers, deadline and transport count; NULL: training */
     const char *
         interface; /* --interface, or NULL: none or loopback when all hosts are this one, else where ssh came in */
     const char *ssh;        /* --ssh CMD, words separated by spaces; NULL: "ssh" */

@@ -235,8 +235,11 @@ void psr_launch_machine_interrupted(psr_launch_machine *m, int64_t now_ms)
     m->interrupts++;
     if (m->interrupts == 1 && m->spawned && !m->ended) {
         give_order(m, PSR_ORDER_STOP);
-        m->act.show_line(m->act.context,
-                         "stopping after this step, with a checkpoint; once more to end at once");
+        if (m->options.runs_program)
+            psr_launch_end(m, 130, "interrupted", now_ms);
+        else
+            m->act.show_line(m->act.context,
+                             "stopping after this step, with a checkpoint; once more to end at once");
     } else {
         psr_launch_end(m, 130, "interrupted", now_ms);
         m->end_by_ms = now_ms;
@@ -436,10 +439,12 @@ void psr_launch_machine_conclude(psr_launch_machine *m)
         m->act.show_outcome(m->act.context, m->outcome);
         return;
     }
-    if (m->line[0] != '\0' && m->status == 0)
+    bool well = m->status == 0;
+    if (m->line[0] != '\0' && well && !m->options.runs_program) /* stdout is the program's */
         m->act.show_line(m->act.context, m->line);
-    else if (m->line[0] != '\0')
-        psr_launch_show(m, m->act.show_error, "psring train: %s", m->line);
+    else if (m->line[0] != '\0' && !well)
+        psr_launch_show(m, m->act.show_error, "psring %s: %s", m->options.runs_program ? "run" : "train",
+                        m->line);
     if (m->interrupts == 1 && m->outcome != NULL)
         m->act.show_resumable(m->act.context);
 }

@@ -40,6 +40,8 @@ typedef struct psr_launch_actions {
     void (*show_line)(void *context, const char *line);
     void (*show_error)(void *context, const char *line);
     void (*show_others_error)(void *context, const char *line);
+    /* What a rank of a program printed. */
+    void (*show_output)(void *context, uint32_t rank, bool to_stderr, const char *line);
     void (*show_progress)(void *context, const psr_run_progress *progress);
     void (*show_evaluating)(void *context, const psr_run_evaluating *evaluating);
     void (*show_evaluated)(void *context);
@@ -53,6 +55,7 @@ typedef struct psr_launch_actions {
 typedef struct psr_launch_machine_options {
     const psr_placement *placement;
     const psr_config *config;   /* threads may be 0: shared out by the hosts' cores */
+    bool runs_program;          /* each worker is a rank of `psring run`'s program; else this is training */
     const char *interface;      /* --interface, or NULL */
     bool interface_is_loopback; /* that, where it is given, is reached from this machine alone */
     const char *host, *machine; /* this machine's name, and its psr_machine_id; "": not known */
@@ -84,7 +87,8 @@ void psr_launch_machine_scheduler_ended(psr_launch_machine *machine);
 void psr_launch_machine_scheduler_closed(psr_launch_machine *machine, int wait_status, int64_t now_ms);
 /* The driver failed, with the detail of this thread. */
 void psr_launch_machine_failed(psr_launch_machine *machine, psr_err err, int64_t now_ms);
-/* Ctrl-C, or a signal that asks to end. The first time the run stops in order, with a checkpoint; then at once. */
+/* Ctrl-C, or a signal that asks to end. The first time training stops in order, with a checkpoint, and a program is told to end; then
+ * at once. */
 void psr_launch_machine_interrupted(psr_launch_machine *machine, int64_t now_ms);
 /* Ctrl-Z: scheduler and agents stop all that works and counts time; when they have said so, or in a second, comes the action stop. */
 void psr_launch_machine_suspended(psr_launch_machine *machine, int64_t now_ms);

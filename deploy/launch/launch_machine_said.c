@@ -36,6 +36,10 @@ static void hold_line(psr_launch_machine *m, const psr_launch_host *h, psr_peer 
 static void on_process_line(psr_launch_machine *m, const psr_launch_host *h, const psr_agent_event *event)
 {
     psr_peer peer = m->options.placement->items[event->item].peer;
+    if (m->options.runs_program) {
+        m->act.show_output(m->act.context, peer.rank, event->to_stderr, event->text);
+        return;
+    }
     psr_order log = {.kind = PSR_ORDER_LOG, .peer = peer};
     snprintf(log.line, sizeof log.line, "%s", event->text);
     psr_launch_order(m, &log);
@@ -48,6 +52,19 @@ static void on_process_line(psr_launch_machine *m, const psr_launch_host *h, con
     else
         psr_launch_show(m, m->act.show_others_error, "[%s %" PRIu32 " on %s] %s", psr_role_name(peer.role),
                         peer.rank, h->name, event->text);
+}
+
+static void on_exited(psr_launch_machine *m, const psr_launch_host *h, const psr_agent_event *event)
+{
+    psr_peer peer = m->options.placement->items[event->item].peer;
+    psr_order left = {.kind = PSR_ORDER_LEFT, .peer = peer};
+    snprintf(left.host, sizeof left.host, "%s", h->name);
+    if (m->ended)
+        return;
+    if (!event->ok)
+        psr_launch_lose_member(m, h, peer, event->by_itself, event->text);
+    else if (m->options.runs_program)
+        psr_launch_order(m, &left);
 }
 
 static psr_err on_event(psr_launch_machine *m, psr_launch_host *h, const psr_agent_event *event,
@@ -68,9 +85,7 @@ static psr_err on_event(psr_launch_machine *m, psr_launch_host *h, const psr_age
         on_process_line(m, h, event);
         return PSR_OK;
     case PSR_AGENT_EXITED:
-        if (!event->ok && !m->ended)
-            psr_launch_lose_member(m, h, m->options.placement->items[event->item].peer, event->by_itself,
-                                   event->text);
+        on_exited(m, h, event);
         return PSR_OK;
     }
     return PSR_OK;

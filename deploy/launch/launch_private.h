@@ -25,7 +25,8 @@ typedef struct psr_launch_driver {
     int signals;
     psr_screen *screen;
     psr_show show;
-    struct pollfd *fds; /* 1 + 4 * (hosts + 1) */
+    bool names_ranks[2]; /* of what they print on stdout and stderr, the person is told who does */
+    struct pollfd *fds;  /* 1 + 4 * (hosts + 1) */
 } psr_launch_driver;
 
 /* Until the run is over and all have ended. */

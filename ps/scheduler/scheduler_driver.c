@@ -307,6 +307,7 @@ static void obey(driver *d, const psr_order *order, int64_t now_ms)
     case PSR_ORDER_GO_ON:
         psr_clock_go_on();
         return;
+    case PSR_ORDER_LEFT: /* in training a process ends well when the run does */
     case PSR_ORDER_ALIVE:
         return;
     }

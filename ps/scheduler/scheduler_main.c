@@ -7,6 +7,7 @@
 #include "net/transport.h"
 #include "ps/scheduler/scheduler_driver.h"
 #include "ps/input_thread.h"
+#include "ps/programs/programs.h"
 #include "ps/roster.h"
 
 #include <stdio.h>
@@ -134,6 +135,8 @@ int main(int argc, char **argv)
     argp_program_version_hook = print_version;
     psr_input_thread_block_signals();
     psr_log_init("scheduler", PSR_LOG_INFO);
+    if (argc > 1 && strcmp(argv[1], "programs") == 0) /* the launcher's own */
+        return psr_programs_main(argc - 1, argv + 1);
     arguments a = {0};
     psr_config_defaults(&a.config);
     char networks[PSR_NETWORK_TEXT_MAX];

@@ -31,6 +31,8 @@ static void orders_come_back_as_they_were(void **state)
         &(psr_order){.kind = PSR_ORDER_LOST, .peer = shard, .by_itself = true, .how = "exit status 1"},
         "{\"order\":\"lost\",\"role\":\"shard\",\"rank\":4294967295,\"by_itself\":true,\"how\":\"exit status "
         "1\"}");
+    expect_order(&(psr_order){.kind = PSR_ORDER_LEFT, .peer = worker, .host = "b"},
+                 "{\"order\":\"left\",\"role\":\"worker\",\"rank\":3,\"host\":\"b\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_AGENT, .host = "b", .how = "no sign of life for 2.0 s"},
                  "{\"order\":\"agent\",\"host\":\"b\",\"how\":\"no sign of life for 2.0 s\"}");
     expect_order(

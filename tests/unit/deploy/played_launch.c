@@ -10,6 +10,8 @@ static psr_placed placed[] = {{{PSR_ROLE_SHARD, 0}, A},
                               {{PSR_ROLE_WORKER, 2}, B}};
 static const psr_placement placement = {{host_items, 2}, placed, 4, 2};
 
+static const psr_placement of_program = {{host_items, 2}, placed + 1, 3, 2};
+
 /* ---- the actions ---- */
 
 static psr_err start_scheduler(void *context, uint32_t threads, const char *interface)
@@ -71,6 +73,12 @@ static void show_others_error(void *context, const char *line)
     psr_text_add(&((played *)context)->end, "others: %s\n", line);
 }
 
+static void show_output(void *context, uint32_t rank, bool to_stderr, const char *line)
+{
+    psr_text_add(&((played *)context)->end, "rank %" PRIu32 " on std%s: %s\n", rank,
+                 to_stderr ? "err" : "out", line);
+}
+
 static void show_progress(void *context, const psr_run_progress *progress)
 {
     psr_text_add(&((played *)context)->end, "progress %" PRIu64 " of %" PRIu64 "\n", progress->step,
@@ -123,15 +131,19 @@ void expect_done(played *p, const char *text)
     forget(p);
 }
 
-void open_machine(played *p, psr_bare bare, const char *interface)
+static void open_to_run(played *p, bool runs_program, psr_bare bare, const char *interface)
 {
     *p = (played){0};
     forget(p);
     psr_config_defaults(&p->config);
     p->config.deadline_s = DEADLINE_MS / 1000.0;
     p->config.bare = bare;
-    const psr_launch_machine_options options = {
-        .placement = &placement, .config = &p->config, .interface = interface, .host = "a", .machine = "m1"};
+    const psr_launch_machine_options options = {.placement = runs_program ? &of_program : &placement,
+                                                .config = &p->config,
+                                                .runs_program = runs_program,
+                                                .interface = interface,
+                                                .host = "a",
+                                                .machine = "m1"};
     const psr_launch_actions actions = {
         .context = p,
         .start_scheduler = start_scheduler,
@@ -143,6 +155,7 @@ void open_machine(played *p, psr_bare bare, const char *interface)
         .show_line = show_line,
         .show_error = show_error,
         .show_others_error = show_others_error,
+        .show_output = show_output,
         .show_progress = show_progress,
         .show_evaluating = show_evaluating,
         .show_evaluated = show_evaluated,
@@ -154,13 +167,23 @@ void open_machine(played *p, psr_bare bare, const char *interface)
     expect_ok(psr_launch_machine_new(&options, &actions, BEGAN_MS, &p->machine));
 }
 
-void begin_with(played *p, psr_bare bare, const char *interface)
+void open_machine(played *p, psr_bare bare, const char *interface)
 {
-    open_machine(p, bare, interface);
+    open_to_run(p, false, bare, interface);
+}
+
+static void start_agents(played *p)
+{
     psr_launch_machine_agent_started(p->machine, A, true, BEGAN_MS);
     psr_launch_machine_agent_started(p->machine, B, false, BEGAN_MS);
     psr_launch_machine_tick(p->machine, true, BEGAN_MS);
     expect_done(p, "agent a: alive\nagent b: alive\n");
+}
+
+void begin_with(played *p, psr_bare bare, const char *interface)
+{
+    open_machine(p, bare, interface);
+    start_agents(p);
 }
 
 void begin(played *p)
@@ -188,13 +211,25 @@ int64_t wait_ms(played *p, int64_t at_ms)
     return psr_launch_machine_wait_ms(p->machine, BEGAN_MS + at_ms);
 }
 
-void begin_run(played *p)
+static void spawn_all(played *p)
 {
-    begin(p);
     agent_says(p, A, HELLO_A, 0);
     agent_says(p, B, HELLO_B, 0);
     scheduler_says(p, LISTENING, 0);
     forget(p);
+}
+
+void begin_run(played *p)
+{
+    begin(p);
+    spawn_all(p);
+}
+
+void begin_program(played *p)
+{
+    open_to_run(p, true, PSR_BARE_NOWHERE, NULL);
+    start_agents(p);
+    spawn_all(p);
 }
 
 void close_all(played *p, int64_t at_ms)

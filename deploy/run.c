@@ -1,0 +1,261 @@
+/* `psring run`: reads options, places the ranks, launches the program that the command line names. */
+#include "deploy/commands.h"
+
+#include "base/options_argp.h"
+#include "base/printable.h"
+#include "deploy/launch/launch.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RANKS_MAX 1024
+
+enum { KEY_HOSTFILE = 1000, KEY_INTERFACE, KEY_SSH, KEY_REMOTE, KEY_DEADLINE, KEY_OUTPUT, KEY_TRANSPORT };
+
+typedef struct run_options {
+    psr_config config; /* workers: 0, as long as it is not given */
+    const char *hostfile, *host_list, *interface, *ssh, *remote_program, *output;
+    const char **variables; /* owned, their texts too; NULL at the end */
+    size_t variable_count;
+    char **words; /* the program and its arguments: argv's */
+} run_options;
+
+/* ---- options ---- */
+
+static uint32_t read_ranks(const struct argp_state *state, const char *text)
+{
+    char *end = NULL, detail[128];
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' || value < 1 || value > RANKS_MAX) {
+        snprintf(detail, sizeof detail, "--ranks: '%.40s' is not a number from 1 to %d", text, RANKS_MAX);
+        psr_options_refuse(state, detail);
+    }
+    return (uint32_t)value;
+}
+
+static void set_config(const struct argp_state *state, psr_config *config, const char *name, const char *text)
+{
+    if (psr_config_set(config, name, text) != PSR_OK)
+        psr_options_refuse(state, psr_err_detail());
+}
+
+static bool is_name(const char *text, size_t length)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    return length > 0 && (text[0] < '0' || text[0] > '9') && strspn(text, letters) >= length;
+}
+
+/* "NAME=VALUE", or "NAME" of this environment. */
+static void add_variable(const struct argp_state *state, run_options *o, const char *text)
+{
+    size_t length = strcspn(text, "=");
+    const char *value = text[length] == '=' ? text + length + 1 : getenv(text);
+    char detail[256], *variable = NULL;
+    if (!is_name(text, length) || value == NULL) {
+        snprintf(detail, sizeof detail, "-x '%.100s': %s", text,
+                 value == NULL ? "there is no such variable here; give NAME=VALUE"
+                               : "a variable's name has letters, digits and _");
+        psr_options_refuse(state, detail);
+        return;
+    }
+    const char **grown = realloc(o->variables, (o->variable_count + 2) * sizeof *grown);
+    if (grown != NULL)
+        o->variables = grown;
+    if (grown == NULL || asprintf(&variable, "%.*s=%s", (int)length, text, value) < 0) {
+        psr_options_refuse(state, "no memory for -x");
+        return;
+    }
+    o->variables[o->variable_count++] = variable;
+    o->variables[o->variable_count] = NULL;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    run_options *o = state->input;
+    switch (key) {
+    case 'n':
+        o->config.workers = read_ranks(state, arg);
+        return 0;
+    case 'H':
+        o->host_list = arg;
+        return 0;
+    case 'x':
+        add_variable(state, o, arg);
+        return 0;
+    case KEY_HOSTFILE:
+        o->hostfile = arg;
+        return 0;
+    case KEY_INTERFACE:
+        o->interface = arg;
+        return 0;
+    case KEY_SSH:
+        o->ssh = arg;
+        return 0;
+    case KEY_REMOTE:
+        o->remote_program = arg;
+        return 0;
+    case KEY_OUTPUT:
+        o->output = arg;
+        return 0;
+    case KEY_DEADLINE:
+        set_config(state, &o->config, "deadline", arg);
+        return 0;
+    case KEY_TRANSPORT:
+        set_config(state, &o->config, "transport", arg);
+        return 0;
+    case ARGP_KEY_ARG: /* all that follows is the program's */
+        o->words = state->argv + state->next - 1;
+        state->next = state->argc;
+        return 0;
+    case ARGP_KEY_END:
+        if (o->words == NULL || o->words[0][0] == '\0')
+            psr_options_refuse(state,
+                               "the program is missing; give for instance: psring run -n 4 -- ./program");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option own_options[] = {
+    {"ranks", 'n', "N", 0, "processes (default: one for each slot of the hosts)", 1},
+    {"hostfile", KEY_HOSTFILE, "FILE", 0, "they go to these hosts, over ssh; lines 'HOST slots=N'", 1},
+    {NULL, 'H', "HOST:N,HOST:N", 0, "the same as a list", 1},
+    {NULL, 'x', "NAME[=VALUE]", 0,
+     "a variable for all ranks, with its value here or the one given; may be repeated", 1},
+    {"output-filename", KEY_OUTPUT, "DIR", 0,
+     "what rank N prints goes to DIR/1/rank.N/stdout and stderr on its host, byte by byte, and not to the "
+     "terminal",
+     1},
+    {"deadline", KEY_DEADLINE, "SECONDS", 0,
+     "without a sign of life of a rank, after which the run ends and names it (default 30)", 1},
+    {"transport", KEY_TRANSPORT, "auto|tcp|ipc", 0,
+     "ipc: sockets that only this user reaches, for a run on one host; auto: that, or TCP (default auto)", 1},
+    {"interface", KEY_INTERFACE, "NAME|ADDRESS", 0,
+     "network interface to use on every host (default: where ssh connects; on one host none)", 1},
+    {"ssh", KEY_SSH, "CMD", 0, "how to reach hosts (default: ssh); host keys are checked", 1},
+    {"remote-psring", KEY_REMOTE, "PATH", 0,
+     "psring's path on other hosts (default: the same as here, then PATH)", 1},
+    {0}};
+
+static const char doc[] =
+    "Runs a program as ranks 0 to N-1, on this machine or on others. Each finds its place in its environment "
+    "(PSRING_RANK, PSRING_RANKS and what psring_init reads); a program that knows nothing of psring runs too."
+    "\v"
+    "Examples:\n"
+    "  psring run -n 4 -- ./program --its-own options\n"
+    "  psring run -n 4 -- sh -c 'echo rank $PSRING_RANK of $PSRING_RANKS'\n"
+    "  psring run -n 8 --output-filename log_output -- python3 net.py\n"
+    "  psring run --hostfile hosts -x OMP_NUM_THREADS=2 -- ./program\n"
+    "\n"
+    "A rank runs in this directory, which must be there on every host too. It\n"
+    "reads nothing from standard input. On a terminal its lines begin with its\n"
+    "rank. The run ends when all ranks have; one that fails, or is stopped for\n"
+    "longer than the deadline, ends the others. What a rank has started ends with\n"
+    "it.\n"
+    "\n"
+    "Exit status: 0 all ranks exited with 0; 1 one did not; 2 bad input; 3 a\n"
+    "process broke the protocol; 130 ended by Ctrl-C.\n";
+
+/* ---- the run ---- */
+
+static psr_err read_hosts(const run_options *o, psr_hosts *hosts)
+{
+    if (o->hostfile && o->host_list)
+        return psr_fail(PSR_ERR_USAGE, "--hostfile and -H say the same thing twice; give one");
+    if (o->hostfile)
+        return psr_hostfile_read(o->hostfile, hosts);
+    return o->host_list ? psr_hosts_from_list(o->host_list, hosts) : PSR_OK;
+}
+
+static psr_err place(run_options *o, psr_hosts *hosts, psr_placement *ret_placement)
+{
+    psr_config *config = &o->config;
+    PSR_TRY(read_hosts(o, hosts));
+    if (config->workers == 0) /* not given: every slot, or one */
+        config->workers = hosts->count ? psr_hosts_slots(hosts) : 1;
+    if (hosts->count == 0)
+        PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
+    if (config->workers > RANKS_MAX)
+        return psr_fail(PSR_ERR_USAGE, "the hosts have %u slots, more than %d; give -n", config->workers,
+                        RANKS_MAX);
+    if (config->workers > psr_hosts_slots(hosts))
+        return psr_fail(PSR_ERR_USAGE, "-n %u: the hosts have %u slots in all; add slots=N or hosts",
+                        config->workers, psr_hosts_slots(hosts));
+    return psr_placement_make(config, hosts, NULL, ret_placement);
+}
+
+/* Where the program runs, and an absolute path of its output. */
+static psr_err find_directories(const run_options *o, char directory[PATH_MAX], char output[2 * PATH_MAX])
+{
+    if (getcwd(directory, PATH_MAX) == NULL)
+        return psr_fail(PSR_ERR_IO, "this directory: %s", strerror(errno));
+    output[0] = '\0';
+    if (o->output == NULL)
+        return PSR_OK;
+    if (o->output[0] == '\0' || strlen(o->output) >= PATH_MAX)
+        return psr_fail(PSR_ERR_USAGE, "--output-filename: give the name of a directory");
+    snprintf(output, 2 * PATH_MAX, "%s%s%s", o->output[0] == '/' ? "" : directory,
+             o->output[0] == '/' ? "" : "/", o->output);
+    return PSR_OK;
+}
+
+static psr_err launch(run_options *o, const psr_placement *placement, int *ret_status)
+{
+    static const char *const none[] = {NULL};
+    char directory[PATH_MAX], output[2 * PATH_MAX];
+    PSR_TRY(find_directories(o, directory, output));
+    const psr_program program = {.words = (const char *const *)o->words,
+                                 .variables = o->variables ? o->variables : none,
+                                 .directory = directory,
+                                 .output = output,
+                                 .ranks = o->config.workers,
+                                 .deadline_s = o->config.deadline_s};
+    PSR_TRY(psr_program_check(&program));
+    const psr_launch_options options = {.config = &o->config,
+                                        .placement = placement,
+                                        .program = &program,
+                                        .interface = o->interface,
+                                        .ssh = o->ssh,
+                                        .progress = PSR_SHOW_NONE,
+                                        .remote_program = o->remote_program};
+    *ret_status = psr_launch(&options);
+    return PSR_OK;
+}
+
+static void free_variables(run_options *o)
+{
+    for (size_t i = 0; i < o->variable_count; i++)
+        free((char *)(uintptr_t)o->variables[i]);
+    free(o->variables);
+}
+
+int psr_command_run(int argc, char **argv)
+{
+    static const struct argp argp = {own_options, parse, "-- PROGRAM [ARGUMENT...]", doc, NULL, NULL, NULL};
+    run_options o = {0};
+    psr_hosts hosts = {0};
+    psr_placement placement = {0};
+    int status = 0;
+    psr_config_defaults(&o.config);
+    o.config.workers = 0;
+    o.config.mode = PSR_MODE_RING; /* no process but the ranks */
+    psr_options_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
+    psr_err err = place(&o, &hosts, &placement);
+    if (err == PSR_OK)
+        err = launch(&o, &placement, &status);
+    if (err != PSR_OK) {
+        psr_print(stderr, "psring run: %s\n", psr_err_detail());
+        status = psr_err_exit_status(err);
+    }
+    psr_placement_done(&placement);
+    psr_hosts_done(&hosts);
+    free_variables(&o);
+    return status;
+}

@@ -1,0 +1,308 @@
+#include "ps/programs/programs.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/comm.h"
+#include "net/socket_directory.h"
+#include "net/transport.h"
+#include "ps/scheduler/launcher.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RANKS_MAX 1024
+#define DEADLINE_S_MAX 1e6
+#define BURST 256      /* messages, and orders, between two looks at everything else */
+#define LINGER_MS 2000 /* for BYE to leave */
+/* For ABORT: a rank that is gone takes none, and nobody should wait for that. */
+#define ABORT_LINGER_MS 300
+#define ALIVE_MS 1000
+
+typedef struct driver {
+    uint32_t ranks;
+    int64_t deadline_ms;
+    const psr_provision *provision;
+    psr_transport *transport;
+    psr_launcher *launcher;
+    bool *left; /* [ranks]: their processes have ended well */
+    uint32_t left_count;
+    psr_presence_clock presence;
+    int64_t launcher_heard_ms; /* by that clock */
+    int64_t say_alive_ms;
+    bool ended;
+    psr_err status;
+    char line[1024];
+} driver;
+
+/* ---- the end ---- */
+
+/* The first time. */
+static void end(driver *d, psr_err status, const char *line)
+{
+    if (d->ended)
+        return;
+    d->ended = true;
+    d->status = status;
+    snprintf(d->line, sizeof d->line, "%s", line);
+    psr_launcher_ended(d->launcher, status, d->line, NULL);
+}
+
+static void end_by_detail(driver *d, psr_err status)
+{
+    char line[sizeof d->line];
+    snprintf(line, sizeof line, "%s", psr_err_detail());
+    end(d, status, line);
+}
+
+/* ---- what is said to the person ---- */
+
+static void on_say(void *context, const char *line)
+{
+    driver *d = context;
+    psr_launcher_say(d->launcher, PSR_LOG_OF_RUN, PSR_LOG_WARN, line);
+}
+
+static void on_stranger(void *context, const char *line)
+{
+    driver *d = context;
+    psr_launcher_say(d->launcher, PSR_LOG_OF_STRANGER, PSR_LOG_WARN, line);
+}
+
+static void wake(void *context)
+{
+    driver *d = context;
+    psr_transport_wake(d->transport);
+}
+
+/* ---- how processes end ---- */
+
+static bool is_rank(const driver *d, psr_peer peer)
+{
+    return peer.role == PSR_ROLE_WORKER && peer.rank < d->ranks;
+}
+
+static void lose(driver *d, const psr_order *order)
+{
+    char line[sizeof d->line];
+    if (!is_rank(d, order->peer))
+        return;
+    snprintf(line, sizeof line, "rank %" PRIu32 " on %.200s: %.700s", order->peer.rank, order->host,
+             order->how);
+    end(d, PSR_ERR_PEER, line);
+}
+
+static void leave(driver *d, const psr_order *order)
+{
+    char line[64];
+    if (!is_rank(d, order->peer) || d->left[order->peer.rank])
+        return;
+    d->left[order->peer.rank] = true;
+    d->left_count++;
+    snprintf(line, sizeof line, "all %" PRIu32 " ranks have ended", d->ranks);
+    if (d->left_count == d->ranks)
+        end(d, PSR_OK, line);
+}
+
+/* ---- orders ---- */
+
+static void lose_agent(driver *d, const psr_order *order)
+{
+    char line[sizeof d->line];
+    snprintf(line, sizeof line, "agent on %.200s: %.700s", order->host, order->how);
+    end(d, PSR_ERR_TIMEOUT, line);
+}
+
+static void obey(driver *d, const psr_order *order)
+{
+    switch (order->kind) {
+    case PSR_ORDER_LOST:
+        lose(d, order);
+        return;
+    case PSR_ORDER_LEFT:
+        leave(d, order);
+        return;
+    case PSR_ORDER_AGENT:
+        lose_agent(d, order);
+        return;
+    case PSR_ORDER_STOP:
+        end(d, PSR_ERR_CANCELLED, "interrupted");
+        return;
+    case PSR_ORDER_PAUSE:
+        psr_clock_stop();
+        psr_launcher_paused(d->launcher);
+        return;
+    case PSR_ORDER_GO_ON:
+        psr_clock_go_on();
+        return;
+    case PSR_ORDER_LOG: /* lines of programs go to the person */
+    case PSR_ORDER_ALIVE:
+        return;
+    }
+}
+
+/* true: there may be more. */
+static bool take_orders(driver *d, int64_t now_ms)
+{
+    for (int i = 0; i < BURST && !d->ended; i++) {
+        psr_order order;
+        psr_launcher_heard heard = psr_launcher_take(d->launcher, &order);
+        if (heard == PSR_LAUNCHER_NOTHING)
+            return false;
+        d->launcher_heard_ms = psr_presence_clock_ms(&d->presence, now_ms);
+        if (heard == PSR_LAUNCHER_ORDER)
+            obey(d, &order);
+        else if (heard == PSR_LAUNCHER_INTERRUPT)
+            end(d, PSR_ERR_CANCELLED, "interrupted");
+        else if (heard == PSR_LAUNCHER_BAD)
+            on_say(d, psr_err_detail());
+        else {
+            psr_clock_go_on(); /* it may have died while all were stopped */
+            end(d, PSR_ERR_PEER, "the launcher is gone without a word");
+        }
+    }
+    return true;
+}
+
+static void check_launcher(driver *d, int64_t now_ms)
+{
+    int64_t silent_ms = psr_presence_clock_ms(&d->presence, now_ms) - d->launcher_heard_ms;
+    char line[96];
+    if (silent_ms <= d->deadline_ms)
+        return;
+    snprintf(line, sizeof line, "the launcher gave no sign of life for %.1f s", (double)silent_ms / 1000);
+    end(d, PSR_ERR_TIMEOUT, line);
+}
+
+/* ---- messages ---- */
+
+/* Nobody has anything to say yet: a place is all that a rank gets. */
+static void take_message(driver *d, psr_message *message)
+{
+    char line[128];
+    snprintf(line, sizeof line, "rank %" PRIu32 " sent %s, which is of no use here: dropped",
+             message->from.rank, psr_message_name(message->head.type));
+    on_say(d, line);
+    psr_message_free(&message);
+}
+
+/* Waits for the first at most timeout_ms. */
+static void take_messages(driver *d, int timeout_ms)
+{
+    for (int i = 0; i < BURST && !d->ended; i++) {
+        psr_message *message = NULL;
+        psr_err err = psr_transport_recv(d->transport, i == 0 ? timeout_ms : 0, &message);
+        if (err == PSR_ERR_TIMEOUT || err == PSR_ERR_CANCELLED)
+            return;
+        if (err != PSR_OK)
+            end_by_detail(d, err);
+        else
+            take_message(d, message);
+    }
+}
+
+/* ---- the loop ---- */
+
+static void say_alive(driver *d, int64_t now_ms)
+{
+    if (now_ms < d->say_alive_ms)
+        return;
+    d->say_alive_ms = now_ms + (d->deadline_ms / 4 < ALIVE_MS ? d->deadline_ms / 4 : ALIVE_MS);
+    psr_launcher_alive(d->launcher);
+    psr_launcher_flush(d->launcher);
+}
+
+static int next_timeout_ms(const driver *d, int64_t now_ms)
+{
+    return d->say_alive_ms <= now_ms ? 0 : (int)(d->say_alive_ms - now_ms);
+}
+
+static void run_loop(driver *d)
+{
+    bool more_orders = false;
+    while (!d->ended) {
+        take_messages(d, more_orders ? 0 : next_timeout_ms(d, psr_clock_ms()));
+        int64_t now_ms = psr_clock_ms();
+        more_orders = take_orders(d, now_ms);
+        say_alive(d, now_ms);
+        check_launcher(d, now_ms);
+    }
+}
+
+/* ---- life ---- */
+
+static psr_err set_up(driver *d)
+{
+    const psr_zmq_options zmq = {
+        .self = {PSR_ROLE_SCHEDULER, 0},
+        .directory = d->provision->directory,
+        .interface = d->provision->interface[0] ? d->provision->interface : "127.0.0.1",
+        .port = d->provision->port,
+        .keys = &d->provision->keys,
+        .log_stranger = on_stranger,
+        .log_context = d,
+    };
+    d->left = calloc(d->ranks, sizeof *d->left);
+    if (d->left == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", d->ranks);
+    PSR_TRY(psr_transport_zmq_new(&zmq, &d->transport));
+    PSR_TRY(psr_launcher_new(false, wake, d, &d->launcher));
+    int64_t now_ms = psr_clock_ms();
+    d->say_alive_ms = now_ms;
+    d->presence = psr_presence_clock_for(now_ms, d->deadline_ms);
+    d->launcher_heard_ms = psr_presence_clock_ms(&d->presence, now_ms);
+    psr_launcher_listening(d->launcher, psr_transport_endpoint(d->transport));
+    return PSR_OK;
+}
+
+static psr_err drive(driver *d)
+{
+    psr_err err = set_up(d);
+    if (err == PSR_OK) {
+        run_loop(d);
+        err = d->status;
+    } else if (d->launcher != NULL) {
+        psr_launcher_ended(d->launcher, err, psr_err_detail(), NULL);
+    } else {
+        psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
+    }
+    psr_launcher_free(d->launcher); /* its thread wakes the transport */
+    psr_transport_free(&d->transport, err == PSR_OK ? LINGER_MS : ABORT_LINGER_MS);
+    free(d->left);
+    return err;
+}
+
+static psr_err read_arguments(int argc, char **argv, driver *d)
+{
+    char *end_of_ranks = NULL, *end_of_deadline = NULL;
+    unsigned long ranks = argc == 3 ? strtoul(argv[1], &end_of_ranks, 10) : 0;
+    double deadline_s = argc == 3 ? strtod(argv[2], &end_of_deadline) : 0;
+    if (ranks < 1 || ranks > RANKS_MAX || *end_of_ranks != '\0' || !(deadline_s > 0) ||
+        deadline_s > DEADLINE_S_MAX || *end_of_deadline != '\0')
+        return psr_fail(PSR_ERR_USAGE, "'programs' is psring run's own; use that");
+    d->ranks = (uint32_t)ranks;
+    d->deadline_ms = (int64_t)(deadline_s * 1000);
+    return PSR_OK;
+}
+
+int psr_programs_main(int argc, char **argv)
+{
+    driver d = {0};
+    psr_provision provision = {0};
+    psr_socket_directory sockets = PSR_SOCKET_DIRECTORY_NONE;
+    psr_err err = read_arguments(argc, argv, &d);
+    if (err == PSR_OK)
+        err = psr_provision_from_fd(STDIN_FILENO, &provision);
+    if (err == PSR_OK && provision.directory[0] != '\0')
+        err = psr_socket_directory_hold(provision.directory, &sockets);
+    d.provision = &provision;
+    if (err != PSR_OK)
+        psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
+    else
+        err = drive(&d);
+    psr_socket_directory_remove(&sockets);
+    psr_provision_done(&provision);
+    return psr_err_exit_status(err);
+}

@@ -1,0 +1,257 @@
+"""psring run: any program, with its place in its environment; how it ends, what it prints, and that nothing of it outlives the run.
+
+usage: test_run.py PSRING"""
+
+import os
+import re
+import signal
+import sys
+from functools import partial
+
+from psring_live import Live, read_bytes
+from psring_run import PATIENCE_S, Tap, Workspace, together
+from terminal import Terminal
+
+DEADLINE_S = 2.0
+WAITS = "echo ready $PSRING_RANK; exec sleep 1000"
+# What ssh is for an agent: its words by pipe, and where it was reached.
+PLAYED_SSH = """#!/bin/sh
+for command; do :; done
+SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" exec sh -c "$command"
+"""
+
+
+class Run(Live):
+    def __init__(self, psring, directory, name, options, program, **more):
+        super().__init__([psring, "run"] + options + ["--"] + program, directory, name, **more)
+
+    def rank(self, rank):
+        """The process that is that rank; not what it has started."""
+        wanted = ("PSRING_RANK=%d" % rank).encode()
+        agents = [process.pid for process in self.processes() if process.role == "agent"]
+        for process in self.processes():
+            stat = read_bytes("/proc/%d/stat" % process.pid)
+            parent = int(stat[stat.rindex(b")") + 2:].split()[1]) if b")" in stat else 0
+            if parent in agents and wanted in read_bytes("/proc/%d/environ" % process.pid).split(b"\0"):
+                return process
+        raise AssertionError("no process of rank %d" % rank)
+
+    def of_role(self, role):
+        return [process for process in self.processes() if process.role == role][0]
+
+    def wait_ready(self, ranks):
+        for rank in range(ranks):
+            self.wait_line("^ready %d$" % rank)
+
+
+def guarded(tap, play, psring, directory):
+    """What play starts it puts into a list, and all of it is ended."""
+    runs = []
+
+    def start(name, options, program, **more):
+        runs.append(Run(psring, directory, name, options, program, **more))
+        return runs[-1]
+
+    try:
+        play(tap, start, directory)
+    except AssertionError as error:
+        tap.ok(False, play.__name__, [str(error)] + [line for run in runs for line in run.why()])
+    finally:
+        for run in runs:
+            run.kill()
+
+
+def ends(tap, run, status, lines, what):
+    """It ends with that status, says these lines on stderr, and leaves nothing."""
+    got = run.wait(PATIENCE_S)
+    said = run.text("err")
+    tap.ok(got == status and len(said) == len(lines) and all(re.fullmatch(a, b) for a, b in zip(lines, said)), what, run.why())
+    tap.ok(run.wait_ended(PATIENCE_S) is not None and not run.leftovers(), "%s: nothing is left" % what,
+           [str(run.processes())] + run.leftovers())
+
+
+def places(tap, start, directory):
+    run = start("places", ["-n", "4", "-x", "COLOUR=red = green", "-x", "GIVEN", "--deadline=7"],
+                ["sh", "-c", 'echo "$PSRING_RANK of $PSRING_RANKS on $PSRING_HOST, $PSRING_DEADLINE_MS, $COLOUR, $GIVEN"; '
+                 'test -S "$PSRING_SCHEDULER" && grep -q token "$PSRING_KEY_FILE" || exit 1; test -z "$PSRING_INTERFACE"'],
+                env=dict(os.environ, GIVEN="it", PSRING_RANK="9", PSRING_INTERFACE="nowhere"))
+    ends(tap, run, 0, [], "four ranks know their place")
+    tap.ok(sorted(run.text("out")) == ["%d of 4 on localhost, 7000, red = green, it" % rank for rank in range(4)],
+           "and their environment is as it was asked for", run.why())
+
+
+def words(tap, start, directory):
+    given = ["", "two words", "'\"\\$HOME`*", "--ranks", "-n", "--", "\u00e4\u20ac", "a\nb", "=\t"]
+    run = start("words", [], [sys.executable, "-c", "import sys, os; print(ascii(sys.argv[1:])); print(os.getcwd()); "
+                              "print(repr(sys.stdin.read()))"] + given)
+    ends(tap, run, 0, [], "one rank, without options")
+    tap.ok(run.text("out") == [ascii(given), run.here, "''"],
+           "it gets its arguments as they are, this directory, and nothing to read", run.why())
+
+
+def fails(tap, start, directory):
+    run = start("fails", ["-n", "3"], ["sh", "-c", "test $PSRING_RANK = 1 && exit 3; " + WAITS])
+    ends(tap, run, 1, ["psring run: rank 1 on localhost: exit status 3"], "a rank that exits with 3 ends the run")
+
+
+def is_killed(tap, start, directory):
+    run = start("killed", ["-n", "3"], ["sh", "-c", WAITS])
+    run.wait_ready(3)
+    run.rank(2).signal(signal.SIGKILL)
+    ends(tap, run, 1, [r"psring run: rank 2 on localhost: killed by signal 9 \(Killed\)"], "a rank that is killed ends the run")
+
+
+def is_stopped(tap, start, directory):
+    run = start("stopped", ["-n", "2", "--deadline", str(DEADLINE_S)], ["sh", "-c", WAITS])
+    run.wait_ready(2)
+    run.rank(0).signal(signal.SIGSTOP)
+    ends(tap, run, 1, [r"psring run: rank 0 on localhost: stopped by a signal for 2\.0 s"],
+         "a rank that is stopped for longer than the deadline ends the run")
+
+
+def ctrl_c(tap, start, directory):
+    run = start("ctrl-c", ["-n", "2"], ["sh", "-c", "trap 'echo told; exit 0' TERM; echo ready $PSRING_RANK; while :; do sleep 1000 & wait; done"])
+    run.wait_ready(2)
+    run.of_role("launcher").signal(signal.SIGINT)
+    ends(tap, run, 130, ["psring run: interrupted"], "Ctrl-C ends all")
+    tap.ok(run.text("out")[2:] == ["told", "told"], "who wants to hear it is told", run.why())
+    run = start("ctrl-c-deaf", ["-n", "2"], ["sh", "-c", "trap '' TERM; " + WAITS])
+    run.wait_ready(2)
+    run.of_role("launcher").signal(signal.SIGTERM)
+    ends(tap, run, 130, ["psring run: interrupted"], "who does not is killed")
+
+
+def launcher_dies(tap, start, directory):
+    run = start("launcher-dies", ["-n", "2"], ["sh", "-c", WAITS])
+    run.wait_ready(2)
+    run.of_role("launcher").signal(signal.SIGKILL)
+    run.wait(PATIENCE_S)
+    tap.ok(run.wait_ended(PATIENCE_S) is not None and not run.leftovers(), "all end with the launcher", run.why())
+
+
+def agent_dies(tap, start, directory):
+    run = start("agent-dies", ["-n", "2"], ["sh", "-c", WAITS])
+    run.wait_ready(2)
+    run.of_role("agent").signal(signal.SIGKILL)
+    ends(tap, run, 1, [r"psring run: rank 0 on localhost: with host localhost, whose agent ended \(killed by signal 9 \(Killed\)\)"],
+         "all end with the agent")
+
+
+def scheduler_stops(tap, start, directory):
+    run = start("scheduler-stops", ["-n", "2", "--deadline", str(DEADLINE_S)], ["sh", "-c", WAITS])
+    run.wait_ready(2)
+    run.of_role("scheduler").signal(signal.SIGSTOP)
+    ends(tap, run, 1, [r"psring run: scheduler 0 on \S+: no sign of life for \S+ s; the run was at its start"],
+         "a scheduler that is silent ends the run")
+
+
+def not_there(tap, start, directory):
+    for name, program, why in (("absent", "./absent", "No such file or directory"), ("absent-name", "psring-no-such-program",
+                               "No such file or directory"), ("folder", "/", "Permission denied")):
+        run = start(name, ["-n", "2"], [program])
+        ends(tap, run, 1, ["psring run: rank 0 on localhost: cannot run %s: %s" % (re.escape(program), why)],
+             "%s cannot be run" % program)
+
+
+def children(tap, start, directory):
+    """One in the program's group, one in a session of its own."""
+    starts = "sleep 1000 & setsid sleep 1000 & "
+    run = start("children", ["-n", "2"], ["sh", "-c", starts + "exit 0"])
+    ends(tap, run, 0, [], "what ranks leave behind ends with the run")
+    run = start("children-fail", ["-n", "2"], ["sh", "-c", starts + "test $PSRING_RANK = 1 && exit 1; " + WAITS])
+    ends(tap, run, 1, ["psring run: rank 1 on localhost: exit status 1"], "and with one that fails")
+
+
+def output_files(tap, start, directory):
+    run = start("files", ["-n", "2", "--output-filename", "a/b"],
+                ["sh", "-c", "printf 'a\\033[2Jb\\000c'; echo \"to $PSRING_RANK\" >&2"])
+    status = run.wait(PATIENCE_S)
+    files = {}
+    for folder, _, names in os.walk(run.here):
+        for name in names:
+            files[os.path.relpath(os.path.join(folder, name), run.here)] = read_bytes(os.path.join(folder, name))
+    wanted = {}
+    for rank in range(2):
+        wanted["a/b/1/rank.%d/stdout" % rank] = b"a\033[2Jb\0c"
+        wanted["a/b/1/rank.%d/stderr" % rank] = b"to %d\n" % rank
+    tap.ok(status == 0 and files == wanted and not run.lines, "--output-filename: all bytes are in a file for each rank",
+           run.why() + [str(files)])
+    run = start("no-files", ["-n", "1", "--output-filename", "/proc/absent"], ["true"])
+    ends(tap, run, 1, [r"psring run: rank 0 on localhost: --output-filename: /proc/absent: .*"], "a place that cannot be written is told")
+
+
+def much_output(tap, start, directory):
+    """Nobody reads what it says, and its ranks end all the same."""
+    reads, writes = os.pipe()
+    run = start("much", ["-n", "2"], [sys.executable, "-c", "for i in range(400000): print('line %d of a rank that says a lot' % i)\n"
+                                      "print('x' * 3000000)"], out=writes)
+    os.close(writes)
+    run.wait_until(lambda: any(process.role == "agent" for process in run.processes()), PATIENCE_S)
+    tap.ok(run.wait_ended(PATIENCE_S, but=run.of_role("launcher")) is not None, "unread output holds up no rank", run.why())
+    size = 0
+    while True:
+        chunk = os.read(reads, 65536)
+        if not chunk:
+            break
+        size += len(chunk)
+    os.close(reads)
+    tap.ok(run.wait(PATIENCE_S) == 0 and size > 100000, "and a part of it is there for who reads then", ["%d bytes" % size])
+
+
+def on_a_terminal(tap, start, directory):
+    terminal = Terminal(100)
+    run = start("terminal", ["-n", "2"], ["sh", "-c", "printf 'a\\tb\\033[2Jc\\n'; test $PSRING_RANK = 0 || echo oh >&2"], out=terminal.writes)
+    status = run.wait(PATIENCE_S)
+    os.close(terminal.writes)
+    terminal.read_to_end(PATIENCE_S)
+    lines = sorted(line.rstrip("\r") for line in terminal.text.splitlines())
+    terminal.close()
+    tap.ok(status == 0 and lines == ["[0] a\tb?[2Jc", "[1] a\tb?[2Jc", "[1] oh"],
+           "on a terminal each line says whose it is, and commands to it do not come through", [repr(lines)])
+
+
+def two_hosts(tap, start, directory):
+    ssh, hosts = os.path.join(directory, "ssh"), os.path.join(directory, "hosts")
+    with open(ssh, "w") as file:
+        file.write(PLAYED_SSH)
+    os.chmod(ssh, 0o755)
+    with open(hosts, "w") as file:
+        file.write("host-b slots=2\nhost-c\n")
+    options = ["--hostfile", hosts, "--ssh", ssh]
+    run = start("hosts", options + ["-x", "GIVEN=it"],
+                ["sh", "-c", 'grep -q secret "$PSRING_KEY_FILE" && echo "$PSRING_RANK $PSRING_HOST $PSRING_INTERFACE $GIVEN $PWD" '
+                 '"${PSRING_SCHEDULER%:*}"'])
+    ends(tap, run, 0, [], "on two hosts")
+    tap.ok(sorted(run.text("out")) == ["%d %s 127.0.0.1 it %s 127.0.0.1" % (rank, host, run.here)
+                                       for rank, host in enumerate(["host-b", "host-b", "host-c"])],
+           "each slot has a rank, in this directory, with a key of its own", run.why())
+    run = start("hosts-fail", options, ["sh", "-c", "test $PSRING_RANK = 2 && exit 7; " + WAITS])
+    ends(tap, run, 1, ["psring run: rank 2 on host-c: exit status 7"], "one that fails is named with its host")
+
+
+def bad_input(tap, start, directory):
+    for number, (options, program, why) in enumerate((
+            ([], [], "the program is missing; .*"), (["-n", "0"], ["true"], "--ranks: '0' is not a number from 1 to 1024"),
+            (["-n", "3", "-H", "localhost:2"], ["true"], "-n 3: the hosts have 2 slots in all; add slots=N or hosts"),
+            (["-H", "a", "--hostfile", "b"], ["true"], "--hostfile and -H say the same thing twice; give one"),
+            (["-x", "NOT_SET_ANYWHERE"], ["true"], "-x 'NOT_SET_ANYWHERE': there is no such variable here; give NAME=VALUE"),
+            (["-x", "4=5"], ["true"], "-x '4=5': a variable's name has letters, digits and _"),
+            (["--deadline", "0"], ["true"], "--deadline: .*"), (["--transport", "pigeon"], ["true"], "--transport: .*"),
+            (["--rank"], ["true"], "--ranks?: .*"),
+            ([], ["true", "x" * 100000, "y" * 100000], "the program's arguments and variables have 2000.. bytes, more than 131072; .*"))):
+        run = start("bad-%d" % number, options, program)
+        ends(tap, run, 2, ["psring run: " + why], "refused: %s" % " ".join(options)[:60])
+
+
+def main():
+    psring = os.path.realpath(sys.argv[1])
+    tap = Tap()
+    with Workspace() as directory:
+        plays = (places, words, fails, is_killed, is_stopped, ctrl_c, launcher_dies, agent_dies, scheduler_stops, not_there, children,
+                 output_files, much_output, on_a_terminal, two_hosts, bad_input)
+        together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()
