@@ -66,6 +66,15 @@ psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes
     return PSR_OK;
 }
 
+void psr_bindings_retire(psr_bindings *bindings, psr_peer peer)
+{
+    psr_binding *binding = psr_bindings_holder(bindings, peer);
+    if (binding == NULL)
+        return;
+    binding->banned = true;
+    binding->peer.rank = PSR_RANK_ANY;
+}
+
 void psr_bindings_done(psr_bindings *bindings)
 {
     free(bindings->slots);

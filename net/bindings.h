@@ -2,7 +2,7 @@
  *
  * A sender picks its routing id itself: 16 random bytes, kept over reconnects. So an id is a secret that
  * tells a reconnecting member from another process, and a rank belongs to the id that claimed it first for as
- * long as the inbox lives: a second claim is refused, whoever makes it. Peers without a rank (PSR_RANK_ANY)
+ * long as the inbox lives, or until it has left: a second claim is refused, whoever makes it. Peers without a rank (PSR_RANK_ANY)
  * may be many. Plain data; one thread. */
 #ifndef PSR_NET_BINDINGS_H
 #define PSR_NET_BINDINGS_H
@@ -16,7 +16,7 @@ typedef struct psr_binding {
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_peer peer;
     uint64_t sequence; /* of the next message */
-    bool banned;       /* claimed a rank that is taken: its messages are dropped */
+    bool banned;       /* claimed a rank that is taken, or has left: its messages are dropped */
     bool used;
 } psr_binding;
 
@@ -34,6 +34,9 @@ psr_binding *psr_bindings_holder(const psr_bindings *bindings, psr_peer peer);
 /* Binds an id that is not bound. DENIED: it is not of our making, or there are PSR_BINDINGS_MAX already. */
 PSR_MUST_CHECK psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes,
                                         psr_peer peer, psr_binding **ret_binding);
+
+/* Whoever holds that rank has left: another id may claim it, and what comes of the first is dropped. */
+void psr_bindings_retire(psr_bindings *bindings, psr_peer peer);
 
 void psr_bindings_done(psr_bindings *bindings);
 

@@ -259,6 +259,11 @@ psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message)
     return err;
 }
 
+void psr_inbox_retire(psr_inbox *inbox, psr_peer peer)
+{
+    psr_bindings_retire(&inbox->bindings, peer);
+}
+
 void *psr_inbox_socket(const psr_inbox *inbox)
 {
     return inbox->router;

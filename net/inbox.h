@@ -19,6 +19,9 @@ void psr_inbox_free(psr_inbox *inbox);
 /* The next message that is there, without waiting; NULL: none. Fails as psr_transport_recv. ret owns. */
 PSR_MUST_CHECK psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message);
 
+/* As psr_transport_retire. */
+void psr_inbox_retire(psr_inbox *inbox, psr_peer peer);
+
 /* Sockets to poll for input: one for messages, one for news of strangers, which psr_inbox_tell_strangers
  * logs. */
 void *psr_inbox_socket(const psr_inbox *inbox);

@@ -43,6 +43,11 @@ void psr_transport_disconnect(psr_transport *transport, psr_peer peer)
     transport->ops->disconnect(transport, peer);
 }
 
+void psr_transport_retire(psr_transport *transport, psr_peer peer)
+{
+    transport->ops->retire(transport, peer);
+}
+
 const char *psr_transport_endpoint(const psr_transport *transport)
 {
     return transport->ops->endpoint(transport);

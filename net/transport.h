@@ -53,6 +53,9 @@ PSR_MUST_CHECK psr_err psr_transport_connect(psr_transport *transport, psr_peer 
  * when there is none. */
 void psr_transport_disconnect(psr_transport *transport, psr_peer peer);
 
+/* peer has left in order: what else comes of its connection is dropped, and another may be made in its name. */
+void psr_transport_retire(psr_transport *transport, psr_peer peer);
+
 /* The endpoint that others connect to. Borrowed for life. */
 const char *psr_transport_endpoint(const psr_transport *transport);
 

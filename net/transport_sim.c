@@ -415,6 +415,13 @@ static void sim_disconnect(psr_transport *base, psr_peer peer)
         }
 }
 
+/* Here a name is all that a connection has: another in that name is the same. */
+static void sim_retire(psr_transport *base, psr_peer peer)
+{
+    (void)base;
+    (void)peer;
+}
+
 static const char *sim_endpoint(const psr_transport *base)
 {
     return ((const sim_transport *)base)->endpoint;
@@ -457,6 +464,7 @@ psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_t
         .wake = sim_wake,
         .connect = sim_connect,
         .disconnect = sim_disconnect,
+        .retire = sim_retire,
         .endpoint = sim_endpoint,
         .rename = sim_rename,
         .strangers = sim_strangers,

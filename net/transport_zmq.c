@@ -359,6 +359,11 @@ static void zmq_transport_disconnect(psr_transport *base, psr_peer peer)
     c->dealer = NULL;
 }
 
+static void zmq_transport_retire(psr_transport *base, psr_peer peer)
+{
+    psr_inbox_retire(((zmq_transport *)base)->inbox, peer);
+}
+
 static psr_err zmq_transport_rename(psr_transport *base, psr_peer self)
 {
     zmq_transport *transport = (zmq_transport *)base;
@@ -430,6 +435,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .wake = zmq_transport_wake,
         .connect = zmq_transport_connect,
         .disconnect = zmq_transport_disconnect,
+        .retire = zmq_transport_retire,
         .endpoint = zmq_transport_endpoint,
         .rename = zmq_transport_rename,
         .strangers = zmq_transport_strangers,

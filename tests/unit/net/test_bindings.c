@@ -62,6 +62,27 @@ static void peers_without_a_rank_hold_none(void **state)
     psr_bindings_done(&bindings);
 }
 
+static void a_rank_is_free_again_when_its_holder_has_left(void **state)
+{
+    (void)state;
+    psr_bindings bindings = {0};
+    psr_binding *first = NULL, *second = NULL;
+    uint8_t id[PSR_ROUTING_ID_BYTES];
+    psr_bindings_retire(&bindings, peer_of(2)); /* nobody: nothing */
+    make_id(id, 1, false);
+    assert_ok(psr_bindings_add(&bindings, id, sizeof id, peer_of(2), &first));
+    psr_bindings_retire(&bindings, peer_of(1));
+    assert_ptr_equal(psr_bindings_holder(&bindings, peer_of(2)), first);
+    psr_bindings_retire(&bindings, peer_of(2));
+    assert_null(psr_bindings_holder(&bindings, peer_of(2)));
+    assert_true(psr_bindings_find(&bindings, id, sizeof id)->banned);
+    make_id(id, 2, false);
+    assert_ok(psr_bindings_add(&bindings, id, sizeof id, peer_of(2), &second));
+    assert_ptr_equal(psr_bindings_holder(&bindings, peer_of(2)), second);
+    assert_false(second->banned);
+    psr_bindings_done(&bindings);
+}
+
 static void ids_that_are_not_ours_and_more_than_any_run_has_are_refused(void **state)
 {
     (void)state;
@@ -89,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_id_is_found_again_as_the_table_grows),
         cmocka_unit_test(peers_without_a_rank_hold_none),
+        cmocka_unit_test(a_rank_is_free_again_when_its_holder_has_left),
         cmocka_unit_test(ids_that_are_not_ours_and_more_than_any_run_has_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
