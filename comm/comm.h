@@ -5,6 +5,7 @@
  *     joining, and hearing that all live    members/: member.h (a process's side), coordinator.h (the scheduler's), provision.h
  *     values, and how they are combined     buffer.h, reduce.h
  *     operations of a group of ranks        collectives/: group.h, block.h, halo.h, call.h, algorithm_choice.h
+ *     ranks of any program                  node/coordinator.h (the scheduler's side)
  *     what moves values in training         operations/: operation.h, ring.h, collective.h; early.h
  *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads),
@@ -26,6 +27,7 @@
 #include "comm/members/coordinator.h"
 #include "comm/members/member.h"
 #include "comm/members/provision.h"
+#include "comm/node/coordinator.h"
 #include "comm/operations/collective.h"
 #include "comm/operations/early.h"
 #include "comm/operations/operation.h"

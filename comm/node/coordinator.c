@@ -120,6 +120,28 @@ bool psr_node_coordinator_over(const psr_node_coordinator *coordinator)
     return true;
 }
 
+bool psr_node_coordinator_has_left(const psr_node_coordinator *coordinator, uint32_t rank)
+{
+    return coordinator->seats[rank].state == LEFT;
+}
+
+bool psr_node_coordinator_misses(const psr_node_coordinator *coordinator, uint32_t rank)
+{
+    const psr_node_coordinator *c = coordinator;
+    bool may_come = is_here(&c->seats[rank]) || c->seats[rank].state == EMPTY, others = false;
+    for (uint32_t r = 0; r < c->options.ranks; r++)
+        others |= r != rank && is_here(&c->seats[r]);
+    return c->state != FAILED && may_come && others;
+}
+
+psr_err psr_node_coordinator_verdict(const psr_node_coordinator *coordinator, const char **ret_line)
+{
+    if (coordinator->state != FAILED)
+        return PSR_OK;
+    *ret_line = coordinator->line;
+    return coordinator->verdict.status;
+}
+
 /* ---- joining ---- */
 
 static psr_err send_place(psr_node_coordinator *c, uint32_t rank)

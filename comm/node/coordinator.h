@@ -11,7 +11,9 @@
 #ifndef PSR_COMM_NODE_COORDINATOR_H
 #define PSR_COMM_NODE_COORDINATOR_H
 
-#include "comm/comm.h"
+#include "comm/members/join.h"
+#include "comm/wire/messages.h"
+#include "net/transport.h"
 
 #define PSR_NODE_FACTS_MAX (64u << 10) /* bytes */
 
@@ -45,5 +47,11 @@ void psr_node_coordinator_tick(psr_node_coordinator *coordinator, int64_t now_ms
 void psr_node_coordinator_fail(psr_node_coordinator *coordinator, psr_err err, uint32_t rank);
 /* All have left, or were given up. */
 bool psr_node_coordinator_over(const psr_node_coordinator *coordinator);
+/* That rank has left in order. */
+bool psr_node_coordinator_has_left(const psr_node_coordinator *coordinator, uint32_t rank);
+/* Others are here and would wait for that rank: to join, or until it leaves. */
+bool psr_node_coordinator_misses(const psr_node_coordinator *coordinator, uint32_t rank);
+/* OK, or why all have failed, and the line that they were told; borrowed for life. */
+psr_err psr_node_coordinator_verdict(const psr_node_coordinator *coordinator, const char **ret_line);
 
 #endif

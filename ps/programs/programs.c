@@ -20,6 +20,8 @@
 /* For ABORT: a rank that is gone takes none, and nobody should wait for that. */
 #define ABORT_LINGER_MS 300
 #define ALIVE_MS 1000
+/* For ranks to come after the first, where the deadline is shorter: that counts from what a rank does, and these start. */
+#define COME_UP_MS 5000
 
 typedef struct driver {
     uint32_t ranks;
@@ -27,11 +29,14 @@ typedef struct driver {
     const psr_provision *provision;
     psr_transport *transport;
     psr_launcher *launcher;
-    bool *left; /* [ranks]: their processes have ended well */
-    uint32_t left_count;
+    /* Of those who have called psring_init since all had left the last time. NULL: nobody ever has. */
+    psr_node_coordinator *coordinator;
+    psr_message **early; /* [ranks]: JOIN of one that has left, while others have not; owned */
+    bool *gone;          /* [ranks]: their processes have ended well */
+    uint32_t gone_count;
     psr_presence_clock presence;
     int64_t launcher_heard_ms; /* by that clock */
-    int64_t say_alive_ms;
+    int64_t say_alive_ms, tick_ms, ticked_ms;
     bool ended;
     psr_err status;
     char line[1024];
@@ -39,15 +44,22 @@ typedef struct driver {
 
 /* ---- the end ---- */
 
-/* The first time. */
-static void end(driver *d, psr_err status, const char *line)
+/* The first time. Who has joined is told: its calls fail with that line, and say which rank is to blame. */
+static void end_by(driver *d, uint32_t rank, psr_err status, const char *line)
 {
     if (d->ended)
         return;
     d->ended = true;
     d->status = status;
     snprintf(d->line, sizeof d->line, "%s", line);
+    if (status != PSR_OK && d->coordinator != NULL)
+        psr_node_coordinator_fail(d->coordinator, psr_fail(PSR_ERR_PEER, "%s", d->line), rank);
     psr_launcher_ended(d->launcher, status, d->line, NULL);
+}
+
+static void end(driver *d, psr_err status, const char *line)
+{
+    end_by(d, PSR_RANK_ANY, status, line);
 }
 
 static void end_by_detail(driver *d, psr_err status)
@@ -84,25 +96,45 @@ static bool is_rank(const driver *d, psr_peer peer)
     return peer.role == PSR_ROLE_WORKER && peer.rank < d->ranks;
 }
 
+/* Where all who have joined had failed before, that is why this one ends. */
 static void lose(driver *d, const psr_order *order)
 {
     char line[sizeof d->line];
+    const char *verdict = NULL;
+    psr_err why = d->coordinator != NULL ? psr_node_coordinator_verdict(d->coordinator, &verdict) : PSR_OK;
     if (!is_rank(d, order->peer))
         return;
     snprintf(line, sizeof line, "rank %" PRIu32 " on %.200s: %.700s", order->peer.rank, order->host,
              order->how);
-    end(d, PSR_ERR_PEER, line);
+    if (why != PSR_OK)
+        end(d, why, verdict);
+    else
+        end_by(d, order->peer.rank, PSR_ERR_PEER, line);
+}
+
+/* One for whom others would wait cannot go without a word. */
+static void check_missed(driver *d, uint32_t rank)
+{
+    char line[160];
+    if (d->coordinator == NULL || !d->gone[rank] || !psr_node_coordinator_misses(d->coordinator, rank))
+        return;
+    snprintf(line, sizeof line,
+             "rank %" PRIu32 ": exit status 0, while other ranks, which have called psring_init, wait for it "
+             "to join or to call psring_close",
+             rank);
+    end_by(d, rank, PSR_ERR_PEER, line);
 }
 
 static void leave(driver *d, const psr_order *order)
 {
     char line[64];
-    if (!is_rank(d, order->peer) || d->left[order->peer.rank])
+    if (!is_rank(d, order->peer) || d->gone[order->peer.rank])
         return;
-    d->left[order->peer.rank] = true;
-    d->left_count++;
+    d->gone[order->peer.rank] = true;
+    d->gone_count++;
+    check_missed(d, order->peer.rank);
     snprintf(line, sizeof line, "all %" PRIu32 " ranks have ended", d->ranks);
-    if (d->left_count == d->ranks)
+    if (d->gone_count == d->ranks)
         end(d, PSR_OK, line);
 }
 
@@ -178,29 +210,95 @@ static void check_launcher(driver *d, int64_t now_ms)
 
 /* ---- messages ---- */
 
-/* Nobody has anything to say yet: a place is all that a rank gets. */
-static void take_message(driver *d, psr_message *message)
+static psr_err on_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
-    char line[128];
-    snprintf(line, sizeof line, "rank %" PRIu32 " sent %s, which is of no use here: dropped",
-             message->from.rank, psr_message_name(message->head.type));
-    on_say(d, line);
-    psr_message_free(&message);
+    driver *d = context;
+    return psr_transport_send(d->transport, to, head, payload);
 }
 
-/* Waits for the first at most timeout_ms. */
-static void take_messages(driver *d, int timeout_ms)
+/* It may have been here before. */
+static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
+{
+    driver *d = context;
+    psr_transport_disconnect(d->transport, peer);
+    return psr_transport_connect(d->transport, peer, endpoint, psr_keys_of(&d->provision->keys, peer));
+}
+
+static void on_cut(void *context, psr_peer peer)
+{
+    driver *d = context;
+    psr_transport_disconnect(d->transport, peer);
+}
+
+/* One that nobody has joined. Its deadline for joining begins: with the first who does. */
+static psr_err open_coordinator(driver *d, int64_t now_ms)
+{
+    const psr_node_coordinator_options options = {
+        .ranks = d->ranks,
+        .deadline_ms = d->deadline_ms,
+        .join_deadline_ms = d->deadline_ms > COME_UP_MS ? d->deadline_ms : COME_UP_MS,
+        .host = d->provision->host,
+        .context = d,
+        .send = on_send,
+        .connect = on_connect,
+        .cut = on_cut};
+    psr_node_coordinator *coordinator = NULL;
+    PSR_TRY(psr_node_coordinator_new(&options, now_ms, &coordinator));
+    psr_node_coordinator_free(d->coordinator);
+    d->coordinator = coordinator;
+    return PSR_OK;
+}
+
+/* Takes message. */
+static void take_message(driver *d, psr_message *message, int64_t now_ms)
+{
+    bool joins = message->head.type == PSR_MSG_JOIN, named = is_rank(d, message->from);
+    bool over = d->coordinator == NULL || psr_node_coordinator_over(d->coordinator);
+    if (joins && named && !over && psr_node_coordinator_has_left(d->coordinator, message->from.rank)) {
+        psr_message_free(&d->early[message->from.rank]);
+        d->early[message->from.rank] = message;
+        return;
+    }
+    if (joins && over && open_coordinator(d, now_ms) != PSR_OK)
+        end_by_detail(d, PSR_ERR_NOMEM);
+    else if (d->coordinator != NULL)
+        psr_node_coordinator_message(d->coordinator, message, now_ms);
+    if (named && d->coordinator != NULL && psr_node_coordinator_has_left(d->coordinator, message->from.rank))
+        psr_transport_retire(d->transport, message->from); /* it may come again */
+    psr_message_free(&message);
+    for (uint32_t rank = 0; rank < d->ranks; rank++)
+        check_missed(d, rank);
+}
+
+/* Who wants to join again, when all have left. */
+static void take_early(driver *d, int64_t now_ms)
+{
+    for (uint32_t rank = 0; rank < d->ranks && !d->ended; rank++) {
+        psr_message *message = d->early[rank];
+        bool over = message != NULL && psr_node_coordinator_over(d->coordinator);
+        if (message == NULL || (!over && psr_node_coordinator_has_left(d->coordinator, rank)))
+            continue;
+        d->early[rank] = NULL;
+        take_message(d, message, now_ms);
+    }
+}
+
+/* Waits for the first at most timeout_ms. Returns true when the inbox is empty. */
+static bool take_messages(driver *d, int timeout_ms)
 {
     for (int i = 0; i < BURST && !d->ended; i++) {
         psr_message *message = NULL;
         psr_err err = psr_transport_recv(d->transport, i == 0 ? timeout_ms : 0, &message);
         if (err == PSR_ERR_TIMEOUT || err == PSR_ERR_CANCELLED)
-            return;
-        if (err != PSR_OK)
+            return true;
+        if (err != PSR_OK) {
             end_by_detail(d, err);
-        else
-            take_message(d, message);
+            return true;
+        }
+        take_message(d, message, psr_clock_ms());
+        take_early(d, psr_clock_ms());
     }
+    return false;
 }
 
 /* ---- the loop ---- */
@@ -214,20 +312,33 @@ static void say_alive(driver *d, int64_t now_ms)
     psr_launcher_flush(d->launcher);
 }
 
-static int next_timeout_ms(const driver *d, int64_t now_ms)
+static int timeout_ms(const driver *d, int64_t now_ms)
 {
-    return d->say_alive_ms <= now_ms ? 0 : (int)(d->say_alive_ms - now_ms);
+    int64_t next_ms = d->say_alive_ms < d->tick_ms ? d->say_alive_ms : d->tick_ms;
+    return next_ms <= now_ms ? 0 : (int)(next_ms - now_ms);
+}
+
+/* Nobody is called silent whose words lie unread, unless there is no end of them. */
+static void tick(driver *d, bool inbox_is_empty, int64_t now_ms)
+{
+    if (!inbox_is_empty && now_ms - d->ticked_ms < 2 * d->deadline_ms)
+        return;
+    d->ticked_ms = now_ms;
+    d->tick_ms = INT64_MAX;
+    check_launcher(d, now_ms);
+    if (d->coordinator != NULL && !psr_node_coordinator_over(d->coordinator))
+        psr_node_coordinator_tick(d->coordinator, now_ms, &d->tick_ms);
 }
 
 static void run_loop(driver *d)
 {
     bool more_orders = false;
     while (!d->ended) {
-        take_messages(d, more_orders ? 0 : next_timeout_ms(d, psr_clock_ms()));
+        bool empty = take_messages(d, more_orders ? 0 : timeout_ms(d, psr_clock_ms()));
         int64_t now_ms = psr_clock_ms();
         more_orders = take_orders(d, now_ms);
         say_alive(d, now_ms);
-        check_launcher(d, now_ms);
+        tick(d, empty, now_ms);
     }
 }
 
@@ -244,13 +355,15 @@ static psr_err set_up(driver *d)
         .log_stranger = on_stranger,
         .log_context = d,
     };
-    d->left = calloc(d->ranks, sizeof *d->left);
-    if (d->left == NULL)
+    d->gone = calloc(d->ranks, sizeof *d->gone);
+    d->early = calloc(d->ranks, sizeof *d->early);
+    if (d->gone == NULL || d->early == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", d->ranks);
     PSR_TRY(psr_transport_zmq_new(&zmq, &d->transport));
     PSR_TRY(psr_launcher_new(false, wake, d, &d->launcher));
     int64_t now_ms = psr_clock_ms();
-    d->say_alive_ms = now_ms;
+    d->say_alive_ms = d->ticked_ms = now_ms;
+    d->tick_ms = INT64_MAX;
     d->presence = psr_presence_clock_for(now_ms, d->deadline_ms);
     d->launcher_heard_ms = psr_presence_clock_ms(&d->presence, now_ms);
     psr_launcher_listening(d->launcher, psr_transport_endpoint(d->transport));
@@ -270,7 +383,11 @@ static psr_err drive(driver *d)
     }
     psr_launcher_free(d->launcher); /* its thread wakes the transport */
     psr_transport_free(&d->transport, err == PSR_OK ? LINGER_MS : ABORT_LINGER_MS);
-    free(d->left);
+    psr_node_coordinator_free(d->coordinator);
+    for (uint32_t rank = 0; d->early != NULL && rank < d->ranks; rank++)
+        psr_message_free(&d->early[rank]);
+    free(d->early);
+    free(d->gone);
     return err;
 }
 

@@ -1,6 +1,10 @@
-/* The scheduler of `psring run`: what stands beside the launcher when the ranks of a run are anybody's program. It hears from the launcher
- * how processes end. The run ends well when all have exited with 0; it fails when one ends in another way, and the line names that
- * rank and its host. One thread. */
+/* The scheduler of `psring run`: what stands beside the launcher when the ranks of a run are anybody's program. It gives who calls
+ * psring_init its place among the others (comm/node/coordinator.h), again when all have called psring_close, and hears from the launcher
+ * how processes end. One that never joins runs as well: nothing but its end is waited for.
+ *
+ * The run ends well when all processes have exited with 0. It fails, with a line that names the rank and its host, when one ends in another
+ * way, and when one exits while others that have joined would wait for it. Where the calls of all who have joined failed before, the line
+ * says why they did. One thread. */
 #ifndef PSR_PS_PROGRAMS_H
 #define PSR_PS_PROGRAMS_H
 

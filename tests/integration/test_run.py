@@ -1,6 +1,8 @@
 """psring run: any program, with its place in its environment; how it ends, what it prints, and that nothing of it outlives the run.
 
-usage: test_run.py PSRING"""
+usage: test_run.py PSRING RANK
+
+RANK: tests/integration/rank.c, which uses libpsring."""
 
 import os
 import re
@@ -12,6 +14,7 @@ from psring_live import Live, read_bytes
 from psring_run import PATIENCE_S, Tap, Workspace, together
 from terminal import Terminal
 
+RANK = os.path.realpath(sys.argv[2])
 DEADLINE_S = 2.0
 WAITS = "echo ready $PSRING_RANK; exec sleep 1000"
 # What ssh is for an agent: its words by pipe, and where it was reached.
@@ -210,6 +213,43 @@ def on_a_terminal(tap, start, directory):
            "on a terminal each line says whose it is, and commands to it do not come through", [repr(lines)])
 
 
+def joined(tap, start, directory):
+    for name, options in (("ipc", []), ("tcp", ["--transport", "tcp"])):
+        run = start("sum-" + name, ["-n", "4"] + options, [RANK, "sum"])
+        ends(tap, run, 0, [], "libpsring over %s" % name)
+        tap.ok(sorted(run.text("out")) == ["rank %d of 4 on localhost: 10" % rank for rank in range(4)], "its ranks have found each other",
+               run.why())
+    run = start("alone", [], [RANK, "sum"])
+    ends(tap, run, 0, [], "one rank")
+    run = start("again", ["-n", "3"], [RANK, "again"])
+    ends(tap, run, 0, [], "psring_init again after psring_close")
+    tap.ok(sorted(run.text("out")) == sorted(5 * ["rank %d of 3 on localhost: 6" % rank for rank in range(3)]),
+           "and again they find each other", run.why())
+
+
+def one_of_the_joined_ends(tap, start, directory):
+    how = r"rank 1 on localhost: killed by signal 9 \(Killed\)"
+    run = start("joined-killed", ["-n", "3", "--deadline", "60"], [RANK, "loop"])
+    run.wait_ready(3)
+    run.rank(1).signal(signal.SIGKILL)
+    ends(tap, run, 1, 2 * ["peer: .*" + how + ".*"] + ["psring run: " + how],
+         "one that is killed is named by the run, and by the calls of the others")
+    run = start("joined-stopped", ["-n", "3", "--deadline", "4"], [RANK, "loop"])
+    run.wait_ready(3)
+    run.rank(1).signal(signal.SIGSTOP)
+    ends(tap, run, 1, 2 * ["peer: .*rank 1 on localhost: no sign of life for .*"] +
+         [r"psring run: rank 1 on localhost: no sign of life for \d\.\d s.*"], "one that is stopped too")
+    run = start("joined-abort", ["-n", "3"], [RANK, "abort"])
+    ends(tap, run, 1, 2 * ["peer: .*rank 1 .*it has had enough.*"] + ["psring run: rank 1 .*it has had enough.*"],
+         "the line of one that aborts is the run's")
+    said = "rank 1: exit status 0, while other ranks, which have called psring_init, wait for it to join or to call psring_close"
+    run = start("joined-leave", ["-n", "3"], [RANK, "leave"])
+    ends(tap, run, 1, 2 * ["peer: .*" + said + ".*"] + ["psring run: " + said], "one that goes without a word is missed")
+    run = start("joined-never", ["-n", "3"], ["sh", "-c", 'test $PSRING_RANK = 1 || exec "$0" loop', RANK])
+    got = run.wait(PATIENCE_S)
+    tap.ok(got == 1 and run.text("err")[-1:] == ["psring run: " + said], "and so is one that never comes", run.why())
+
+
 def two_hosts(tap, start, directory):
     ssh, hosts = os.path.join(directory, "ssh"), os.path.join(directory, "hosts")
     with open(ssh, "w") as file:
@@ -225,6 +265,10 @@ def two_hosts(tap, start, directory):
     tap.ok(sorted(run.text("out")) == ["%d %s 127.0.0.1 it %s 127.0.0.1" % (rank, host, run.here)
                                        for rank, host in enumerate(["host-b", "host-b", "host-c"])],
            "each slot has a rank, in this directory, with a key of its own", run.why())
+    run = start("hosts-sum", options, [RANK, "sum"])
+    ends(tap, run, 0, [], "libpsring on two hosts")
+    tap.ok(sorted(run.text("out")) == ["rank %d of 3 on %s: 6" % (rank, host) for rank, host in enumerate(["host-b", "host-b", "host-c"])],
+           "its ranks have found each other there", run.why())
     run = start("hosts-fail", options, ["sh", "-c", "test $PSRING_RANK = 2 && exit 7; " + WAITS])
     ends(tap, run, 1, ["psring run: rank 2 on host-c: exit status 7"], "one that fails is named with its host")
 
@@ -248,7 +292,7 @@ def main():
     tap = Tap()
     with Workspace() as directory:
         plays = (places, words, fails, is_killed, is_stopped, ctrl_c, launcher_dies, agent_dies, scheduler_stops, not_there, children,
-                 output_files, much_output, on_a_terminal, two_hosts, bad_input)
+                 output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, two_hosts, bad_input)
         together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
     tap.end()
 

@@ -258,6 +258,25 @@ static void who_leaves_is_let_go_and_not_missed(void **state)
     expect_said(2, PSR_MSG_VERDICT, PSR_ERR_PEER, 1, "rank 1 on there has left");
 }
 
+static void who_would_be_missed_and_why_all_failed_can_be_asked(void **state)
+{
+    (void)state;
+    const char *line = NULL;
+    begin();
+    hear(1, psr_msg_done_head(&(psr_msg_done){0}), NULL, 0);
+    assert_true(psr_node_coordinator_has_left(world.coordinator, 1));
+    assert_false(psr_node_coordinator_has_left(world.coordinator, 0));
+    assert_false(psr_node_coordinator_misses(world.coordinator, 1));
+    assert_true(psr_node_coordinator_misses(world.coordinator, 0));
+    hear(0, psr_msg_done_head(&(psr_msg_done){0}), NULL, 0);
+    assert_false(psr_node_coordinator_misses(world.coordinator, 2)); /* nobody else is here */
+    assert_int_equal(psr_node_coordinator_verdict(world.coordinator, &line), PSR_OK);
+    assert_null(line);
+    psr_node_coordinator_fail(world.coordinator, psr_fail(PSR_ERR_PEER, "why"), 2);
+    assert_int_equal(psr_node_coordinator_verdict(world.coordinator, &line), PSR_ERR_PEER);
+    assert_string_equal(line, "why");
+}
+
 static void what_a_rank_finds_all_are_told_once(void **state)
 {
     (void)state;
@@ -310,6 +329,7 @@ int main(void)
         TEST(a_circle_is_called_one),
         TEST(who_waits_for_one_that_moves_is_told_to_wait_on),
         TEST(who_leaves_is_let_go_and_not_missed),
+        TEST(who_would_be_missed_and_why_all_failed_can_be_asked),
         TEST(what_a_rank_finds_all_are_told_once),
         TEST(what_only_one_rank_has_is_for_the_others_its_failure),
         TEST(hostile_messages_are_named_or_dropped),
