@@ -47,6 +47,7 @@ typedef struct process {
     stop_state stop;
     bool told;          /* its end has been reported */
     int64_t stopped_ms; /* since when somebody else than Ctrl-Z has stopped it; 0: nobody has */
+    bool asked_to_end;  /* by SIGTERM */
     bool given_up;      /* it was stopped for longer than the deadline */
     uint64_t left_out;  /* lines that the launcher did not take, and has not been told of */
 } process;
@@ -426,11 +427,17 @@ static void check_stopped(agent *a, int64_t now)
     }
 }
 
-/* TERM, then KILL, when their times have come. */
+/* TERM, once, then KILL, when their times have come. */
 static void end_step(agent *a, int64_t now)
 {
-    for (size_t i = 0; i < a->count && a->ending && now >= a->term_at_ms; i++)
-        psr_child_signal(&a->processes[i].child, now >= a->kill_at_ms ? SIGKILL : SIGTERM);
+    for (size_t i = 0; i < a->count && a->ending && now >= a->term_at_ms; i++) {
+        process *p = &a->processes[i];
+        if (now >= a->kill_at_ms)
+            psr_child_signal(&p->child, SIGKILL);
+        else if (!p->asked_to_end)
+            psr_child_signal(&p->child, SIGTERM);
+        p->asked_to_end = true;
+    }
 }
 
 static int poll_timeout(const agent *a, int64_t now)

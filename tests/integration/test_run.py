@@ -6,6 +6,7 @@ RANK: tests/integration/rank.c, which uses libpsring."""
 
 import os
 import re
+import select
 import signal
 import sys
 from functools import partial
@@ -16,6 +17,7 @@ from terminal import Terminal
 
 RANK = os.path.realpath(sys.argv[2])
 DEADLINE_S = 2.0
+SHELL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job_shell.py")
 WAITS = "echo ready $PSRING_RANK; exec sleep 1000"
 # What ssh is for an agent: its words by pipe, and where it was reached.
 PLAYED_SSH = """#!/bin/sh
@@ -25,8 +27,8 @@ SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" exec sh -c "$command"
 
 
 class Run(Live):
-    def __init__(self, psring, directory, name, options, program, **more):
-        super().__init__([psring, "run"] + options + ["--"] + program, directory, name, **more)
+    def __init__(self, psring, directory, name, options, program, before=(), **more):
+        super().__init__(list(before) + [psring, "run"] + options + ["--"] + program, directory, name, **more)
 
     def rank(self, rank):
         """The process that is that rank; not what it has started."""
@@ -124,6 +126,35 @@ def ctrl_c(tap, start, directory):
     ends(tap, run, 130, ["psring run: interrupted"], "who does not is killed")
 
 
+def ctrl_z(tap, start, directory):
+    """Each rank waits for a line by a FIFO. That nobody misses it for longer than the deadline, only time can show."""
+    terminal = Terminal(100)
+    fifos = [os.path.join(directory, "fifo.%d" % rank) for rank in range(2)]
+    for fifo in fifos:
+        os.mkfifo(fifo)
+    run = start("ctrl-z", ["-n", "2", "--deadline", str(DEADLINE_S)],
+                ["sh", "-c", 'echo "ready $PSRING_RANK"; read line < "$0.$PSRING_RANK"; echo "$line"', os.path.join(directory, "fifo")],
+                before=[sys.executable, SHELL, os.ttyname(terminal.writes)])
+    for rank in range(2):
+        terminal.wait_for(r"\[%d\] ready %d" % (rank, rank), PATIENCE_S)
+    os.write(terminal.reads, b"\x1a")
+    run.wait_line("^stopped by SIGTSTP$")
+    ranks = [run.rank(0), run.rank(1)]
+    for process in ranks:
+        process.wait_stopped(PATIENCE_S)
+    run.of_role("launcher").ended(2 * DEADLINE_S)
+    tap.ok(all(process.state() == "T" for process in ranks), "Ctrl-Z stops all ranks, for longer than the deadline", run.why())
+    run.process.send_signal(signal.SIGUSR1)
+    for rank, fifo in enumerate(fifos):
+        with open(fifo, "w") as file:
+            file.write("told %d\n" % rank)
+    tap.ok(run.wait_line("^ended ") == "ended 0" and all("[%d] told %d" % (rank, rank) in terminal.text for rank in range(2)),
+           "fg goes on with them", run.why() + [terminal.text])
+    run.wait(PATIENCE_S)
+    os.close(terminal.writes)
+    terminal.close()
+
+
 def launcher_dies(tap, start, directory):
     run = start("launcher-dies", ["-n", "2"], ["sh", "-c", WAITS])
     run.wait_ready(2)
@@ -189,7 +220,7 @@ def much_output(tap, start, directory):
     run = start("much", ["-n", "2"], [sys.executable, "-c", "for i in range(400000): print('line %d of a rank that says a lot' % i)\n"
                                       "print('x' * 3000000)"], out=writes)
     os.close(writes)
-    run.wait_until(lambda: any(process.role == "agent" for process in run.processes()), PATIENCE_S)
+    select.select([reads], [], [], PATIENCE_S)  # it has begun
     tap.ok(run.wait_ended(PATIENCE_S, but=run.of_role("launcher")) is not None, "unread output holds up no rank", run.why())
     size = 0
     while True:
@@ -291,7 +322,7 @@ def main():
     psring = os.path.realpath(sys.argv[1])
     tap = Tap()
     with Workspace() as directory:
-        plays = (places, words, fails, is_killed, is_stopped, ctrl_c, launcher_dies, agent_dies, scheduler_stops, not_there, children,
+        plays = (places, words, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there, children,
                  output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, two_hosts, bad_input)
         together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
     tap.end()
