@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""psring-bench-comm measures every operation, finds all values right, and those that are spoilt; text, JSON and CSV have the same figures.
+
+usage: test_bench_comm.py PSRING-BENCH-COMM SPOILT-SUM RUN-RANKS"""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from psring_run import PATIENCE_S, Tap
+
+RANKS = 3
+# Units of its size, and the bus factor of 3 ranks (docs/figures.md).
+OPERATIONS = {
+    "all_reduce": (1, 4 / 3), "reduce": (1, 1), "reduce_scatter": (3, 2 / 3), "all_gather": (3, 2 / 3), "broadcast": (1, 1),
+    "gather": (3, 2 / 3), "scatter": (3, 2 / 3), "all_to_all": (3, 2 / 3), "all_to_all_v": (6, 5 / 6), "send_receive": (1, 1),
+    "neighbor_exchange": (2, 1), "halo_exchange": (2, 1), "barrier": (0, 1),
+}
+ITERATIONS, WARMUP = 3, 1
+CALLS = 1 + WARMUP + ITERATIONS
+SHORT = ["--iterations=%d" % ITERATIONS, "--warmup=%d" % WARMUP]
+
+
+def run(*command, env=None):
+    return subprocess.run([str(c) for c in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S,
+                          env=dict(os.environ, **(env or {})))
+
+
+def rows_of(done):
+    return json.loads(done.stdout)["rows"] if done.returncode == 0 else []
+
+
+def sizes(units, begin, end, factor, value_bytes=4):
+    """Whole units, at least one."""
+    found = []
+    while begin <= end:
+        size = max(begin // (units * value_bytes), 1) * units * value_bytes if units else 0
+        if size not in found:
+            found.append(size)
+        begin *= factor
+    return found
+
+
+def every_operation_and_size(tap, bench):
+    done = run(bench, "-n", RANKS, "-b", 8, "-e", "32K", "-f", 64, "--json", *SHORT)
+    rows = rows_of(done)
+    tap.ok(done.returncode == 0 and rows and all(row["wrong"] == 0 for row in rows), "all values are right", [done.stdout, done.stderr])
+    wanted = [(name, size) for name, (units, _) in OPERATIONS.items() for size in sizes(units, 8, 32768, 64)]
+    tap.ok([(row["operation"], row["size_bytes"]) for row in rows] == wanted, "each operation has a row for each size", [done.stdout])
+    tap.ok(bool(rows) and all(0 < row["min_us"] <= row["time_us"] <= row["max_us"] for row in rows), "the median lies in the range",
+           [done.stdout])
+    sized = [row for row in rows if row["size_bytes"] > 0]
+    tap.ok(bool(sized) and all(abs(row["algbw_gb_s"] * row["time_us"] * 1e3 / row["size_bytes"] - 1) < 1e-3 and
+                               abs(row["busbw_gb_s"] / row["algbw_gb_s"] / OPERATIONS[row["operation"]][1] - 1) < 1e-3 for row in sized),
+           "algbw is size over time, and busbw has the operation's factor", [done.stdout])
+
+
+def types_and_ops(tap, bench):
+    for options in (["-t", "float16", "-O", "mean"], ["-t", "bfloat16", "-O", "sum"], ["-t", "int8", "-O", "product"],
+                    ["-t", "uint8", "-O", "sum"], ["-t", "float64", "-O", "minimum"], ["-t", "int64", "-O", "maximum", "-r", 2]):
+        done = run(bench, "-n", RANKS, "-b", 8200, "-e", 8200, "-o", "all_reduce,reduce,reduce_scatter", "--json", *SHORT, *options)
+        rows = rows_of(done)
+        tap.ok(len(rows) == 3 and all(row["wrong"] == 0 and row["type"] == options[1] and row["op"] == options[3] for row in rows),
+               "%s of %s is right" % (options[3], options[1]), [done.stdout, done.stderr])
+
+
+def a_spoilt_value_is_found(tap, bench, spoilt):
+    env = {"LD_PRELOAD": os.path.abspath(spoilt), "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+    options = [bench, "-n", RANKS, "-b", 4096, "-e", 4096, "--json", *SHORT]
+    done = run(*options, "-o", "all_reduce", env=env)
+    rows = json.loads(done.stdout)["rows"]
+    tap.ok(done.returncode == 1 and [row["wrong"] for row in rows] == [CALLS - 1] and "wrong values" in done.stderr,
+           "the control: one value that is wrong at one rank is counted in each blocking call, and the exit status is 1",
+           [done.stdout, done.stderr])
+    done = run(*options, "-o", "reduce", env=env)
+    tap.ok(done.returncode == 0 and [row["wrong"] for row in rows_of(done)] == [0], "and spoils nothing else", [done.stdout, done.stderr])
+
+
+def the_three_formats(tap, bench, run_ranks):
+    options = ["-b", 1024, "-e", 1024, "-o", "all_reduce,barrier", "-a", "auto", *SHORT]
+    done = run(run_ranks, RANKS, bench, *options, "--csv")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    tap.ok(done.returncode == 0 and [(row["operation"], row["ranks"], row["size_bytes"], row["wrong"]) for row in rows] ==
+           [("all_reduce", "3", "1024", "0"), ("barrier", "3", "0", "0")] and rows[1]["algbw_gb_s"] == "",
+           "with a place from the environment, as CSV", [done.stdout, done.stderr])
+    done = run(bench, "-n", RANKS, *options)
+    rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    tap.ok(done.returncode == 0 and [(row[0], row[1], row[-1]) for row in rows] == [("all_reduce", "1024", "0"), ("barrier", "0", "0")],
+           "as text", [done.stdout, done.stderr])
+
+
+def what_cannot_be(tap, bench):
+    for options, status, line in (
+            (["-o", "all_reduce,nothing"], 64, "--operation all_reduce,nothing"), (["-b", "2K", "-e", "1K"], 64, "--begin is beyond --end"),
+            (["-b", "8X"], 64, "8X"), (["-o", "all_reduce", "-a", "chain"], 1, "all_reduce has no algorithm chain"),
+            (["-t", "int32", "-O", "mean"], 1, "no mean of integers"), (["-r", 3], 1, "no such rank")):
+        done = run(bench, "-n", RANKS, *options)
+        tap.ok(done.returncode == status and line in done.stderr, "refused: %s" % " ".join(map(str, options)), [done.stdout, done.stderr])
+    done = run(bench, "-n", RANKS, env={"PSRING_RANKS": "1", "PSRING_RANK": "0"})
+    tap.ok(done.returncode == 1 and "PSRING_RANKS says" in done.stderr, "refused: --ranks beside PSRING_RANKS", [done.stderr])
+
+
+def main(bench, spoilt, run_ranks):
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="bench-comm-") as folder:
+        os.environ["TMPDIR"] = folder
+        every_operation_and_size(tap, bench)
+        types_and_ops(tap, bench)
+        a_spoilt_value_is_found(tap, bench, spoilt)
+        the_three_formats(tap, bench, run_ranks)
+        what_cannot_be(tap, bench)
+        tap.ok(os.listdir(folder) == [], "nothing is left behind", os.listdir(folder))
+    tap.end()
+
+
+main(*sys.argv[1:])
