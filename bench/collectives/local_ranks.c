@@ -1,9 +1,11 @@
 #include "bench/collectives/local_ranks.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,89 +20,107 @@ static _Noreturn void be_rank(psring_options place, pid_t parent, const sigset_t
     exit(body(&place, context));
 }
 
-static void end_all(const pid_t *children, int count)
+typedef struct family {
+    pid_t *children; /* [count]; 0: has ended */
+    int count, left;
+    bool ending; /* they are being killed */
+    bool failed; /* one of them did, or was killed */
+} family;
+
+static void end_all(family *f)
 {
-    for (int i = 0; i < count; i++)
-        if (children[i] > 0)
-            kill(children[i], SIGKILL);
+    f->ending = f->failed = true;
+    for (int i = 0; i < f->count; i++)
+        if (f->children[i] > 0)
+            kill(f->children[i], SIGKILL);
 }
 
-/* Those that have ended become 0. True: all that did, did well. */
-static bool reap(pid_t *children, int count, int *left)
+/* Who fails tells the others (psring_abort). Who was killed could not: they are ended. */
+static void child_ended(family *f, int rank, int status)
 {
-    bool well = true;
-    for (int i = 0; i < count; i++) {
-        int status;
-        if (children[i] <= 0 || waitpid(children[i], &status, WNOHANG) != children[i])
-            continue;
-        children[i] = 0;
-        --*left;
-        well = well && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    f->children[rank] = 0;
+    f->left--;
+    f->failed = f->failed || status != 0;
+    if (!WIFSIGNALED(status) || f->ending)
+        return;
+    fprintf(stderr, "psring-bench-comm: rank %d: %s\n", rank, strsignal(WTERMSIG(status)));
+    end_all(f);
+}
+
+static void reap(family *f)
+{
+    int status;
+    for (int rank = 0; rank < f->count; rank++)
+        if (f->children[rank] > 0 && waitpid(f->children[rank], &status, WNOHANG) == f->children[rank])
+            child_ended(f, rank, status);
+}
+
+static void wait_for_all(family *f, const sigset_t *signals)
+{
+    int signal;
+    while (f->left > 0) {
+        if (sigwait(signals, &signal) != 0 || signal != SIGCHLD)
+            end_all(f);
+        reap(f);
     }
-    return well;
 }
 
-static int wait_for_all(pid_t *children, int count, const sigset_t *signals)
-{
-    int status = 0, signal;
-    for (int left = count; left > 0;) {
-        if (sigwait(signals, &signal) != 0 || signal != SIGCHLD) {
-            end_all(children, count);
-            status = 1;
-        }
-        if (!reap(children, count, &left))
-            status = 1;
-    }
-    return status;
-}
-
-static int start_all(int ranks, const char *socket, pid_t *children,
-                     int (*body)(const psring_options *place, void *context), void *context)
+static void start_all(family *f, int ranks, const char *socket, const sigset_t *mask,
+                      int (*body)(const psring_options *place, void *context), void *context)
 {
     const pid_t parent = getpid();
-    sigset_t signals, mask;
-    int started = 0;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGCHLD);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigprocmask(SIG_BLOCK, &signals, &mask);
-    for (; started < ranks; started++) {
-        children[started] = fork();
-        if (children[started] < 0)
-            break;
-        if (children[started] == 0)
-            be_rank((psring_options){.size = sizeof(psring_options),
-                                     .ranks = ranks,
-                                     .rank = started,
-                                     .scheduler = socket,
-                                     .host_scheduler = started == 0},
-                    parent, &mask, body, context);
+    for (; f->count < ranks; f->count++, f->left++) {
+        const psring_options place = {.size = sizeof place,
+                                      .ranks = ranks,
+                                      .rank = f->count,
+                                      .scheduler = socket,
+                                      .host_scheduler = f->count == 0};
+        const pid_t child = fork();
+        if (child == 0)
+            be_rank(place, parent, mask, body, context);
+        if (child < 0) {
+            perror("psring-bench-comm: fork");
+            end_all(f);
+            return;
+        }
+        f->children[f->count] = child;
     }
-    if (started < ranks) {
-        perror("fork");
-        end_all(children, started);
-    }
-    const int status = wait_for_all(children, started, &signals);
-    return started < ranks ? 1 : status;
+}
+
+/* Who was killed leaves its socket. */
+static void remove_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        if (entry->d_type == DT_SOCK)
+            (void)unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder != NULL)
+        closedir(folder);
+    if (rmdir(path) != 0)
+        perror(path);
 }
 
 int bench_local_ranks(int ranks, int (*body)(const psring_options *place, void *context), void *context)
 {
     const char *above = getenv("TMPDIR");
     char folder[PATH_MAX / 2], socket[PATH_MAX];
+    sigset_t signals, mask;
     snprintf(folder, sizeof folder, "%s/psring-bench-comm.XXXXXX", above != NULL ? above : "/tmp");
-    pid_t *children = calloc((size_t)ranks, sizeof *children);
-    if (children == NULL || mkdtemp(folder) == NULL) {
+    family f = {.children = calloc((size_t)ranks, sizeof *f.children)};
+    if (f.children == NULL || mkdtemp(folder) == NULL) {
         perror(folder);
-        free(children);
+        free(f.children);
         return 1;
     }
     snprintf(socket, sizeof socket, "%s/scheduler", folder);
-    const int status = start_all(ranks, socket, children, body, context);
-    (void)unlink(socket); /* where rank 0 could not */
-    if (rmdir(folder) != 0)
-        perror(folder);
-    free(children);
-    return status;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &mask);
+    start_all(&f, ranks, socket, &mask, body, context);
+    wait_for_all(&f, &signals);
+    remove_folder(folder);
+    free(f.children);
+    return f.failed;
 }

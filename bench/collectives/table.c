@@ -58,6 +58,7 @@ void bench_table_begin(bench_table *table, uint32_t warmup, uint32_t iterations)
                 table->ranks, table->hosts, iterations, warmup + 1, "# operation", "size", "count", "type",
                 "op", "root", "algorithm", "median", "min", "max", "algbw", "busbw", "wrong", "#", "(B)", "",
                 "", "", "", "", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "");
+    fflush(table->file);
 }
 
 static void print_text(FILE *file, const row *r)

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,24 @@ def the_three_formats(tap, bench, run_ranks):
            "as text", [done.stdout, done.stderr])
 
 
+def children_of(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as children:
+        return [int(child) for child in children.read().split()]
+
+
+def a_run_that_is_ended(tap, bench):
+    """The table's head is there, so all ranks have met; what comes then takes longer than anybody waits."""
+    for whom, name, line in (("rank", "a rank that is killed ends the others", "rank 1: Killed"), ("all", "SIGTERM ends all ranks", "")):
+        with subprocess.Popen([bench, "-n", str(RANKS), "-i", "1000000", "-o", "all_reduce", "--csv"],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            head = running.stdout.readline()
+            ranks = children_of(running.pid)
+            os.kill(ranks[1] if whom == "rank" else running.pid, signal.SIGKILL if whom == "rank" else signal.SIGTERM)
+            out, err = running.communicate(timeout=PATIENCE_S)
+        gone = not any(os.path.exists("/proc/%d" % rank) for rank in ranks)
+        tap.ok(running.returncode == 1 and line in err and len(ranks) == RANKS and gone, name, [head, out, err])
+
+
 def what_cannot_be(tap, bench):
     for options, status, line in (
             (["-o", "all_reduce,nothing"], 64, "--operation all_reduce,nothing"), (["-b", "2K", "-e", "1K"], 64, "--begin is beyond --end"),
@@ -113,6 +132,7 @@ def main(bench, spoilt, run_ranks):
         a_spoilt_value_is_found(tap, bench, spoilt)
         the_three_formats(tap, bench, run_ranks)
         what_cannot_be(tap, bench)
+        a_run_that_is_ended(tap, bench)
         tap.ok(os.listdir(folder) == [], "nothing is left behind", os.listdir(folder))
     tap.end()
 
