@@ -244,7 +244,10 @@ static psring_err measure_all(const settings *s, psring_group *world, int64_t *r
     if (writes)
         bench_table_begin(&table, s->warmup, s->iterations);
     const psring_err err = run_all(s, world, &table, ret_wrong);
-    return writes && !bench_table_end(&table) && err == PSRING_OK ? PSRING_ERR_IO : err;
+    if (!writes || bench_table_end(&table))
+        return err;
+    fprintf(stderr, "psring-bench-comm: the table could not be written\n");
+    return err != PSRING_OK ? err : PSRING_ERR_IO;
 }
 
 /* The line; its exit status. */

@@ -51,7 +51,7 @@ void bench_table_begin(bench_table *table, uint32_t warmup, uint32_t iterations)
                              "algbw_gb_s,busbw_gb_s,wrong\n");
     else
         fprintf(table->file,
-                "# %d ranks on %d hosts; each time is the slowest rank's, of %" PRIu32 " calls after %" PRIu32
+                "# ranks: %d, hosts: %d; each time is the slowest rank's, of %" PRIu32 " calls after %" PRIu32
                 "; GB is 1e9 bytes\n"
                 "%-18s %11s %10s %-8s %-7s %4s %-13s %11s %11s %11s %8s %8s %6s\n"
                 "%-18s %11s %10s %-8s %-7s %4s %-13s %11s %11s %11s %8s %8s %6s\n",

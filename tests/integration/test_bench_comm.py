@@ -119,6 +119,11 @@ def what_cannot_be(tap, bench):
             (["-t", "int32", "-O", "mean"], 1, "no mean of integers"), (["-r", 3], 1, "no such rank")):
         done = run(bench, "-n", RANKS, *options)
         tap.ok(done.returncode == status and line in done.stderr, "refused: %s" % " ".join(map(str, options)), [done.stdout, done.stderr])
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run([bench, "-b", "8", "-e", "8", "-o", "barrier", *SHORT], stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=PATIENCE_S)
+    tap.ok(done.returncode == 1 and "the table could not be written" in done.stderr, "a table that cannot be written is an error",
+           [done.stderr])
     done = run(bench, "-n", RANKS, env={"PSRING_RANKS": "1", "PSRING_RANK": "0"})
     tap.ok(done.returncode == 1 and "PSRING_RANKS says" in done.stderr, "refused: --ranks beside PSRING_RANKS", [done.stderr])
 
