@@ -230,10 +230,15 @@ static const char *refuse(const settings *s, int ranks)
 {
     if (s->root >= ranks)
         return "--root: there is no such rank";
-    for (size_t k = 0; k < bench_operation_count; k++)
-        if (is_wanted(s, &bench_operations[k]) && bench_operations[k].folds)
-            return bench_values_refuse(s->type, s->op, ranks);
-    return NULL;
+    const char *why_not = NULL;
+    for (size_t k = 0; k < bench_operation_count && why_not == NULL; k++) {
+        const bench_operation *operation = &bench_operations[k];
+        if (operation->folds && is_wanted(s, operation))
+            why_not = bench_values_refuse(s->type, s->op, ranks);
+        if (operation->least_ranks > ranks && lists(s->operations, operation->name))
+            why_not = "an operation of the list needs more ranks";
+    }
+    return why_not;
 }
 
 static psring_err measure_all(const settings *s, psring_group *world, int64_t *ret_wrong)

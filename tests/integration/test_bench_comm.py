@@ -119,6 +119,8 @@ def what_cannot_be(tap, bench):
             (["-t", "int32", "-O", "mean"], 1, "no mean of integers"), (["-r", 3], 1, "no such rank")):
         done = run(bench, "-n", RANKS, *options)
         tap.ok(done.returncode == status and line in done.stderr, "refused: %s" % " ".join(map(str, options)), [done.stdout, done.stderr])
+    done = run(bench, "-n", 1, "-o", "send_receive")
+    tap.ok(done.returncode == 1 and "needs more ranks" in done.stderr, "refused: a message of one rank", [done.stderr])
     with open("/dev/full", "w", encoding="ascii") as full:
         done = subprocess.run([bench, "-b", "8", "-e", "8", "-o", "barrier", *SHORT], stdout=full, stderr=subprocess.PIPE, text=True,
                               timeout=PATIENCE_S)
