@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""test_examples.py mlp|slices EXAMPLES-FOLDER PROGRAM..: the examples of manual parallelism on several numbers of ranks. TAP."""
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+case, examples = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
+programs = {pathlib.Path(p).name: os.path.abspath(p) for p in sys.argv[3:]}
+MNIST = pathlib.Path(os.environ["PSR_TEST_DATA"]) / "mnist"
+STEPS = 60
+LOSS = re.compile(r"epoch: 1 step: (\d+), loss is (\d+\.\d+)$")
+
+
+def run(launcher, ranks, *command, status=0, **options):
+    done = subprocess.run([str(c) for c in (examples / launcher, ranks, *command)], capture_output=True, text=True, timeout=100, **options)
+    assert done.returncode == status, f"{launcher} {ranks} {command}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def losses_of(text):
+    matches = [LOSS.match(line) for line in text.splitlines()]
+    assert all(matches) and [int(m.group(1)) for m in matches] == list(range(20, STEPS + 1, 20)), text
+    return [float(m.group(2)) for m in matches]
+
+
+def losses_are_equal(one, other):
+    assert all(abs(a - b) <= 1e-5 for a, b in zip(one, other, strict=True)), (one, other)
+
+
+def losses_by_run_sh(folder, ranks, path):
+    """Those of all ranks, each from the file that it printed to."""
+    shutil.rmtree(folder / "log_output", ignore_errors=True)
+    run("run.sh", ranks, programs["mlp"], MNIST, STEPS, cwd=folder, env={**os.environ, "PATH": str(path)})
+    printed = [(folder / "log_output" / "1" / f"rank.{rank}" / "stdout").read_text(encoding="utf-8") for rank in range(ranks)]
+    assert len(set(printed)) == 1, printed  # the sum's bits are the same on every rank
+    return losses_of(printed[0])
+
+
+def tools_without_mpirun(folder):
+    path = folder / "tools"
+    path.mkdir()
+    for tool in ("sh", "dirname", "mkdir", "mktemp", "rm"):
+        (path / tool).symlink_to(shutil.which(tool))
+    return path
+
+
+# What run.sh needs of Open MPI's mpirun: each rank's place in these variables.
+PLAYED_MPIRUN = """#!/bin/sh
+[ "$1 $3 $4 $5" = "-n --oversubscribe --bind-to none" ] || exit 99
+ranks=$2 rank=0 pids=
+shift 5
+while [ "$rank" -lt "$ranks" ]; do
+    OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$ranks "$@" &
+    pids="$pids $!" rank=$((rank + 1))
+done
+for pid in $pids; do wait "$pid" || exit 1; done
+"""
+
+
+def the_losses_of_1_2_and_8_ranks_are_equal_and_fall():
+    with tempfile.TemporaryDirectory(prefix="psring-examples-") as name:
+        folder = pathlib.Path(name)
+        path = tools_without_mpirun(folder)
+        alone = losses_by_run_sh(folder, 1, path)
+        assert math.log(10) > alone[0] > alone[1] > alone[2], alone
+        losses_are_equal(alone, losses_by_run_sh(folder, 8, path))
+
+        (path / "mpirun").write_text(PLAYED_MPIRUN, encoding="utf-8")
+        (path / "mpirun").chmod(0o700)
+        losses_are_equal(alone, losses_by_run_sh(folder, 2, path))
+
+
+def ranks_that_cannot_share_the_batch_say_so():
+    done = run("run_ranks", 3, programs["mlp"], MNIST, STEPS, status=1)
+    assert done.stderr.count("3 ranks cannot share a batch of 32") == 3 and done.stdout == "", done
+
+
+def files_that_are_not_mnist_are_refused():
+    with tempfile.TemporaryDirectory(prefix="psring-examples-") as name:
+        images, labels = (pathlib.Path(name) / f"train-{what}-ubyte" for what in ("images-idx3", "labels-idx1"))
+        head = lambda *words: b"".join(word.to_bytes(4, "big") for word in words)
+        good_images, good_labels = head(0x803, 60000, 28, 28) + bytes(32 * 784), head(0x801, 60000) + bytes(32)
+        for bad_images, bad_labels, word in [
+                (None, good_labels, "cannot be read"),
+                (good_images[:-1], good_labels, "cannot be read"),
+                (head(0x803, 60000, 28, 29) + good_images[16:], good_labels, "cannot be read"),
+                (head(0x803, 32, 28, 28) + good_images[16:], good_labels, "cannot be read"),
+                (good_images, head(0x803, 60000) + good_labels[8:], "cannot be read"),
+                (good_images, good_labels[:-1], "cannot be read"),
+                (good_images, good_labels[:-1] + b"\n", "image 31 has the label 10")]:
+            images.unlink(missing_ok=True)
+            if bad_images is not None:
+                images.write_bytes(bad_images)
+            labels.write_bytes(bad_labels)
+            done = run("run_ranks", 1, programs["mlp"], name, 1, status=1)
+            assert word in done.stderr, (word, done.stderr)
+        images.write_bytes(good_images)
+        labels.write_bytes(good_labels)
+        run("run_ranks", 1, programs["mlp"], name, 1)
+
+
+def slices_are_equal_to_the_whole(program, results):
+    for ranks in range(1, 5):
+        done = run("run_ranks", ranks, programs[program])
+        said = re.findall(r"^(\w+): differs from the unsliced one by at most (\S+)$", done.stdout, flags=re.M)
+        assert [name for name, _ in said] == results and all(float(d) <= 1e-5 for _, d in said), (ranks, done.stdout)
+
+
+def a_pair_of_layers_in_slices_is_equal_to_the_whole_pair_on_1_to_4_ranks():
+    slices_are_equal_to_the_whole("tensor_parallel", ["y", "dx", "da", "db"])
+
+
+def a_convolution_in_slices_is_equal_to_the_whole_one_on_1_to_4_ranks():
+    slices_are_equal_to_the_whole("sliced_convolution", ["y", "dx", "dw"])
+
+
+def more_ranks_than_the_image_can_be_cut_into_are_refused():
+    done = run("run_ranks", 7, programs["sliced_convolution"], status=1)
+    assert done.stderr.count("at most 6 ranks") == 7, done
+
+
+TESTS = {
+    "mlp": [the_losses_of_1_2_and_8_ranks_are_equal_and_fall, ranks_that_cannot_share_the_batch_say_so,
+            files_that_are_not_mnist_are_refused],
+    "slices": [a_pair_of_layers_in_slices_is_equal_to_the_whole_pair_on_1_to_4_ranks,
+               a_convolution_in_slices_is_equal_to_the_whole_one_on_1_to_4_ranks,
+               more_ranks_than_the_image_can_be_cut_into_are_refused],
+}[case]
+
+if case == "mlp" and not MNIST.is_dir():
+    print(f"1..0 # SKIP MNIST is not at {MNIST}")
+    sys.exit(0)
+print(f"1..{len(TESTS)}", flush=True)
+failed = 0
+for number, test in enumerate(TESTS, 1):
+    try:
+        test()
+        print(f"ok {number} - {test.__name__}", flush=True)
+    except Exception as error:  # each is said, and the next is run
+        failed += 1
+        print(f"not ok {number} - {test.__name__}", flush=True)
+        for line in str(error).splitlines():
+            print(f"# {line}", flush=True)
+sys.exit(failed > 0)
