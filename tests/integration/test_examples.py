@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_examples.py mlp|slices EXAMPLES-FOLDER PROGRAM..: the examples of manual parallelism on several numbers of ranks. TAP."""
+"""test_examples.py mlp|slices EXAMPLES-FOLDER PSRING PROGRAM..: the examples of manual parallelism on several numbers of ranks. TAP."""
 import math
 import os
 import pathlib
@@ -10,15 +10,20 @@ import sys
 import tempfile
 
 case, examples = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
-programs = {pathlib.Path(p).name: os.path.abspath(p) for p in sys.argv[3:]}
+psring = os.path.abspath(sys.argv[3])
+programs = {pathlib.Path(p).name: os.path.abspath(p) for p in sys.argv[4:]}
 MNIST = pathlib.Path(os.environ["PSR_TEST_DATA"]) / "mnist"
 STEPS = 60
 LOSS = re.compile(r"epoch: 1 step: (\d+), loss is (\d+\.\d+)$")
 
 
-def run(launcher, ranks, *command, status=0, **options):
-    done = subprocess.run([str(c) for c in (examples / launcher, ranks, *command)], capture_output=True, text=True, timeout=100, **options)
-    assert done.returncode == status, f"{launcher} {ranks} {command}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
+def run(launcher, ranks, *command, **options):
+    return run_words(examples / launcher, ranks, *command, **options)
+
+
+def run_words(*words, status=0, **options):
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=100, **options)
+    assert done.returncode == status, f"{words}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
     return done
 
 
@@ -32,13 +37,17 @@ def losses_are_equal(one, other):
     assert all(abs(a - b) <= 1e-5 for a, b in zip(one, other, strict=True)), (one, other)
 
 
-def losses_by_run_sh(folder, ranks, path):
+def losses_by_files(folder, ranks):
     """Those of all ranks, each from the file that it printed to."""
-    shutil.rmtree(folder / "log_output", ignore_errors=True)
-    run("run.sh", ranks, programs["mlp"], MNIST, STEPS, cwd=folder, env={**os.environ, "PATH": str(path)})
     printed = [(folder / "log_output" / "1" / f"rank.{rank}" / "stdout").read_text(encoding="utf-8") for rank in range(ranks)]
     assert len(set(printed)) == 1, printed  # the sum's bits are the same on every rank
+    shutil.rmtree(folder / "log_output")
     return losses_of(printed[0])
+
+
+def losses_by_run_sh(folder, ranks, path):
+    run("run.sh", ranks, programs["mlp"], MNIST, STEPS, cwd=folder, env={**os.environ, "PATH": str(path)})
+    return losses_by_files(folder, ranks)
 
 
 def tools_without_mpirun(folder):
@@ -62,7 +71,7 @@ for pid in $pids; do wait "$pid" || exit 1; done
 """
 
 
-def the_losses_of_1_2_and_8_ranks_are_equal_and_fall():
+def the_losses_of_1_2_4_and_8_ranks_are_equal_and_fall_by_every_launcher():
     with tempfile.TemporaryDirectory(prefix="psring-examples-") as name:
         folder = pathlib.Path(name)
         path = tools_without_mpirun(folder)
@@ -73,6 +82,9 @@ def the_losses_of_1_2_and_8_ranks_are_equal_and_fall():
         (path / "mpirun").write_text(PLAYED_MPIRUN, encoding="utf-8")
         (path / "mpirun").chmod(0o700)
         losses_are_equal(alone, losses_by_run_sh(folder, 2, path))
+
+        run_words(psring, "run", "-n", 4, "--output-filename", "log_output", "--", programs["mlp"], MNIST, STEPS, cwd=folder)
+        losses_are_equal(alone, losses_by_files(folder, 4))
 
 
 def ranks_that_cannot_share_the_batch_say_so():
@@ -125,7 +137,7 @@ def more_ranks_than_the_image_can_be_cut_into_are_refused():
 
 
 TESTS = {
-    "mlp": [the_losses_of_1_2_and_8_ranks_are_equal_and_fall, ranks_that_cannot_share_the_batch_say_so,
+    "mlp": [the_losses_of_1_2_4_and_8_ranks_are_equal_and_fall_by_every_launcher, ranks_that_cannot_share_the_batch_say_so,
             files_that_are_not_mnist_are_refused],
     "slices": [a_pair_of_layers_in_slices_is_equal_to_the_whole_pair_on_1_to_4_ranks,
                a_convolution_in_slices_is_equal_to_the_whole_one_on_1_to_4_ranks,
