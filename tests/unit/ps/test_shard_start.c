@@ -23,7 +23,11 @@ static void it_comes_back_as_it_was(void **state)
     assert_int_equal(again.total_steps, UINT64_C(999999999999999));
     assert_int_equal(again.layout.tensor_count, 2);
     assert_int_equal(again.layout.length, start.layout.length);
-    assert_memory_equal(again.layout.tensors, start.layout.tensors, 2 * sizeof *start.layout.tensors);
+    for (size_t t = 0; t < 2; t++) { /* test_layout_json looks at all of it */
+        assert_string_equal(again.layout.tensors[t].name, start.layout.tensors[t].name);
+        assert_int_equal(again.layout.tensors[t].offset, start.layout.tensors[t].offset);
+        assert_int_equal(again.layout.tensors[t].count, start.layout.tensors[t].count);
+    }
     psr_shard_start_done(&again);
     psr_shard_start_done(&start);
     free(json);
