@@ -302,11 +302,22 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_neighbor_exchange(
     psring_group *group, const psring_block *send, size_t send_count, const psring_block *receive,
     size_t receive_count, psring_type type, const psring_call *call, psring_request **ret_request);
 
-/* The halo of a 2-D image that is cut into tiles, one a rank (MindSpore's NeighborExchangeV2). */
+/* The halo of a 2-D image that is cut into tiles, one a rank (MindSpore's NeighborExchangeV2). Its directions: */
+enum {
+    PSRING_TOP,
+    PSRING_TOP_RIGHT,
+    PSRING_RIGHT,
+    PSRING_BOTTOM_RIGHT,
+    PSRING_BOTTOM,
+    PSRING_BOTTOM_LEFT,
+    PSRING_LEFT,
+    PSRING_TOP_LEFT
+};
+
 typedef struct psring_halo {
     size_t size;
     size_t shape[4]; /* N, C, H, W of a tile without halo */
-    /* Clockwise: top, top right, right, .., top left: who gets this edge, and whose comes there. PSRING_NO_RANK: nobody; zeros come in. */
+    /* By direction, PSRING_TOP and so on: who gets this edge, and whose comes there. PSRING_NO_RANK: nobody; zeros come in. */
     int send_ranks[8], receive_ranks[8];
     /* Rows or columns of an edge, and of the halo: top, bottom, left, right. A corner is of two of them. */
     size_t send_lengths[4], receive_lengths[4];

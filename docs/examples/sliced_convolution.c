@@ -13,7 +13,6 @@ enum { IMAGES = 2, INPUTS = 3, OUTPUTS = 4, HEIGHT = 13, WIDTH = 11, RADIUS = 2,
 enum { PADDED_HEIGHT = HEIGHT + 2 * RADIUS, PADDED_WIDTH = WIDTH + 2 * RADIUS };
 enum { WEIGHTS = OUTPUTS * INPUTS * KERNEL * KERNEL };
 enum { RANKS_MAX = HEIGHT / RADIUS }; /* a slice has all that its neighbour needs */
-enum { TOP = 0, BOTTOM = 4 };         /* of the eight directions of psring_halo, clockwise */
 enum { Y, DX, DW, RESULTS };
 static const char *const RESULT_NAMES[RESULTS] = {"y", "dx", "dw"};
 static const float TOLERANCE = 1e-5F;
@@ -144,8 +143,9 @@ static psring_halo make_halo(psring_group *world, int height)
                         .receive_lengths = {RADIUS, RADIUS, RADIUS, RADIUS}};
     for (int i = 0; i < 8; i++)
         halo.send_ranks[i] = halo.receive_ranks[i] = PSRING_NO_RANK;
-    halo.send_ranks[TOP] = halo.receive_ranks[TOP] = rank > 0 ? rank - 1 : PSRING_NO_RANK;
-    halo.send_ranks[BOTTOM] = halo.receive_ranks[BOTTOM] = rank + 1 < ranks ? rank + 1 : PSRING_NO_RANK;
+    halo.send_ranks[PSRING_TOP] = halo.receive_ranks[PSRING_TOP] = rank > 0 ? rank - 1 : PSRING_NO_RANK;
+    halo.send_ranks[PSRING_BOTTOM] = halo.receive_ranks[PSRING_BOTTOM] =
+        rank + 1 < ranks ? rank + 1 : PSRING_NO_RANK;
     return halo;
 }
 
