@@ -49,12 +49,10 @@ def stopped_in_evaluation(tap, psring, directory, mode, step, undisturbed):
         tap.ok(not any(re.search(r"step %d: test accuracy" % step, line) or line.startswith("result ") for line in said),
                "%s: no accuracy is printed" % name, said)
         tap.ok("test_accuracy" not in [line for line in run.metrics() if line["step"] == step][0],
-               "%s: nor told in the metrics" % name, [])
+               "%s: nor told in the metrics" % name, [])  # worker 0 logs it too, but the end may overtake a log's last lines
         folder = os.path.join(run.out, "checkpoints", "step-%d" % step)
         tap.ok(sorted(os.listdir(folder)) == ["model.safetensors", "state.safetensors"], "%s: the checkpoint is there" % name, [folder])
         outcome = run.json()["outcome"]
-        # Worker 0 logs that too, but the end of the run may overtake a process' last lines on their way through agent and launcher.
-        tap.ok(outcome["test_accuracy"] is None, "%s: nor in run.json" % name, [str(outcome)])
         tap.ok(outcome["steps"] == step and outcome["hash"] == undisturbed.hashes()[step] and outcome["status"] == "cancelled",
                "%s: with the weights of an undisturbed run" % name, [str(outcome)])
         goes_on(tap, psring, directory, name, run, undisturbed)
