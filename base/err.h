@@ -28,6 +28,7 @@ typedef enum psr_err {
     PSR_ERR_MISMATCH,    /* two ranks of a group called different things where both must call the same */
     PSR_ERR_BROKEN,      /* it failed before, and that was said */
     PSR_ERR_BUSY,        /* it has not ended */
+    PSR_ERR_LAST = PSR_ERR_BUSY,
 } psr_err;
 
 /* Records the detail for this thread and returns code, so that `return psr_fail(...)` reads well. */

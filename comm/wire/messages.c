@@ -427,7 +427,7 @@ psr_head psr_msg_failed_head(psr_err status)
 psr_err psr_msg_failed_status(const psr_message *message)
 {
     uint64_t status = message->head.fields[0];
-    return status > 0 && status <= PSR_ERR_BUSY ? (psr_err)status : PSR_ERR_PEER;
+    return status > 0 && status <= PSR_ERR_LAST ? (psr_err)status : PSR_ERR_PEER;
 }
 
 enum { FAILURE_STATUS, FAILURE_RANK, FAILURE_OTHER, FAILURE_NUMBER, FAILURE_WITHIN };
@@ -455,7 +455,7 @@ psr_head psr_msg_verdict_head(const psr_msg_failure *failure)
 psr_err psr_msg_failure_read(const psr_message *message, psr_msg_failure *ret_failure)
 {
     const uint64_t *fields = message->head.fields;
-    PSR_TRY(field_at_most(message, FAILURE_STATUS, PSR_ERR_BUSY));
+    PSR_TRY(field_at_most(message, FAILURE_STATUS, PSR_ERR_LAST));
     PSR_TRY(field_at_most(message, FAILURE_RANK, UINT32_MAX));
     PSR_TRY(field_at_most(message, FAILURE_OTHER, UINT32_MAX));
     PSR_TRY(field_at_most(message, FAILURE_WITHIN, INT64_MAX));

@@ -94,7 +94,7 @@ static const uint8_t bytes[32] = "what it says";
 
 static psr_msg_failure failure_of(const uint8_t *record)
 {
-    return (psr_msg_failure){.status = (psr_err)(record[3] % (PSR_ERR_BUSY + 2)),
+    return (psr_msg_failure){.status = (psr_err)(record[3] % (PSR_ERR_LAST + 2)),
                              .rank = record[4] & 7,
                              .other = record[4] >> 3,
                              .number = record[5],
