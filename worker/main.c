@@ -151,14 +151,8 @@ static void report(void *context, psr_msg_progress *progress)
 
 static psr_err join(worker *w)
 {
-    const psr_zmq_options zmq = {
-        .self = w->provision.self,
-        .directory = w->provision.directory,
-        .interface = w->provision.interface[0] != '\0' ? w->provision.interface : "127.0.0.1",
-        .port = w->provision.port,
-        .keys = &w->provision.keys,
-        .log_stranger = log_stranger,
-    };
+    psr_zmq_options zmq = psr_provision_zmq(&w->provision);
+    zmq.log_stranger = log_stranger;
     PSR_TRY(psr_transport_zmq_new(&zmq, &w->transport));
     const psr_member_options member = {.transport = w->transport,
                                        .provision = &w->provision,

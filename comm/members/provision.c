@@ -204,3 +204,14 @@ void psr_provision_done(psr_provision *provision)
     psr_keys_done(&provision->keys);
     explicit_bzero(provision, sizeof *provision);
 }
+
+psr_zmq_options psr_provision_zmq(const psr_provision *provision)
+{
+    return (psr_zmq_options){
+        .self = provision->self,
+        .directory = provision->directory,
+        .interface = provision->interface,
+        .port = provision->port,
+        .keys = &provision->keys,
+    };
+}

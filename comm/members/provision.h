@@ -5,6 +5,7 @@
 #include "comm/members/join.h"
 #include "net/keys.h"
 #include "net/socket_directory.h"
+#include "net/transport.h"
 
 /* One line of JSON on standard input (--provision -), or made from --scheduler, --key-file and --rank. */
 typedef struct psr_provision {
@@ -32,5 +33,8 @@ PSR_MUST_CHECK psr_err psr_provision_set_scheduler(psr_provision *provision, con
 /* The first line of a stream, as psr_provision_from_json. Reads not one byte more than that line. */
 PSR_MUST_CHECK psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision);
 void psr_provision_done(psr_provision *provision);
+
+/* How a process with this provision listens; borrows from it. What hears of strangers, and a socket's name, are the caller's to add. */
+psr_zmq_options psr_provision_zmq(const psr_provision *provision);
 
 #endif

@@ -145,10 +145,7 @@ static psr_err check_view(const psring_comm *comm, const psring_options *o)
 
 static psr_err join(psring_comm *comm, const psring_options *o)
 {
-    const psr_zmq_options zmq = {.self = comm->provision.self,
-                                 .directory = comm->provision.directory,
-                                 .interface = comm->provision.interface,
-                                 .keys = &comm->provision.keys};
+    const psr_zmq_options zmq = psr_provision_zmq(&comm->provision);
     comm->joining.comm = comm;
     comm->joining.options = o;
     PSR_TRY(psr_transport_zmq_new(&zmq, &comm->transport));

@@ -346,15 +346,10 @@ static void run_loop(driver *d)
 
 static psr_err set_up(driver *d)
 {
-    const psr_zmq_options zmq = {
-        .self = {PSR_ROLE_SCHEDULER, 0},
-        .directory = d->provision->directory,
-        .interface = d->provision->interface[0] ? d->provision->interface : "127.0.0.1",
-        .port = d->provision->port,
-        .keys = &d->provision->keys,
-        .log_stranger = on_stranger,
-        .log_context = d,
-    };
+    psr_zmq_options zmq = psr_provision_zmq(d->provision);
+    zmq.self = (psr_peer){PSR_ROLE_SCHEDULER, 0};
+    zmq.log_stranger = on_stranger;
+    zmq.log_context = d;
     d->gone = calloc(d->ranks, sizeof *d->gone);
     d->early = calloc(d->ranks, sizeof *d->early);
     if (d->gone == NULL || d->early == NULL)

@@ -479,15 +479,10 @@ static void run_loop(driver *d)
 
 static psr_err open_transport(driver *d)
 {
-    psr_zmq_options zmq = {
-        .self = self,
-        .directory = d->provision->directory,
-        .interface = d->provision->interface[0] ? d->provision->interface : "127.0.0.1",
-        .port = d->provision->port,
-        .keys = &d->provision->keys,
-        .log_stranger = on_stranger,
-        .log_context = d,
-    };
+    psr_zmq_options zmq = psr_provision_zmq(d->provision);
+    zmq.self = self;
+    zmq.log_stranger = on_stranger;
+    zmq.log_context = d;
     return psr_transport_zmq_new(&zmq, &d->transport);
 }
 

@@ -106,14 +106,8 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
 
 static psr_err join(program *p)
 {
-    psr_zmq_options zmq = {
-        .self = p->provision.self,
-        .directory = p->provision.directory,
-        .interface = p->provision.interface[0] ? p->provision.interface : "127.0.0.1",
-        .port = p->provision.port,
-        .keys = &p->provision.keys,
-        .log_stranger = log_stranger,
-    };
+    psr_zmq_options zmq = psr_provision_zmq(&p->provision);
+    zmq.log_stranger = log_stranger;
     PSR_TRY(psr_transport_zmq_new(&zmq, &p->transport));
     PSR_TRY(psr_input_thread_new(p->by_hand ? -1 : STDIN_FILENO, wake, p, &p->input));
     psr_member_options member = {.transport = p->transport,
