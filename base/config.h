@@ -20,6 +20,8 @@ typedef enum psr_mode { PSR_MODE_PS, PSR_MODE_RING, PSR_MODE_LOCAL, PSR_MODE_NCC
 typedef enum psr_sync { PSR_SYNC_BSP, PSR_SYNC_SSP, PSR_SYNC_ASYNC } psr_sync;
 /* reversed is the control: another order on purpose, refused outside tests of local mode. */
 typedef enum psr_fold_order { PSR_FOLD_RANK, PSR_FOLD_ARRIVAL, PSR_FOLD_REVERSED } psr_fold_order;
+/* Whose rounding the one process of mode local plays. */
+typedef enum psr_compress_as { PSR_COMPRESS_AS_PS, PSR_COMPRESS_AS_RING } psr_compress_as;
 typedef enum psr_precision { PSR_PRECISION_FP32, PSR_PRECISION_BF16, PSR_PRECISION_FP16 } psr_precision;
 typedef enum psr_optimizer_kind {
     PSR_OPTIMIZER_SGD,
@@ -56,6 +58,9 @@ typedef struct psr_config {
     uint64_t slice_bytes; /* --slice-size: bytes of one data message, default 512 KiB */
     uint32_t window;      /* --window: slices in flight per connection, default 2 */
     psr_fold_order fold;  /* --fold rank|arrival (hidden: reversed) */
+    char compress
+        [24]; /* --compress: any word; which are compressions, comm/wire/compression/compression.h knows */
+    psr_compress_as compress_as; /* --compress-as ps|ring: of mode local */
     /* model and its arithmetic */
     char model[32];           /* --model: any word; which are networks, model/networks/network_list.h knows */
     psr_shortcut shortcut;    /* --shortcut a|b, where the network has the choice; default a (He et al.) */
@@ -139,12 +144,13 @@ PSR_MUST_CHECK psr_err psr_config_set(psr_config *config, const char *name, cons
 PSR_MUST_CHECK psr_err psr_config_get(const psr_config *config, const char *name, char *text, size_t size);
 
 /* For a run repeated in another mode (--config of a run in mode ps, with --mode ring beside it): what config
- * still has from file and only file's mode can have (shards, sync, fold) goes back to its default. So does file's --eval-every
- * beside --no-eval. */
+ * still has from file and only file's mode can have (shards, sync, fold, compress-as) goes back to its default. So does file's
+ * --eval-every beside --no-eval, and its --compress-as beside --compress none. Of a compressed run by ring, mode local plays the ring's rounding. */
 void psr_config_fit_mode(psr_config *config, const psr_config *file);
 
 /* What does not fit together, after all options are set (ssp with ring, shards in ring, lars with
- * async slices, batch 0, ...): USAGE naming both options. --model and --shortcut: psr_network_check. */
+ * async slices, batch 0, ...): USAGE naming both options. --model and --shortcut: psr_network_check;
+ * what --compress says: psr_compression_parse. */
 PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
 
 /* JSON object { "option-name": "text", ... } of every option, in the table's order. ret owns: free(). */

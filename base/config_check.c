@@ -66,6 +66,20 @@ static psr_err check_architecture(const psr_config *config)
     return PSR_OK;
 }
 
+static psr_err check_compression(const psr_config *config)
+{
+    bool compresses = strcmp(config->compress, "none") != 0;
+    if (config->compress_as != PSR_COMPRESS_AS_PS && config->mode != PSR_MODE_LOCAL)
+        return refuse_pair(config, "compress-as", "mode",
+                           "only --mode local plays another architecture; leave --compress-as out");
+    if (config->compress_as != PSR_COMPRESS_AS_PS && !compresses)
+        return refuse_pair(config, "compress-as", "compress",
+                           "nothing is rounded then; leave --compress-as out");
+    if (compresses)
+        return refuse_pair(config, "compress", "mode", "it is not in this build; use --compress none");
+    return PSR_OK;
+}
+
 static psr_err check_model(const psr_config *config)
 {
     if (config->precision != PSR_PRECISION_FP32 && config->backend == PSR_BACKEND_REFERENCE)
@@ -130,6 +144,8 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
 {
     psr_config defaults;
     psr_config_defaults(&defaults);
+    if (strcmp(config->compress, "none") == 0 && config->compress_as == file->compress_as)
+        config->compress_as = defaults.compress_as;
     if (!config->eval && config->eval_every == file->eval_every)
         config->eval_every = defaults.eval_every;
     if (config->mode == file->mode)
@@ -140,6 +156,11 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
         config->sync = defaults.sync;
         config->ssp_bound = defaults.ssp_bound;
     }
+    if (config->mode != PSR_MODE_LOCAL && config->compress_as == file->compress_as)
+        config->compress_as = defaults.compress_as;
+    if (config->mode == PSR_MODE_LOCAL && file->mode == PSR_MODE_RING &&
+        strcmp(config->compress, "none") != 0 && config->compress_as == file->compress_as)
+        config->compress_as = PSR_COMPRESS_AS_RING;
     if (config->fold == file->fold && config->fold != PSR_FOLD_RANK)
         config->fold = defaults.fold;
 }
@@ -148,6 +169,7 @@ psr_err psr_config_check(const psr_config *config)
 {
     PSR_TRY(check_build(config));
     PSR_TRY(check_architecture(config));
+    PSR_TRY(check_compression(config));
     PSR_TRY(check_model(config));
     PSR_TRY(check_optimisation(config));
     return check_run(config);

@@ -23,6 +23,7 @@
 /* In the order of the enums of config.h. */
 static const char *const mode_words[] = {"ps", "ring", "local", "nccl", "mpi", NULL};
 static const char *const fold_words[] = {"rank", "arrival", "reversed", NULL};
+static const char *const compress_as_words[] = {"ps", "ring", NULL};
 static const char *const precision_words[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const optimizer_words[] = {"sgd", "adam", "lars", NULL};
 static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
@@ -281,6 +282,15 @@ const psr_option psr_options[] = {
      ARCHITECTURE, "rank", ENUM(fold, fold_words), .unlisted = fold_unlisted,
      .aloud = "gradients are not summed in the order of ranks, so other bits come out than by rank",
      .for_shards = true},
+    {"compress", "none|fp16|bf16|int8|topk:R|1bit",
+     "how gradients are sent; of topk the share R of the values (topk:0.01). What int8, topk and 1bit leave "
+     "out is kept and sent "
+     "later",
+     ARCHITECTURE, "none", STRING(compress)},
+    {"compress-as", "ps|ring",
+     "in mode local: round as parameter servers do, each worker's gradient once, or as a ring does, at every "
+     "hop",
+     ARCHITECTURE, "ps", ENUM(compress_as, compress_as_words)},
 
     {"model", "NAME", "the network", MODEL, "resnet20", STRING(model)},
     {"shortcut", "a|b", "of He et al.'s section 4.2: padded identity (A) or 1x1 convolution (B)", MODEL, "a",

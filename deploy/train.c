@@ -3,6 +3,7 @@
 
 #include "base/options_argp.h"
 #include "base/printable.h"
+#include "comm/comm.h"
 #include "deploy/report/earlier_run.h"
 #include "deploy/launch/launch.h"
 #include "model/networks/network_list.h"
@@ -154,8 +155,10 @@ static void default_out(psr_config *config, const char *mode)
 static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
+    psr_compression compression;
     char mode[32];
     PSR_TRY(psr_network_check(config));
+    PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
     PSR_TRY(psr_config_get(config, "mode", mode, sizeof mode));
     PSR_TRY(read_hosts(o, hosts, ps_hosts));
     if (config->workers == 0) /* not given: every slot, or one */

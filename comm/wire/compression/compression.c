@@ -68,6 +68,12 @@ psr_err psr_compression_parse(const char *text, psr_compression *ret_compression
                     "'%s' is no compression; give none, fp16, bf16, int8, topk:R (topk:0.01) or 1bit", text);
 }
 
+psr_err psr_compression_parse_option(const char *name, const char *text, psr_compression *ret_compression)
+{
+    psr_err err = psr_compression_parse(text, ret_compression);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--%s", name);
+}
+
 void psr_compression_print(psr_compression compression, char text[PSR_COMPRESSION_TEXT_BYTES])
 {
     for (size_t i = 0; i < KIND_COUNT; i++)
@@ -85,13 +91,25 @@ void psr_compression_print(psr_compression compression, char text[PSR_COMPRESSIO
         text[--length] = '\0';
 }
 
-/* ---- sizes ---- */
+/* ---- what it is ---- */
+
+bool psr_compression_equal(psr_compression a, psr_compression b)
+{
+    return a.encoding == b.encoding && a.ratio == b.ratio;
+}
+
+bool psr_compression_is_none(psr_compression compression)
+{
+    return compression.encoding == PSR_ENCODING_FLOAT32;
+}
 
 bool psr_compression_has_residual(psr_compression compression)
 {
     const psr_codec *codec = codec_of(compression);
     return codec != NULL && codec->has_residual;
 }
+
+/* ---- sizes ---- */
 
 size_t psr_compression_bytes_max(psr_compression compression, size_t count)
 {

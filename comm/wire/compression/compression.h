@@ -36,9 +36,15 @@ typedef struct psr_compression {
 
 /* "none", "fp16", "bf16", "int8", "topk:0.01", "1bit"; 0 < R <= 1. USAGE: none of them; the line says what would be right. */
 PSR_MUST_CHECK psr_err psr_compression_parse(const char *text, psr_compression *ret_compression);
+/* Of what was given as an option: "--NAME: .." stands before the line. */
+PSR_MUST_CHECK psr_err psr_compression_parse_option(const char *name, const char *text,
+                                                    psr_compression *ret_compression);
 /* What parses to the same. */
 void psr_compression_print(psr_compression compression, char text[PSR_COMPRESSION_TEXT_BYTES]);
 
+#define PSR_COMPRESSION_NONE ((psr_compression){.encoding = PSR_ENCODING_FLOAT32})
+bool psr_compression_equal(psr_compression a, psr_compression b);
+bool psr_compression_is_none(psr_compression compression);
 bool psr_compression_has_residual(psr_compression compression);
 /* Bytes of the payload of count values: exactly, but of TOPK the most. count <= psr_compression_values_max. */
 size_t psr_compression_bytes_max(psr_compression compression, size_t count);

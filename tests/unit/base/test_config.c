@@ -31,6 +31,8 @@ static const struct {
     {"slice-size", "128K"},
     {"window", "9"},
     {"fold", "arrival"},
+    {"compress", "topk:0.01"},
+    {"compress-as", "ring"},
     {"model", "resnet152"},
     {"shortcut", "b"},
     {"precision", "bf16"},
@@ -474,6 +476,17 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
         {{{"fold", "reversed"}},
          PSR_ERR_USAGE,
          "--fold reversed does not go with --mode ps: it is the control of --mode local; use --fold rank"},
+        {{{"compress", "int8"}, {"mode", "ring"}},
+         PSR_ERR_USAGE,
+         "--compress int8 does not go with --mode ring: it is not in this build; use --compress none"},
+        {{{"compress-as", "ring"}, {"compress", "int8"}},
+         PSR_ERR_USAGE,
+         "--compress-as ring does not go with --mode ps: only --mode local plays another architecture; leave "
+         "--compress-as out"},
+        {{{"compress-as", "ring"}, {"mode", "local"}},
+         PSR_ERR_USAGE,
+         "--compress-as ring does not go with --compress none: nothing is rounded then; leave --compress-as "
+         "out"},
         {{{"bucket-size", "5000"}}, PSR_ERR_USAGE, "--bucket-size: 5000 is not a multiple of 64"},
         {{{"slice-size", "5000"}}, PSR_ERR_USAGE, "--slice-size: 5000 is not a multiple of 64"},
         {{{"precision", "bf16"}, {"backend", "reference"}},
@@ -595,6 +608,34 @@ static void a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had(void
     assert_int_equal(config.ssp_bound, 0);
 }
 
+static void a_compressed_run_repeated_in_mode_local_plays_its_architecture(void **state)
+{
+    (void)state;
+    psr_config file = fitting(), config;
+    file.mode = PSR_MODE_RING;
+    assert_int_equal(psr_config_set(&file, "compress", "int8"), PSR_OK);
+    config = file;
+    config.mode = PSR_MODE_LOCAL;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.compress_as, PSR_COMPRESS_AS_RING);
+
+    file = config; /* of mode local */
+    assert_int_equal(psr_config_set(&config, "compress", "none"), PSR_OK);
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.compress_as, PSR_COMPRESS_AS_PS);
+    config = file;
+    config.mode = PSR_MODE_PS;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.compress_as, PSR_COMPRESS_AS_PS);
+
+    file.mode = PSR_MODE_PS;
+    config = file;
+    config.compress_as = PSR_COMPRESS_AS_PS;
+    config.mode = PSR_MODE_LOCAL;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.compress_as, PSR_COMPRESS_AS_PS);
+}
+
 static void what_was_asked_for_beside_another_mode_is_kept_and_refused(void **state)
 {
     (void)state;
@@ -630,6 +671,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_together_is_refused_by_name),
         cmocka_unit_test(what_fits_together_is_taken),
         cmocka_unit_test(a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had),
+        cmocka_unit_test(a_compressed_run_repeated_in_mode_local_plays_its_architecture),
         cmocka_unit_test(what_was_asked_for_beside_another_mode_is_kept_and_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
