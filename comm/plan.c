@@ -1,7 +1,6 @@
 #include "comm/plan.h"
 
 #include "base/fold.h"
-#include "comm/wire/encoding.h"
 #include "net/violation.h"
 
 #include <inttypes.h>
@@ -21,9 +20,16 @@ size_t psr_plan_slice_floats(uint64_t slice_bytes)
     return floats < SLICE_ALIGN ? SLICE_ALIGN : floats;
 }
 
-static size_t slices_in(const psr_plan *plan, size_t count)
+/* Floats of a whole slice: so many that each fits a message, however it is compressed. */
+static size_t slice_of(const psr_plan *plan, const psr_plan_bucket *bucket)
 {
-    return (count + plan->slice_floats - 1) / plan->slice_floats;
+    size_t most = psr_compression_values_max(bucket->compression) & ~(size_t)(SLICE_ALIGN - 1);
+    return plan->slice_floats < most ? plan->slice_floats : most;
+}
+
+static size_t slices_in(const psr_plan_bucket *bucket, size_t count)
+{
+    return (count + bucket->slice_floats - 1) / bucket->slice_floats;
 }
 
 static uint32_t chunks_of(const psr_plan *plan, const psr_plan_bucket *bucket)
@@ -45,7 +51,7 @@ static size_t slices_before(const psr_plan *plan, const psr_plan_bucket *bucket,
 {
     size_t length = bucket->span.count, n = chunks_of(plan, bucket), least = length / n;
     size_t longer = psr_fold_chunk_begin(length, (uint32_t)n, chunks) - chunks * least;
-    return (chunks - longer) * slices_in(plan, least) + longer * slices_in(plan, least + 1);
+    return (chunks - longer) * slices_in(bucket, least) + longer * slices_in(bucket, least + 1);
 }
 
 static void cut_bucket(psr_plan *plan, uint32_t b)
@@ -54,9 +60,9 @@ static void cut_bucket(psr_plan *plan, uint32_t b)
     bucket->first_slice = plan->slice_count;
     for (uint32_t c = 0; c < chunks_of(plan, bucket); c++) {
         psr_span chunk = psr_plan_chunk(plan, b, c);
-        for (size_t at = 0; at < chunk.count; at += plan->slice_floats) {
+        for (size_t at = 0; at < chunk.count; at += bucket->slice_floats) {
             size_t left = chunk.count - at;
-            psr_span span = {chunk.offset + at, left < plan->slice_floats ? left : plan->slice_floats};
+            psr_span span = {chunk.offset + at, left < bucket->slice_floats ? left : bucket->slice_floats};
             plan->slices[plan->slice_count++] = (psr_slice){b, c, span};
         }
     }
@@ -66,9 +72,12 @@ static void cut_bucket(psr_plan *plan, uint32_t b)
 static psr_err cut(psr_plan *plan)
 {
     size_t total = 0;
-    for (uint32_t b = 0; b < plan->bucket_count; b++)
-        if (plan->buckets[b].route != PSR_ROUTE_NONE)
-            total += slices_before(plan, &plan->buckets[b], chunks_of(plan, &plan->buckets[b]));
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        psr_plan_bucket *bucket = &plan->buckets[b];
+        bucket->slice_floats = slice_of(plan, bucket);
+        if (bucket->route != PSR_ROUTE_NONE)
+            total += slices_before(plan, bucket, chunks_of(plan, bucket));
+    }
     if (total > SLICES_MAX)
         return psr_fail(PSR_ERR_UNSUPPORTED, "%zu slices are too many: larger slices or buckets are needed",
                         total);
@@ -84,7 +93,7 @@ static psr_err cut(psr_plan *plan)
 uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk, size_t begin)
 {
     const psr_plan_bucket *b = &plan->buckets[bucket];
-    return b->first_slice + (uint32_t)(slices_before(plan, b, chunk) + begin / plan->slice_floats);
+    return b->first_slice + (uint32_t)(slices_before(plan, b, chunk) + begin / b->slice_floats);
 }
 
 psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slice says, uint32_t *ret_slice)
@@ -96,7 +105,7 @@ psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slic
         return psr_violation(message, "the bucket has no chunk %" PRIu32, says.chunk);
     psr_span chunk = psr_plan_chunk(plan, says.bucket, says.chunk);
     size_t begin = says.span.offset - chunk.offset;
-    if (says.span.offset < chunk.offset || begin >= chunk.count || begin % plan->slice_floats != 0)
+    if (says.span.offset < chunk.offset || begin >= chunk.count || begin % bucket->slice_floats != 0)
         return bucket->route == PSR_ROUTE_RING
                    ? psr_violation(message, "no slice of chunk %" PRIu32 " begins there", says.chunk)
                    : psr_violation(message, "no slice of the bucket begins there");
@@ -181,8 +190,25 @@ static psr_err begin_plan(const psr_plan_options *options, uint32_t count, psr_p
     return plan->buckets ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory to plan %" PRIu32 " buckets", count);
 }
 
+/* Routes by which nothing but float32 goes yet. */
+static psr_err check_compressions(const psr_plan *plan)
+{
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        char text[PSR_COMPRESSION_TEXT_BYTES];
+        if (plan->buckets[b].route == PSR_ROUTE_NONE || psr_compression_is_none(plan->buckets[b].compression))
+            continue;
+        psr_compression_print(plan->buckets[b].compression, text);
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "bucket %" PRIu32 " is to be exchanged as %s, which this build cannot by its route",
+                        b, text);
+    }
+    return PSR_OK;
+}
+
 static psr_err end_plan(psr_plan *plan, psr_err err, psr_plan *ret_plan)
 {
+    if (err == PSR_OK)
+        err = check_compressions(plan);
     if (err == PSR_OK)
         err = cut(plan);
     if (err != PSR_OK) {
@@ -200,7 +226,9 @@ psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, ui
     PSR_TRY(begin_plan(options, count, &plan));
     for (uint32_t b = 0; b < count; b++)
         plan.buckets[b] = (psr_plan_bucket){
-            .span = parts[b].span, .route = options->route, .encoding = PSR_ENCODING_FLOAT32};
+            .span = parts[b].span,
+            .route = options->route,
+            .compression = options->compression != NULL ? *options->compression : PSR_COMPRESSION_NONE};
     psr_err err = options->route == PSR_ROUTE_SHARD ? share_out(&plan, parts) : PSR_OK;
     return end_plan(&plan, err, ret_plan);
 }
@@ -209,18 +237,12 @@ psr_err psr_plan_of(const psr_plan_options *options, const psr_plan_bucket *buck
                     psr_plan *ret_plan)
 {
     psr_plan plan;
-    for (uint32_t b = 0; b < count; b++)
-        if (!psr_encoding_of_sums(buckets[b].encoding))
-            return psr_fail(
-                PSR_ERR_UNSUPPORTED,
-                "bucket %" PRIu32 " is to be exchanged in %s, which this build cannot: it has %s alone", b,
-                psr_encoding_name(buckets[b].encoding), psr_encoding_name(PSR_ENCODING_FLOAT32));
     PSR_TRY(begin_plan(options, count, &plan));
     for (uint32_t b = 0; b < count; b++)
         plan.buckets[b] = (psr_plan_bucket){.span = buckets[b].span,
                                             .route = buckets[b].route,
                                             .home = buckets[b].home,
-                                            .encoding = buckets[b].encoding};
+                                            .compression = buckets[b].compression};
     return end_plan(&plan, PSR_OK, ret_plan);
 }
 

@@ -9,6 +9,7 @@
 #define PSR_COMM_PLAN_H
 
 #include "base/span.h"
+#include "comm/wire/compression/compression.h"
 #include "net/message.h"
 
 typedef enum psr_route {
@@ -20,8 +21,11 @@ typedef enum psr_route {
 typedef struct psr_plan_bucket {
     psr_span span; /* of the arena, in floats, as all here */
     psr_route route;
-    uint32_t home;         /* SHARD: rank of the shard that holds it; else 0 */
-    psr_encoding encoding; /* of what is summed: PUSH and RING. What is pulled comes as it is, in float32 */
+    uint32_t home; /* SHARD: rank of the shard that holds it; else 0 */
+    psr_compression
+        compression; /* of what is summed: PUSH and RING. What is pulled comes as it is, in float32 */
+    size_t
+        slice_floats; /* of a whole slice of it: the plan's, or what is sure to fit a message if that is less */
     uint32_t first_slice, slice_count;
 } psr_plan_bucket;
 
@@ -37,27 +41,29 @@ typedef struct psr_plan {
     psr_slice *slices;
     uint32_t bucket_count, slice_count;
     uint32_t ranks, shards; /* ranks: whose gradients a sum is of; shards 0: none */
-    size_t slice_floats;    /* of a whole slice */
+    size_t slice_floats;    /* of a whole slice, at most: a bucket's own counts */
     uint32_t window;        /* slices on their way to one peer */
 } psr_plan;
 
 typedef struct psr_plan_options {
-    psr_route route;     /* of all buckets */
-    uint32_t ranks;      /* whose gradients a sum is of, at least 1 */
-    uint32_t shards;     /* SHARD: at least 1; else 0 */
-    size_t slice_floats; /* of a whole slice, at least 1 */
-    uint32_t window;     /* at least 1 */
+    psr_route route;                    /* of all buckets */
+    uint32_t ranks;                     /* whose gradients a sum is of, at least 1 */
+    uint32_t shards;                    /* SHARD: at least 1; else 0 */
+    size_t slice_floats;                /* of a whole slice at most, at least 1 */
+    uint32_t window;                    /* at least 1 */
+    const psr_compression *compression; /* of all buckets, borrowed for the call; NULL: none */
 } psr_plan_options;
 
 /* Floats of a slice of at most so many bytes: whole runs of 16, at least one, so that slices begin where cache lines do. */
 size_t psr_plan_slice_floats(uint64_t slice_bytes);
 
 /* The one function that shares out. SHARD: balanced by bytes, the largest first onto the lightest shard, ties to the lower rank;
- * parts that are `together` share a shard. All are encoded as float32. USAGE: no shards. UNSUPPORTED: more slices than can be counted. ret owns: psr_plan_done. */
+ * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: more slices than can be counted; a compression by a route that
+ * has none in this build. ret owns: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
                                      psr_plan *ret_plan);
-/* The plan that was made elsewhere: spans, routes, homes and encodings are buckets', which lie in their ranges; options' route is not
- * read. Errors and ret as psr_plan_make; UNSUPPORTED too: an encoding that this build has not, by its name. */
+/* The plan that was made elsewhere: spans, routes, homes and compressions are buckets', which lie in their ranges; options' route and
+ * compression are not read. Errors and ret as psr_plan_make. */
 PSR_MUST_CHECK psr_err psr_plan_of(const psr_plan_options *options, const psr_plan_bucket *buckets,
                                    uint32_t count, psr_plan *ret_plan);
 void psr_plan_done(psr_plan *plan);
@@ -75,7 +81,7 @@ void psr_plan_loads(const psr_plan *plan, uint64_t *ret_bytes);
 psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk);
 
 /* Number of the slice that begins `begin` floats after the beginning of a chunk, or (SHARD: chunk 0) of a bucket. begin: a multiple of
- * slice_floats below the chunk's length. */
+ * the bucket's slice_floats below the chunk's length. */
 uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk, size_t begin);
 
 /* The number of the slice of which a message says bucket, chunk (SHARD: 0) and span. PROTOCOL: there is none. */

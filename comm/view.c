@@ -136,11 +136,6 @@ static size_t home_of(const psr_plan_bucket *bucket)
     return bucket->home;
 }
 
-static size_t encoding_of(const psr_plan_bucket *bucket)
-{
-    return bucket->encoding;
-}
-
 static cJSON *routes_text(const psr_plan *plan)
 {
     char *text = calloc((size_t)plan->bucket_count + 1, 1);
@@ -153,6 +148,22 @@ static cJSON *routes_text(const psr_plan *plan)
     return item;
 }
 
+static cJSON *compressions_array(const psr_plan *plan)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (uint32_t b = 0; array && b < plan->bucket_count; b++) {
+        char text[PSR_COMPRESSION_TEXT_BYTES];
+        psr_compression_print(plan->buckets[b].compression, text);
+        cJSON *item = cJSON_CreateString(text);
+        if (!item || !cJSON_AddItemToArray(array, item)) {
+            cJSON_Delete(item);
+            cJSON_Delete(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
 static cJSON *plan_object(const psr_plan *plan)
 {
     psr_fields_writer w = psr_fields_begin();
@@ -163,7 +174,7 @@ static cJSON *plan_object(const psr_plan *plan)
     psr_fields_put_item(&w, "routes", routes_text(plan));
     psr_fields_put_item(&w, "lengths", numbers_array(plan, length_of));
     psr_fields_put_item(&w, "homes", numbers_array(plan, home_of));
-    psr_fields_put_item(&w, "encodings", numbers_array(plan, encoding_of));
+    psr_fields_put_item(&w, "compressions", compressions_array(plan));
     if (w.failed) {
         cJSON_Delete(w.object);
         return NULL;
@@ -202,12 +213,13 @@ static bool read_whole(const cJSON *item, uint64_t least, uint64_t most, uint64_
 /* Where the next bucket stands in each of the plan's lists. */
 typedef struct bucket_fields {
     const char *way; /* its letter */
-    const cJSON *length, *home, *encoding;
+    const cJSON *length, *home, *compression;
 } bucket_fields;
 
 static psr_err read_bucket(const bucket_fields *at, uint32_t shards, psr_plan_bucket *bucket)
 {
-    uint64_t count = 0, shard = 0, encoding = 0;
+    uint64_t count = 0, shard = 0;
+    psr_compression compression;
     const char *known = strchr(routes, *at->way);
     if (!known || *at->way == '\0' || (*at->way == routes[PSR_ROUTE_SHARD] && shards == 0))
         return psr_fail(PSR_ERR_FORMAT, "field \"routes\" has a way that there is not");
@@ -215,12 +227,13 @@ static psr_err read_bucket(const bucket_fields *at, uint32_t shards, psr_plan_bu
         return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" has what is no length");
     if (!read_whole(at->home, 0, shards > 0 ? shards - 1 : 0, &shard))
         return psr_fail(PSR_ERR_FORMAT, "field \"homes\" has a shard that there is not");
-    if (!read_whole(at->encoding, 0, PSR_ENCODING_1BIT, &encoding))
-        return psr_fail(PSR_ERR_FORMAT, "field \"encodings\" has what is no encoding");
+    if (!cJSON_IsString(at->compression) ||
+        psr_compression_parse(at->compression->valuestring, &compression) != PSR_OK)
+        return psr_fail(PSR_ERR_FORMAT, "field \"compressions\" has what is no compression");
     *bucket = (psr_plan_bucket){.span = {.count = (size_t)count},
                                 .route = (psr_route)(known - routes),
                                 .home = (uint32_t)shard,
-                                .encoding = (psr_encoding)encoding};
+                                .compression = compression};
     return PSR_OK;
 }
 
@@ -235,7 +248,7 @@ static psr_err read_buckets(const bucket_fields *first, uint32_t count, uint32_t
         end += buckets[b].span.count;
         if (end > ARENA_MAX)
             return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" comes to more than an arena");
-        at = (bucket_fields){at.way + 1, at.length->next, at.home->next, at.encoding->next};
+        at = (bucket_fields){at.way + 1, at.length->next, at.home->next, at.compression->next};
     }
     for (uint32_t b = 0; b < count; b++)
         buckets[b].span.offset = end -= buckets[b].span.count;
@@ -256,10 +269,10 @@ static psr_err find_buckets(const cJSON *object, bucket_fields *ret_first, uint3
     size_t count = first.way ? strlen(first.way) : 0;
     if (!first.way || count > BUCKETS_MAX || !list_of(object, "lengths", count, &first.length) ||
         !list_of(object, "homes", count, &first.home) ||
-        !list_of(object, "encodings", count, &first.encoding))
+        !list_of(object, "compressions", count, &first.compression))
         return psr_fail(
             PSR_ERR_FORMAT,
-            "fields \"routes\", \"lengths\", \"homes\" and \"encodings\" are not of the same buckets");
+            "fields \"routes\", \"lengths\", \"homes\" and \"compressions\" are not of the same buckets");
     *ret_first = first;
     *ret_count = (uint32_t)count;
     return PSR_OK;

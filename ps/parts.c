@@ -16,12 +16,15 @@ static bool keeps_tensors_whole(const psr_config *config)
 psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, psr_plan *ret_plan)
 {
     const psr_roster roster = psr_roster_of(config);
+    psr_compression compression;
+    PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
     const psr_plan_options options = {
         .route = roster.route,
         .ranks = roster.ranks,
         .shards = roster.shards,
         .slice_floats = psr_plan_slice_floats(config->slice_bytes),
         .window = config->window,
+        .compression = &compression,
     };
     psr_part *parts = NULL;
     PSR_TRY(psr_buckets_parts(buckets, keeps_tensors_whole(config), &parts));

@@ -13,7 +13,7 @@ typedef struct psr_parts {
     uint64_t *bytes; /* [plan.shards]: what each holds, padding included; NULL without shards */
 } psr_parts;
 
-/* The plan of a run with these options for these buckets. ret owns: psr_plan_done. */
+/* The plan of a run with these options for these buckets. USAGE: --compress names none. ret owns: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets,
                                       psr_plan *ret_plan);
 

@@ -85,7 +85,7 @@ static float *values_of(const bucket *b, const slice *s)
 
 static psr_encoding encoding_of(const bucket *b)
 {
-    return b->ring->plan->buckets[b->index].encoding;
+    return b->ring->plan->buckets[b->index].compression.encoding;
 }
 
 static psr_err send_slice(bucket *b, const slice *s, psr_ring_phase phase, uint32_t hop)

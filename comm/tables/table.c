@@ -71,8 +71,8 @@ static psr_err push_slice(part *p, const psr_slice *slice)
     psr_head head = psr_msg_push_head(&(psr_msg_push){
         .bucket = p->index, .step = p->round, .span = slice->span, .answer = is_bsp(p->table)});
     const float *pushed = p->pushed + (slice->span.offset - p->cut->span.offset);
-    psr_payload payload =
-        psr_loan_payload(&p->loan, psr_encode(&head, p->cut->encoding, pushed, slice->span.count));
+    psr_payload payload = psr_loan_payload(
+        &p->loan, psr_encode(&head, p->cut->compression.encoding, pushed, slice->span.count));
     return send_to(p->table, p->cut->home, &head, &payload);
 }
 

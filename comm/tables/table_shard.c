@@ -258,7 +258,7 @@ static psr_err fold_held(psr_table_shard *table, uint32_t s)
     const psr_plan_bucket *part = &table->plan->buckets[slice->part];
     psr_message **held = &table->held[(size_t)s * table->n];
     for (uint32_t r = 0; r < table->n; r++)
-        PSR_TRY(psr_decode_floats(held[r], part->encoding, slice->span.count, &table->inputs[r]));
+        PSR_TRY(psr_decode_floats(held[r], part->compression.encoding, slice->span.count, &table->inputs[r]));
     applying a = {table, slice, slice->version, slice->version + 1};
     PSR_TRY(psr_fold_blocks(table->inputs, table->n, part->span.count, slice->span.offset - part->span.offset,
                             slice->span.count, table->scratch, apply_block, &a));
@@ -374,7 +374,7 @@ static psr_err take_push(psr_table_shard *table, psr_message **message)
     const float *pushed;
     PSR_TRY(psr_msg_push_read(*message, &says));
     PSR_TRY(psr_table_slices_find(&table->slices, *message, says.bucket, says.span, &s));
-    psr_encoding encoding = table->plan->buckets[says.bucket].encoding;
+    psr_encoding encoding = table->plan->buckets[says.bucket].compression.encoding;
     PSR_TRY(psr_decode_floats(*message, encoding, says.span.count, &pushed));
     if (!psr_table_shard_initialised(table))
         return psr_violation(*message, "the initial weights are not complete yet");

@@ -36,7 +36,7 @@ static void a_join_a_place_and_a_welcome_come_back_as_they_were(void **state)
     psr_view_member members[] = {{{PSR_ROLE_SHARD, 0}, "a", "tcp://a:1"},
                                  {{PSR_ROLE_WORKER, 5}, "b", "tcp://b:2"}};
     psr_plan_bucket buckets[] = {
-        {.span = {32, 16}, .route = PSR_ROUTE_SHARD, .encoding = PSR_ENCODING_FLOAT32}};
+        {.span = {32, 16}, .route = PSR_ROUTE_SHARD, .compression.encoding = PSR_ENCODING_FLOAT32}};
     const psr_view view = {
         .epoch = 3,
         .members = members,

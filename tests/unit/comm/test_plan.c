@@ -264,23 +264,46 @@ static void what_leaves_no_process_is_not_cut(void **state)
     psr_plan_done(&plan);
 }
 
-static void each_bucket_has_an_encoding_that_this_build_has(void **state)
+static void each_bucket_has_a_compression_that_its_route_has(void **state)
 {
     (void)state;
     psr_plan plan = cut(PSR_ROUTE_SHARD, 3, 16), again;
     const psr_plan_options limits = {.ranks = 3, .shards = 2, .slice_floats = 16, .window = 2};
     for (uint32_t b = 0; b < PARTS; b++)
-        assert_int_equal(plan.buckets[b].encoding, PSR_ENCODING_FLOAT32);
+        assert_true(psr_compression_is_none(plan.buckets[b].compression));
     expect_ok(psr_plan_of(&limits, plan.buckets, PARTS, &again));
-    assert_int_equal(again.buckets[1].encoding, PSR_ENCODING_FLOAT32);
+    assert_true(psr_compression_is_none(again.buckets[1].compression));
     psr_plan_done(&again);
-    plan.buckets[1].encoding = PSR_ENCODING_FP16;
+    plan.buckets[1].compression = (psr_compression){.encoding = PSR_ENCODING_FP16};
     expect_failure(psr_plan_of(&limits, plan.buckets, PARTS, &again), PSR_ERR_UNSUPPORTED,
-                   "bucket 1 is to be exchanged in fp16, which this build cannot: it has float32 alone");
-    plan.buckets[1].encoding = PSR_ENCODING_BYTES;
-    expect_failure(psr_plan_of(&limits, plan.buckets, PARTS, &again), PSR_ERR_UNSUPPORTED,
-                   "bucket 1 is to be exchanged in bytes, which this build cannot: it has float32 alone");
+                   "bucket 1 is to be exchanged as fp16, which this build cannot by its route");
     psr_plan_done(&plan);
+}
+
+/* The largest slice there is, of values that take eight bytes each when all of them are selected. */
+static void a_whole_slice_fits_a_message_in_any_compression(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"none", "fp16", "bf16", "int8", "topk:0.01", "1bit"};
+    const psr_part part = {{0, 1000003}, 0};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        psr_compression compression;
+        psr_plan plan;
+        expect_ok(psr_compression_parse(texts[i], &compression));
+        const psr_plan_options options = {.route = PSR_ROUTE_NONE,
+                                          .ranks = 3,
+                                          .slice_floats = psr_plan_slice_floats(PSR_PAYLOAD_BYTES_MAX),
+                                          .window = 2,
+                                          .compression = &compression};
+        expect_ok(psr_plan_make(&options, &part, 1, &plan));
+        assert_true(psr_compression_equal(plan.buckets[0].compression, compression));
+        assert_in_range(psr_compression_bytes_max(compression, plan.buckets[0].slice_floats), 1,
+                        PSR_PAYLOAD_BYTES_MAX);
+        assert_int_equal(plan.buckets[0].slice_floats % 16, 0);
+        assert_int_equal(plan.buckets[0].slice_floats,
+                         compression.encoding == PSR_ENCODING_TOPK ? 128 << 10 : 256 << 10);
+        psr_plan_done(&plan);
+    }
 }
 
 static void slices_are_whole_cache_lines(void **state)
@@ -341,7 +364,8 @@ int main(void)
         cmocka_unit_test(no_shards_are_refused),
         cmocka_unit_test(slices_cover_every_chunk_of_every_bucket_in_order),
         cmocka_unit_test(what_leaves_no_process_is_not_cut),
-        cmocka_unit_test(each_bucket_has_an_encoding_that_this_build_has),
+        cmocka_unit_test(each_bucket_has_a_compression_that_its_route_has),
+        cmocka_unit_test(a_whole_slice_fits_a_message_in_any_compression),
         cmocka_unit_test(slices_are_whole_cache_lines),
         cmocka_unit_test(more_slices_than_can_be_counted_are_refused),
         cmocka_unit_test(a_message_names_a_slice_or_is_refused),

@@ -481,10 +481,10 @@ static psr_err count_landed(void *context, uint64_t round, uint32_t part)
 static void bench_open(bench *b, uint32_t window)
 {
     static const psr_plan_bucket buckets[] = {
-        {.span = {36, 12}, .route = PSR_ROUTE_SHARD, .home = 0, .encoding = PSR_ENCODING_FLOAT32},
-        {.span = {12, 12}, .route = PSR_ROUTE_SHARD, .home = 0, .encoding = PSR_ENCODING_FLOAT32},
-        {.span = {0, 12}, .route = PSR_ROUTE_SHARD, .home = 1, .encoding = PSR_ENCODING_FLOAT32},
-        {.span = {24, 12}, .route = PSR_ROUTE_RING, .encoding = PSR_ENCODING_FLOAT32},
+        {.span = {36, 12}, .route = PSR_ROUTE_SHARD, .home = 0, .compression.encoding = PSR_ENCODING_FLOAT32},
+        {.span = {12, 12}, .route = PSR_ROUTE_SHARD, .home = 0, .compression.encoding = PSR_ENCODING_FLOAT32},
+        {.span = {0, 12}, .route = PSR_ROUTE_SHARD, .home = 1, .compression.encoding = PSR_ENCODING_FLOAT32},
+        {.span = {24, 12}, .route = PSR_ROUTE_RING, .compression.encoding = PSR_ENCODING_FLOAT32},
     };
     const psr_plan_options limits = {.ranks = 2, .shards = 2, .slice_floats = 4, .window = window};
     assert_ok(psr_plan_of(&limits, buckets, 4, &b->plan));

@@ -12,7 +12,7 @@ static const char members_text[] =
     "{\"role\":\"worker\",\"rank\":5,\"host\":\"b\",\"endpoint\":\"tcp://b:2\"}]";
 static const char plan_text[] =
     "{\"ranks\":3,\"shards\":2,\"slice_floats\":64,\"window\":4,\"routes\":\"srs-\","
-    "\"lengths\":[100,64,7,900],\"homes\":[1,0,0,0],\"encodings\":[1,1,1,1]}";
+    "\"lengths\":[100,64,7,900],\"homes\":[1,0,0,0],\"compressions\":[\"none\",\"none\",\"none\",\"none\"]}";
 
 /* A view with these members and this plan, in JSON. */
 static psr_err read_view(const char *members, const char *plan, psr_view *ret_view)
@@ -87,7 +87,7 @@ static void each_field_that_is_wrong_is_named(void **state)
 {
     (void)state;
     static const char unlike[] =
-        "fields \"routes\", \"lengths\", \"homes\" and \"encodings\" are not of the same buckets";
+        "fields \"routes\", \"lengths\", \"homes\" and \"compressions\" are not of the same buckets";
     const struct {
         const char *members, *plan, *detail;
     } wrong[] = {
@@ -107,32 +107,33 @@ static void each_field_that_is_wrong_is_named(void **state)
          "field \"slice_floats\" is 0"},
         {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 0}", "field \"window\" is 0"},
 #define PLAN(rest) "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 16, \"window\": 1, " rest "}"
-        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [], \"homes\": [0], \"encodings\": [1]"), unlike},
-        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"encodings\": []"), unlike},
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [], \"homes\": [0], \"compressions\": [\"none\"]"),
+         unlike},
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"compressions\": []"), unlike},
         {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0]"), unlike},
-        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"encodings\": [8]"),
-         "field \"encodings\" has what is no encoding"},
-        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"encodings\": [\"float32\"]"),
-         "field \"encodings\" has what is no encoding"},
-        {"[]", PLAN("\"routes\": \"x\", \"lengths\": [1], \"homes\": [0], \"encodings\": [1]"),
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"compressions\": [\"topk:2\"]"),
+         "field \"compressions\" has what is no compression"},
+        {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"compressions\": [1]"),
+         "field \"compressions\" has what is no compression"},
+        {"[]", PLAN("\"routes\": \"x\", \"lengths\": [1], \"homes\": [0], \"compressions\": [\"none\"]"),
          "field \"routes\" has a way that there is not"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [0], \"homes\": [0], \"encodings\": [1]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [0], \"homes\": [0], \"compressions\": [\"none\"]"),
          "field \"lengths\" has what is no length"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1.5], \"homes\": [0], \"encodings\": [1]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1.5], \"homes\": [0], \"compressions\": [\"none\"]"),
          "field \"lengths\" has what is no length"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [\"1\"], \"homes\": [0], \"encodings\": [1]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [\"1\"], \"homes\": [0], \"compressions\": [\"none\"]"),
          "field \"lengths\" has what is no length"},
         {"[]",
-         PLAN(
-             "\"routes\": \"ss\", \"lengths\": [1099511627776, 1], \"homes\": [0, 0], \"encodings\": [1, 1]"),
+         PLAN("\"routes\": \"ss\", \"lengths\": [1099511627776, 1], \"homes\": [0, 0], \"compressions\": "
+              "[\"none\", \"none\"]"),
          "field \"lengths\" comes to more than an arena"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [1], \"encodings\": [1]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [1], \"compressions\": [\"none\"]"),
          "field \"homes\" has a shard that there is not"},
-        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [-1], \"encodings\": [1]"),
+        {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [-1], \"compressions\": [\"none\"]"),
          "field \"homes\" has a shard that there is not"},
         {"[]",
          "{\"ranks\": 2, \"shards\": 0, \"slice_floats\": 16, \"window\": 1, \"routes\": \"s\", "
-         "\"lengths\": [1], \"homes\": [0], \"encodings\": [1]}",
+         "\"lengths\": [1], \"homes\": [0], \"compressions\": [\"none\"]}",
          "field \"routes\" has a way that there is not"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -140,17 +141,18 @@ static void each_field_that_is_wrong_is_named(void **state)
         expect_failure(read_view(wrong[i].members, wrong[i].plan, &view), PSR_ERR_FORMAT, wrong[i].detail);
     }
     psr_view view;
-    expect_failure(
-        read_view("[]",
-                  PLAN("\"routes\": \"s\", \"lengths\": [1099511627776], \"homes\": [0], \"encodings\": [1]"),
-                  &view),
-        PSR_ERR_UNSUPPORTED, "68719476736 slices are too many: larger slices or buckets are needed");
-    expect_failure(
-        read_view("[]",
-                  PLAN("\"routes\": \"rr\", \"lengths\": [1, 1], \"homes\": [0, 0], \"encodings\": [1, 5]"),
-                  &view),
-        PSR_ERR_UNSUPPORTED,
-        "bucket 1 is to be exchanged in int8, which this build cannot: it has float32 alone");
+    expect_failure(read_view("[]",
+                             PLAN("\"routes\": \"s\", \"lengths\": [1099511627776], \"homes\": [0], "
+                                  "\"compressions\": [\"none\"]"),
+                             &view),
+                   PSR_ERR_UNSUPPORTED,
+                   "68719476736 slices are too many: larger slices or buckets are needed");
+    expect_failure(read_view("[]",
+                             PLAN("\"routes\": \"rr\", \"lengths\": [1, 1], \"homes\": [0, 0], "
+                                  "\"compressions\": [\"none\", \"topk:0.5\"]"),
+                             &view),
+                   PSR_ERR_UNSUPPORTED,
+                   "bucket 1 is to be exchanged as topk:0.5, which this build cannot by its route");
 #undef PLAN
     expect_failure(psr_view_from_object(NULL, &view), PSR_ERR_FORMAT, "field \"view\" is missing");
 }
