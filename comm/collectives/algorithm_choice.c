@@ -12,8 +12,9 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
                              [PSR_ALGORITHM_HALVING] = psr_halving_all_reduce},
     [PSR_KIND_REDUCE] =
         {[PSR_ALGORITHM_BINOMIAL] = psr_binomial_reduce, [PSR_ALGORITHM_CHAIN] = psr_chain_reduce},
-    [PSR_KIND_REDUCE_SCATTER] =
-        {[PSR_ALGORITHM_RING] = psr_ring_reduce_scatter, [PSR_ALGORITHM_DIRECT] = psr_direct_reduce_scatter},
+    [PSR_KIND_REDUCE_SCATTER] = {[PSR_ALGORITHM_RING] = psr_ring_reduce_scatter,
+                                 [PSR_ALGORITHM_DIRECT] = psr_direct_reduce_scatter,
+                                 [PSR_ALGORITHM_HALVING] = psr_halving_reduce_scatter},
     [PSR_KIND_ALL_GATHER] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
                              [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
                              [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
@@ -23,7 +24,8 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
         {[PSR_ALGORITHM_DIRECT] = psr_direct_gather, [PSR_ALGORITHM_BINOMIAL] = psr_binomial_gather},
     [PSR_KIND_SCATTER] =
         {[PSR_ALGORITHM_DIRECT] = psr_direct_scatter, [PSR_ALGORITHM_BINOMIAL] = psr_binomial_scatter},
-    [PSR_KIND_ALL_TO_ALL] = {[PSR_ALGORITHM_DIRECT] = psr_direct_all_to_all},
+    [PSR_KIND_ALL_TO_ALL] =
+        {[PSR_ALGORITHM_DIRECT] = psr_direct_all_to_all, [PSR_ALGORITHM_BRUCK] = psr_bruck_all_to_all},
     [PSR_KIND_ALL_TO_ALL_V] = {[PSR_ALGORITHM_DIRECT] = psr_direct_all_to_all_v},
     [PSR_KIND_BARRIER] = {[PSR_ALGORITHM_DISSEMINATION] = psr_dissemination_barrier},
     [PSR_KIND_NEIGHBORS] = {[PSR_ALGORITHM_DIRECT] = psr_direct_neighbors},

@@ -45,10 +45,10 @@ typedef void psr_algorithm_writer(psr_schedule *schedule, const psr_shape *shape
 psr_algorithm_writer psr_ring_all_reduce, psr_ring_reduce_scatter, psr_ring_all_gather;
 psr_algorithm_writer psr_direct_all_reduce, psr_direct_reduce_scatter, psr_direct_all_gather,
     psr_direct_gather, psr_direct_scatter, psr_direct_all_to_all, psr_direct_all_to_all_v;
-psr_algorithm_writer psr_doubling_all_reduce, psr_halving_all_reduce;
+psr_algorithm_writer psr_doubling_all_reduce, psr_halving_all_reduce, psr_halving_reduce_scatter;
 psr_algorithm_writer psr_binomial_broadcast, psr_binomial_reduce, psr_binomial_gather, psr_binomial_scatter;
 psr_algorithm_writer psr_chain_broadcast, psr_chain_reduce;
-psr_algorithm_writer psr_bruck_all_gather;
+psr_algorithm_writer psr_bruck_all_gather, psr_bruck_all_to_all;
 psr_algorithm_writer psr_dissemination_barrier;
 psr_algorithm_writer psr_direct_neighbors, psr_direct_send, psr_direct_receive;
 
