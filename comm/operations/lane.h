@@ -21,6 +21,8 @@ void psr_lane_init(psr_lane *lane, uint32_t *room, uint32_t window);
 void psr_lane_add(psr_lane *lane, uint32_t number);
 /* What is to be sent now, which counts as sent. false: nothing waits, or a window is on its way. */
 bool psr_lane_next(psr_lane *lane, uint32_t *ret_number);
+/* What was just to be sent goes as so many, which are not to be parted: the window may be passed by all of them but one. */
+void psr_lane_together(psr_lane *lane, uint32_t count);
 /* So many more of those sent have arrived. */
 void psr_lane_credit(psr_lane *lane, uint64_t count);
 

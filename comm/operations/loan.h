@@ -22,6 +22,11 @@ void psr_loan_begin(psr_loan *loan, uint32_t count);
 /* One of them, lent: for the transport to send. loan NULL: its bytes stand for as long as anybody could ask. */
 psr_payload psr_loan_payload(psr_loan *loan, psr_payload payload);
 
+/* A payload of so many bytes in memory of its own, which its maker writes: it is lent with the others, and the memory is freed when it comes
+ * back. ret_memory is aligned for any type. NOMEM: nothing is begun. */
+PSR_MUST_CHECK psr_err psr_loan_memory(psr_loan *loan, size_t bytes, psr_payload *ret_payload,
+                                       void **ret_memory);
+
 /* Payloads that have not come back; when 0 the memory may be written again. Any thread. */
 uint32_t psr_loan_lent(const psr_loan *loan);
 

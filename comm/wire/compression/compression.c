@@ -245,3 +245,8 @@ psr_err psr_decode_slice(const psr_message *message, psr_compression compression
     codec->decode(message->payload, message->payload_bytes, count, ret_values);
     return PSR_OK;
 }
+
+void psr_decode_own(psr_compression compression, const psr_payload *payload, size_t count, float *ret_values)
+{
+    codec_of(compression)->decode(payload->data, payload->bytes, count, ret_values);
+}

@@ -172,6 +172,10 @@ static void decode_slice(const psr_encoder *encoder, psr_compression compression
     const psr_message message = message_of(encoder, slice);
     assert_true(message.payload_bytes <= psr_compression_bytes_max(compression, slice.count));
     expect_ok(psr_decode_slice(&message, compression, slice.count, sent + slice.offset));
+    float own[LONGEST];
+    const psr_payload payload = {.data = message.payload, .bytes = message.payload_bytes};
+    psr_decode_own(compression, &payload, slice.count, own);
+    assert_memory_equal(own, sent + slice.offset, slice.count * sizeof *own);
     free_payload(&message);
 }
 

@@ -56,6 +56,30 @@ static void who_does_not_ask_is_not_told(void **state)
     assert_int_equal(psr_loan_lent(&loan), 0);
 }
 
+static void a_payload_of_its_own_memory_is_lent_like_others(void **state)
+{
+    (void)state;
+    psr_loan loan;
+    psr_loan_init(&loan, &outbox);
+    atomic_store(&told, 0);
+    psr_payload payloads[3];
+    for (size_t i = 0; i < 3; i++) { /* of no bytes too */
+        void *memory;
+        assert_ok(psr_loan_memory(&loan, 100 * i, &payloads[i], &memory));
+        assert_ptr_equal(payloads[i].data, memory);
+        assert_int_equal(payloads[i].bytes, 100 * i);
+        assert_int_equal((uintptr_t)memory % sizeof(double), 0);
+        memset(memory, (int)i, 100 * i);
+    }
+    assert_int_equal(psr_loan_lent(&loan), 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(atomic_load(&told), 0);
+        give_back(&payloads[i]);
+    }
+    assert_int_equal(psr_loan_lent(&loan), 0);
+    assert_int_equal(atomic_load(&told), 1);
+}
+
 enum { PAYLOADS = 10000 };
 
 static void *give_all_back(void *context)
@@ -86,6 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_lent_until_all_of_it_came_back),
+        cmocka_unit_test(a_payload_of_its_own_memory_is_lent_like_others),
         cmocka_unit_test(who_does_not_ask_is_not_told),
         cmocka_unit_test(threads_may_give_back_at_once_and_the_last_one_tells),
     };
