@@ -1,0 +1,201 @@
+/* The requests of a node: how each is made, started and ended. */
+#include "comm/node/node_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void psr_node_request_describe(const psr_node_request *r, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "%s", psr_kind_name(r->options.kind));
+    if (r->number > 0 && used < size)
+        used += (size_t)snprintf(text + used, size - used, " %" PRIu64, r->number);
+    if (r->group->id > 0 && used < size)
+        used += (size_t)snprintf(text + used, size - used, " of group %" PRIu32, r->group->id);
+    if (r->name[0] != '\0' && used < size)
+        snprintf(text + used, size - used, " (%s)", r->name);
+}
+
+/* ---- how requests end ---- */
+
+void psr_node_request_end(psr_node_request *r, psr_failure *failure)
+{
+    r->under_way = false;
+    r->failure = failure;
+    if (r->group->node->asked == r)
+        r->group->node->asked = NULL;
+    atomic_store_explicit(&r->state, failure != NULL ? PSR_NODE_REQUEST_FAILED : PSR_NODE_REQUEST_DONE,
+                          memory_order_release);
+}
+
+void psr_node_group_end_what_is_done(psr_node_group *g)
+{
+    bool any = false;
+    for (psr_node_request *r = g->first; r != NULL; r = r->next) {
+        if (!r->under_way || !psr_request_done(r->request))
+            continue;
+        psr_node_request_end(r, NULL);
+        any = true;
+    }
+    if (any)
+        g->node->options.changed(g->node->options.context);
+}
+
+/* ---- how they begin ---- */
+
+void psr_node_request_fail_alone(psr_node_request *r, psr_err err)
+{
+    r->own = psr_node_failure_of_detail(err, PSR_RANK_ANY, PSR_RANK_ANY, 0);
+    psr_node_request_end(r, &r->own);
+    r->group->node->options.changed(r->group->node->options.context);
+}
+
+psr_err psr_node_request_make(psr_node_request *r)
+{
+    psr_request *request = NULL;
+    PSR_TRY(psr_request_new(r->group->group, &r->options, &request));
+    r->request = request;
+    return PSR_OK;
+}
+
+static bool in_order_of_calls(const psr_node_request *r)
+{
+    return !r->options.persistent && r->options.kind != PSR_KIND_SEND && r->options.kind != PSR_KIND_RECEIVE;
+}
+
+void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
+{
+    if (node->state == PSR_NODE_BROKEN) {
+        psr_node_request_end(r, &node->failure);
+        node->options.changed(node->options.context);
+        return;
+    }
+    psr_err err = r->request == NULL ? psr_node_request_make(r) : PSR_OK;
+    if (err != PSR_OK) {
+        psr_node_request_fail_alone(r, err);
+        return;
+    }
+    r->number = in_order_of_calls(r) ? ++r->group->calls : 0;
+    r->since_ms = psr_presence_clock_ms(&node->presence, now_ms);
+    r->under_way = true;
+    if (node->state == PSR_NODE_FOUND)
+        return; /* the verdict will end it */
+    err = psr_request_start(r->request);
+    if (err != PSR_OK) {
+        psr_failure failure = psr_node_failure_of_detail(err, node->options.rank, PSR_RANK_ANY, r->number);
+        psr_node_find(node, &failure, now_ms);
+        return;
+    }
+    psr_node_group_end_what_is_done(r->group);
+}
+
+void psr_node_request_add(psr_node_request *r)
+{
+    psr_node_group *g = r->group;
+    r->previous = g->last;
+    *(g->last != NULL ? &g->last->next : &g->first) = r;
+    g->last = r;
+}
+
+void psr_node_request_drop(psr_node_request *r)
+{
+    psr_node_group *g = r->group;
+    *(r->previous != NULL ? &r->previous->next : &g->first) = r->next;
+    *(r->next != NULL ? &r->next->previous : &g->last) = r->previous;
+    psr_node_request_free(r);
+}
+
+/* ---- [owner] ---- */
+
+static void *copy(const void *from, size_t count, size_t each, bool *no_memory)
+{
+    if (from == NULL || count == 0)
+        return NULL;
+    void *to = calloc(count, each);
+    if (to != NULL)
+        memcpy(to, from, count * each);
+    *no_memory = *no_memory || to == NULL;
+    return to;
+}
+
+static psr_err copy_arrays(psr_node_request *r)
+{
+    psr_request_options *o = &r->options;
+    bool no_memory = false;
+    o->counts = r->counts = copy(o->counts, r->group->count, sizeof *r->counts, &no_memory);
+    o->send_counts = r->send_counts = copy(o->send_counts, r->group->count, sizeof *r->counts, &no_memory);
+    o->send_blocks = r->send_blocks =
+        copy(o->send_blocks, o->send_block_count, sizeof *r->send_blocks, &no_memory);
+    o->receive_blocks = r->receive_blocks =
+        copy(o->receive_blocks, o->receive_block_count, sizeof *r->receive_blocks, &no_memory);
+    return no_memory ? psr_fail(PSR_ERR_NOMEM, "no memory for %s", psr_kind_name(o->kind)) : PSR_OK;
+}
+
+psr_err psr_node_request_new(psr_node_group *group, const psr_request_options *options, int64_t deadline_ms,
+                             const char *name, psr_node_request **ret_request)
+{
+    psr_node_request *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %s", psr_kind_name(options->kind));
+    r->group = group;
+    r->options = *options;
+    r->deadline_ms = deadline_ms;
+    snprintf(r->name, sizeof r->name, "%s", name != NULL ? name : "");
+    psr_err err = copy_arrays(r);
+    if (err != PSR_OK) {
+        psr_node_request_free(r);
+        return err;
+    }
+    *ret_request = r;
+    return PSR_OK;
+}
+
+void psr_node_request_free(psr_node_request *request)
+{
+    if (request == NULL)
+        return;
+    psr_request_free(request->request);
+    free(request->counts);
+    free(request->send_counts);
+    free(request->send_blocks);
+    free(request->receive_blocks);
+    free(request);
+}
+
+psr_node_group *psr_node_request_group(const psr_node_request *request)
+{
+    return request->group;
+}
+
+bool psr_node_request_persistent(const psr_node_request *request)
+{
+    return request->options.persistent;
+}
+
+void psr_node_request_begins(psr_node_request *request)
+{
+    atomic_store(&request->state, PSR_NODE_REQUEST_UNDER_WAY);
+}
+
+bool psr_node_request_ended(const psr_node_request *request)
+{
+    int state = atomic_load_explicit(&request->state, memory_order_acquire);
+    if (state == PSR_NODE_REQUEST_IDLE)
+        return true;
+    return state != PSR_NODE_REQUEST_UNDER_WAY &&
+           (request->request == NULL || psr_request_lent(request->request) == 0);
+}
+
+psr_err psr_node_request_status(const psr_node_request *request)
+{
+    if (atomic_load_explicit(&request->state, memory_order_acquire) != PSR_NODE_REQUEST_FAILED)
+        return PSR_OK;
+    return psr_fail(request->failure->err, "%s", request->failure->line);
+}
+
+const char *psr_node_request_algorithm(const psr_node_request *request)
+{
+    const psr_request *made = atomic_load(&request->request);
+    return made != NULL ? psr_algorithm_name(psr_request_call(made)->algorithm) : NULL;
+}
