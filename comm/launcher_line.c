@@ -54,6 +54,7 @@ static const shape order_shapes[] = {
                          {{"host", FIELD_TEXT, OF_ORDER(host), false},
                           {"how", FIELD_TEXT, OF_ORDER(how), false}}},
     [PSR_ORDER_LOG] = {"log", {ORDER_PEER, {"line", FIELD_TEXT, OF_ORDER(line), false}}},
+    [PSR_ORDER_CLOSED] = {"closed", {{0}}},
     [PSR_ORDER_STOP] = {"stop", {{0}}},
     [PSR_ORDER_PAUSE] = {"pause", {{0}}},
     [PSR_ORDER_GO_ON] = {"go_on", {{0}}},

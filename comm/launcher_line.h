@@ -21,11 +21,12 @@
 /* ---- orders ---- */
 
 typedef enum psr_order_kind {
-    PSR_ORDER_LOST,  /* a member's process ended: peer, host, by_itself, how */
-    PSR_ORDER_LEFT,  /* of a program: a member's process ended well: peer, host */
-    PSR_ORDER_AGENT, /* a host's agent, which its processes do without, is silent: host, how */
-    PSR_ORDER_LOG,   /* a member printed a line: peer, line */
-    PSR_ORDER_STOP,  /* Ctrl-C: in order, with a checkpoint */
+    PSR_ORDER_LOST,   /* a member's process ended: peer, host, by_itself, how */
+    PSR_ORDER_LEFT,   /* of a program: a member's process ended well: peer, host */
+    PSR_ORDER_AGENT,  /* a host's agent, which its processes do without, is silent: host, how */
+    PSR_ORDER_LOG,    /* a member printed a line: peer, line */
+    PSR_ORDER_CLOSED, /* after the run's end: all that members printed has come; no LOG follows */
+    PSR_ORDER_STOP,   /* Ctrl-C: in order, with a checkpoint */
     /* Ctrl-Z: the launcher is about to be stopped, and the agents stop their processes; it goes on, and so do they. In between no
      * time passes: the clock stands. */
     PSR_ORDER_PAUSE,

@@ -54,6 +54,23 @@ static void command_all(psr_launch_machine *m, psr_launch_command command, int64
 
 /* ---- ending ---- */
 
+static bool all_agents_closed(const psr_launch_machine *m)
+{
+    bool closed = true;
+    for (size_t i = 0; i < m->host_count; i++)
+        closed &= m->hosts[i].agent == PSR_LIFE_NOT_STARTED || m->hosts[i].agent == PSR_LIFE_CLOSED;
+    return closed;
+}
+
+/* The scheduler writes what processes print to their logs, and stays for the last lines. */
+static void tell_closed(psr_launch_machine *m)
+{
+    if (m->told_closed || !m->ended || !all_agents_closed(m))
+        return;
+    m->told_closed = true;
+    give_order(m, PSR_ORDER_CLOSED);
+}
+
 void psr_launch_end(psr_launch_machine *m, int status, const char *line, int64_t now_ms)
 {
     if (m->ended)
@@ -63,6 +80,7 @@ void psr_launch_end(psr_launch_machine *m, int status, const char *line, int64_t
     snprintf(m->line, sizeof m->line, "%.1023s", line);
     m->end_by_ms = now_ms + AGENT_GRACE_MS;
     command_all(m, PSR_LAUNCH_END, status == 0 ? GRACE_MS : GRACE_MS / 2);
+    tell_closed(m);
 }
 
 void psr_launch_machine_failed(psr_launch_machine *m, psr_err err, int64_t now_ms)
@@ -80,10 +98,8 @@ static void check_end(psr_launch_machine *m, int64_t now_ms)
 
 bool psr_launch_machine_is_over(const psr_launch_machine *m)
 {
-    bool over = m->ended && (m->scheduler == PSR_LIFE_NOT_STARTED || m->scheduler == PSR_LIFE_CLOSED);
-    for (size_t i = 0; i < m->host_count; i++)
-        over &= m->hosts[i].agent == PSR_LIFE_NOT_STARTED || m->hosts[i].agent == PSR_LIFE_CLOSED;
-    return over;
+    bool closed = m->scheduler == PSR_LIFE_NOT_STARTED || m->scheduler == PSR_LIFE_CLOSED;
+    return m->ended && closed && all_agents_closed(m);
 }
 
 /* ---- starting ---- */
@@ -188,6 +204,7 @@ void psr_launch_machine_agent_closed(psr_launch_machine *m, size_t index, int wa
     psr_launch_host *h = &m->hosts[index];
     bool before = h->agent == PSR_LIFE_CLOSED;
     h->agent = PSR_LIFE_CLOSED;
+    tell_closed(m);
     if (before || m->ended || h->lost)
         return;
     if (!h->greeted || m->scheduler == PSR_LIFE_NOT_STARTED) {

@@ -54,7 +54,8 @@ struct psr_launch_machine {
     /* Errors of processes, until it is known whether they tell more than the run's line. */
     psr_held_lines held;
 
-    bool ended; /* the scheduler said how the run ended, or we know */
+    bool told_closed; /* the scheduler, that all agents have said all, and the run has ended */
+    bool ended;       /* the scheduler said how the run ended, or we know */
     int status;
     char line[1024];   /* why it ended */
     int64_t end_by_ms; /* when agents that still run are killed */

@@ -170,6 +170,7 @@ static void obey(driver *d, const psr_order *order)
         psr_clock_go_on();
         return;
     case PSR_ORDER_LOG: /* lines of programs go to the person */
+    case PSR_ORDER_CLOSED:
     case PSR_ORDER_ALIVE:
         return;
     }

@@ -51,6 +51,8 @@ typedef struct driver {
     int64_t slow_said_ms;        /* when it was last said that the disk is slow */
     uint32_t stops;              /* orders to stop */
     bool started;                /* all were ready */
+    bool closed;                 /* all that members printed has come */
+    bool launcher_gone;
     psr_err status;
     char line[1024];
 } driver;
@@ -297,6 +299,9 @@ static void obey(driver *d, const psr_order *order, int64_t now_ms)
         if (psr_coordinator_has(d->coordinator, order->peer)) /* each has a file */
             psr_rundir_log(d->rundir, order->peer, order->line);
         return;
+    case PSR_ORDER_CLOSED:
+        d->closed = true;
+        return;
     case PSR_ORDER_STOP:
         stop(d);
         return;
@@ -336,6 +341,7 @@ static bool take_orders(driver *d, int64_t now_ms)
         } else if (heard == PSR_LAUNCHER_BAD) {
             say_bad_order(d);
         } else {
+            d->launcher_gone = true;
             psr_clock_go_on(); /* it may have died while all were stopped */
             psr_coordinator_launcher_lost(d->coordinator, PSR_ERR_PEER, "gone without a word", now_ms);
         }
@@ -343,9 +349,14 @@ static bool take_orders(driver *d, int64_t now_ms)
     return true;
 }
 
+static int64_t launcher_silent_ms(driver *d, int64_t now_ms)
+{
+    return psr_presence_clock_ms(&d->presence, now_ms) - d->launcher_heard_ms;
+}
+
 static void check_launcher(driver *d, int64_t now_ms)
 {
-    int64_t silent_ms = psr_presence_clock_ms(&d->presence, now_ms) - d->launcher_heard_ms;
+    int64_t silent_ms = launcher_silent_ms(d, now_ms);
     if (d->by_hand || silent_ms <= d->deadline_ms)
         return;
     char how[64];
@@ -475,6 +486,27 @@ static void run_loop(driver *d)
     }
 }
 
+/* The run has ended, and members are hearing that: what they print until they have ended too goes to their logs. The launcher sees to it that
+ * this is not long. */
+static void take_last_lines(driver *d)
+{
+    bool more_orders = false;
+    while (!d->by_hand && !d->closed && !d->launcher_gone) {
+        psr_message *message = NULL;
+        psr_err err =
+            psr_transport_recv(d->transport, more_orders ? 0 : next_timeout_ms(d, psr_clock_ms()), &message);
+        if (err == PSR_OK)
+            psr_message_free(&message); /* it comes too late */
+        else if (err != PSR_ERR_TIMEOUT && err != PSR_ERR_CANCELLED)
+            return;
+        int64_t now_ms = psr_clock_ms();
+        more_orders = take_orders(d, now_ms);
+        do_housekeeping(d, now_ms);
+        if (!more_orders && launcher_silent_ms(d, now_ms) > d->deadline_ms)
+            return;
+    }
+}
+
 /* ---- life ---- */
 
 static psr_err open_transport(driver *d)
@@ -525,7 +557,7 @@ static void clean_up(driver *d)
     psr_launcher_free(d->launcher);
     psr_checkpoints_free(d->checkpoints);
     bool in_order = d->status == PSR_OK || d->status == PSR_ERR_CANCELLED;
-    psr_transport_free(&d->transport, in_order ? LINGER_MS : ABORT_LINGER_MS);
+    psr_transport_free(&d->transport, d->closed ? 0 : in_order ? LINGER_MS : ABORT_LINGER_MS);
     psr_resume_free(d->resume);
     psr_sections_done(&d->sections);
     psr_scheduler_free(d->scheduler);
@@ -549,6 +581,7 @@ psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provi
         err = set_up(&d);
     if (err == PSR_OK) {
         run_loop(&d);
+        take_last_lines(&d);
         err = d.status;
     } else {
         snprintf(d.line, sizeof d.line, "%s", psr_err_detail());

@@ -49,7 +49,9 @@ def stopped_in_evaluation(tap, psring, directory, mode, step, undisturbed):
         tap.ok(not any(re.search(r"step %d: test accuracy" % step, line) or line.startswith("result ") for line in said),
                "%s: no accuracy is printed" % name, said)
         tap.ok("test_accuracy" not in [line for line in run.metrics() if line["step"] == step][0],
-               "%s: nor told in the metrics" % name, [])  # worker 0 logs it too, but the end may overtake a log's last lines
+               "%s: nor told in the metrics" % name, [])
+        left_out = "evaluation step=%d left out" % step
+        tap.ok(any(left_out in line for line in run.log("rank-0")), "%s: the log of worker 0 says that it was left out" % name, run.why())
         folder = os.path.join(run.out, "checkpoints", "step-%d" % step)
         tap.ok(sorted(os.listdir(folder)) == ["model.safetensors", "state.safetensors"], "%s: the checkpoint is there" % name, [folder])
         outcome = run.json()["outcome"]

@@ -38,6 +38,7 @@ static void orders_come_back_as_they_were(void **state)
     expect_order(
         &(psr_order){.kind = PSR_ORDER_LOG, .peer = worker, .line = "a \"word\"\t\x1b[2J"},
         "{\"order\":\"log\",\"role\":\"worker\",\"rank\":3,\"line\":\"a \\\"word\\\"\\t\\u001b[2J\"}");
+    expect_order(&(psr_order){.kind = PSR_ORDER_CLOSED}, "{\"order\":\"closed\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_STOP}, "{\"order\":\"stop\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_PAUSE}, "{\"order\":\"pause\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_GO_ON}, "{\"order\":\"go_on\"}");

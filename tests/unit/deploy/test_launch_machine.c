@@ -192,6 +192,33 @@ static void the_scheduler_says_how_the_run_ended(void **state)
     expect_end(&p, 0, "end bar\nline: nothing left to do\n");
 }
 
+static void the_scheduler_hears_when_all_that_processes_printed_has_come(void **state)
+{
+    (void)state;
+    played p;
+    begin_run(&p);
+    psr_launch_machine_agent_closed(p.machine, A, 0, BEGAN_MS);
+    scheduler_says(&p, ENDED_WELL, 0);
+    psr_launch_machine_agent_ended(p.machine, B);
+    forget(&p);
+    agent_says(&p, B,
+               "{\"event\":\"line\",\"role\":\"worker\",\"rank\":2,\"stream\":\"out\",\"text\":\"late\"}", 0);
+    expect_done(&p, "{\"order\":\"log\",\"role\":\"worker\",\"rank\":2,\"line\":\"late\"}\n");
+    psr_launch_machine_agent_closed(p.machine, B, 0, BEGAN_MS);
+    expect_done(&p, "{\"order\":\"closed\"}\n");
+    psr_launch_machine_agent_closed(p.machine, B, 0, BEGAN_MS);
+    expect_done(&p, ""); /* once */
+    psr_launch_machine_free(p.machine);
+
+    begin_run(&p); /* all agents first */
+    psr_launch_machine_agent_closed(p.machine, A, 0, BEGAN_MS);
+    psr_launch_machine_agent_closed(p.machine, B, 0, BEGAN_MS);
+    forget(&p);
+    scheduler_says(&p, ENDED_WELL, 0);
+    expect_done(&p, "{\"order\":\"closed\"}\n");
+    psr_launch_machine_free(p.machine);
+}
+
 static void a_scheduler_that_dies_without_a_word_ends_the_run(void **state)
 {
     (void)state;
@@ -333,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_silent_scheduler_ends_the_run),
         cmocka_unit_test(all_hear_four_signs_of_life_per_deadline),
         cmocka_unit_test(the_scheduler_says_how_the_run_ended),
+        cmocka_unit_test(the_scheduler_hears_when_all_that_processes_printed_has_come),
         cmocka_unit_test(a_scheduler_that_dies_without_a_word_ends_the_run),
         cmocka_unit_test(agents_that_do_not_end_are_killed),
         cmocka_unit_test(what_processes_print_goes_to_the_log_and_by_its_level_to_the_person),
