@@ -58,8 +58,8 @@ typedef struct psr_plan_options {
 size_t psr_plan_slice_floats(uint64_t slice_bytes);
 
 /* The one function that shares out. SHARD: balanced by bytes, the largest first onto the lightest shard, ties to the lower rank;
- * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: more slices than can be counted; a compression by a route that
- * has none in this build. ret owns: psr_plan_done. */
+ * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: more slices than can be counted; a compressed bucket of 2^32
+ * floats; a compression by a route that has none in this build. ret owns: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
                                      psr_plan *ret_plan);
 /* The plan that was made elsewhere: spans, routes, homes and compressions are buckets', which lie in their ranges; options' route and
@@ -73,6 +73,9 @@ static inline size_t psr_plan_length(const psr_plan *plan)
 {
     return plan->bucket_count > 0 ? psr_span_end(plan->buckets[0].span) : 0;
 }
+
+/* Who sends by the plan keeps something of what was not sent: some bucket's compression has a residual. */
+bool psr_plan_has_residual(const psr_plan *plan);
 
 /* ret_bytes[s], s < plan->shards: what shard s holds, padding included. */
 void psr_plan_loads(const psr_plan *plan, uint64_t *ret_bytes);

@@ -18,6 +18,7 @@ typedef struct part {
     uint32_t index;
     const psr_plan_bucket *cut; /* the plan's */
     const float *pushed;        /* the buffer's */
+    psr_encoder *encoder;       /* owned; NULL: pushes are sent as they lie */
     uint64_t round;             /* under way when active, else the last one */
     bool active;
     uint32_t sent, missing; /* slices of the round: pushed, and not landed yet */
@@ -66,13 +67,26 @@ psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox, uint64_t
 
 /* ---- out ---- */
 
+/* Encoded from what part_start prepared, in memory that is freed when the payload comes back. */
+static psr_err encoded(part *p, psr_span span, psr_head *head, psr_payload *ret_payload)
+{
+    void *memory;
+    PSR_TRY(psr_loan_memory(&p->loan, psr_encoder_bytes(p->encoder, span), ret_payload, &memory));
+    psr_encode_slice(p->encoder, head, span, memory);
+    return PSR_OK;
+}
+
 static psr_err push_slice(part *p, const psr_slice *slice)
 {
     psr_head head = psr_msg_push_head(&(psr_msg_push){
         .bucket = p->index, .step = p->round, .span = slice->span, .answer = is_bsp(p->table)});
-    const float *pushed = p->pushed + (slice->span.offset - p->cut->span.offset);
-    psr_payload payload = psr_loan_payload(
-        &p->loan, psr_encode(&head, p->cut->compression.encoding, pushed, slice->span.count));
+    const psr_span span = {slice->span.offset - p->cut->span.offset, slice->span.count};
+    psr_payload payload;
+    if (p->encoder != NULL)
+        PSR_TRY(encoded(p, span, &head, &payload));
+    else
+        payload = psr_loan_payload(
+            &p->loan, psr_encode(&head, PSR_ENCODING_FLOAT32, p->pushed + span.offset, span.count));
     return send_to(p->table, p->cut->home, &head, &payload);
 }
 
@@ -251,19 +265,30 @@ psr_err psr_table_message(psr_table *table, psr_message **message)
 
 /* ---- the operation of a part ---- */
 
+static float *residual_of(const part *p)
+{
+    return psr_compression_has_residual(p->cut->compression)
+               ? p->table->options.residual + p->cut->span.offset
+               : NULL;
+}
+
 static psr_err part_start(psr_operation *operation, uint64_t round, const psr_buffer *buffer)
 {
     part *p = (part *)operation;
     psr_table *table = p->table;
     assert(!p->active && p->cut->route == PSR_ROUTE_SHARD && buffer->count == p->cut->span.count);
-    p->pushed = psr_buffer_data(buffer, PSR_TYPE_FLOAT32);
+    const float *pushed = psr_buffer_data(buffer, PSR_TYPE_FLOAT32);
+    if (p->encoder != NULL)
+        PSR_TRY(psr_encoder_prepare(p->encoder, pushed, residual_of(p), p->cut->span.count));
+    else
+        psr_loan_begin(&p->loan, p->cut->slice_count);
+    p->pushed = pushed;
     p->round = round;
     p->active = true;
     p->sent = 0;
     p->missing = p->cut->slice_count;
     for (uint32_t i = 0; i < p->cut->slice_count; i++)
         table->landed[p->cut->first_slice + i] = round;
-    psr_loan_begin(&p->loan, p->cut->slice_count);
     wait_to_push(p);
     return push_what_may_go(table, &table->lanes[p->cut->home]);
 }
@@ -340,6 +365,17 @@ static void share_room(psr_table *table)
     }
 }
 
+static psr_err make_encoders(psr_table *table)
+{
+    assert(!psr_plan_has_residual(table->plan) || table->options.residual != NULL);
+    for (uint32_t b = 0; b < table->plan->bucket_count; b++) {
+        part *p = &table->parts[b];
+        if (p->cut->route == PSR_ROUTE_SHARD && !psr_compression_is_none(p->cut->compression))
+            PSR_TRY(psr_encoder_new(p->cut->compression, p->cut->span.count, &p->encoder));
+    }
+    return PSR_OK;
+}
+
 psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
 {
     const psr_plan *plan = options->plan;
@@ -366,6 +402,11 @@ psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
         psr_loan_init(&table->parts[b].loan, &options->outbox);
     }
     share_room(table);
+    psr_err err = make_encoders(table);
+    if (err != PSR_OK) {
+        psr_table_free(table);
+        return err;
+    }
     *ret_table = table;
     return PSR_OK;
 }
@@ -374,6 +415,8 @@ void psr_table_free(psr_table *table)
 {
     if (table == NULL)
         return;
+    for (uint32_t b = 0; table->parts != NULL && b < table->plan->bucket_count; b++)
+        psr_encoder_free(&table->parts[b].encoder);
     free(table->room);
     free(table->lanes);
     free(table->landed);

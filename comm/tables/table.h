@@ -21,6 +21,9 @@ typedef struct psr_table_options {
     const psr_plan *plan;        /* borrowed for life, as values */
     psr_consistency consistency; /* the shards' */
     float *values;               /* this worker's copy of the table: what it pulls lands there */
+    /* As long as the table: what this worker owes of what it pushed (comm/wire/compression/compression.h), zeros at first, changed
+     * when a part is started. Borrowed for life, as values. NULL when the plan has no residual. */
+    float *residual;
     psr_outbox outbox;
     void *context;
     /* A round of a part is done: its range of values holds those after it (SSP, async: for the round that follows). */
@@ -29,7 +32,7 @@ typedef struct psr_table_options {
 
 typedef struct psr_table psr_table;
 
-/* NOMEM. ret owns. */
+/* Of each part whose pushes are compressed it has an encoder, with that one's memory. NOMEM. ret owns. */
 PSR_MUST_CHECK psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table);
 /* NULL allowed. Only when nothing is lent any more: end the transport first. */
 void psr_table_free(psr_table *table);
@@ -40,7 +43,9 @@ PSR_MUST_CHECK psr_err psr_table_write(const psr_plan *plan, const psr_outbox *o
                                        uint32_t state, const float *values);
 
 /* Push and pull of a part, borrowed from the table. Rounds count up by one from any first. The buffer holds what is pushed, as
- * float32, and is only read. */
+ * float32, and is only read. Compressed pushes are encoded as one when the part is started, whatever its slices are, and a slice's
+ * payload when it is sent, in memory of its own: at most a window's worth to each shard. NUMERIC: a compression with a residual was given
+ * what is not finite; the part is not started then. */
 psr_operation *psr_table_operation(psr_table *table, uint32_t part);
 
 /* WEIGHTS or ACK from a shard, for the part that it speaks of. Takes *message. PROTOCOL when it is not one that can come now

@@ -27,7 +27,7 @@ struct psr_table_shard {
     float *scratch; /* [PSR_FOLD_BLOCK] */
     psr_table_slices slices;
 
-    psr_message **held;   /* [slice * n + rank] BSP: the push of the step that is being gathered */
+    psr_message **held; /* [slice * n + rank] BSP: the push of the step that is being gathered, in float32 */
     const float **inputs; /* [n] payloads of a slice's held pushes */
     uint64_t *pushes;     /* [slice * n + rank] steps that rank has pushed, those before the first included */
     uint64_t *pulls;      /* [slice * n + rank] SSP: the step of a pull that waits, or NO_PULL */
@@ -258,7 +258,7 @@ static psr_err fold_held(psr_table_shard *table, uint32_t s)
     const psr_plan_bucket *part = &table->plan->buckets[slice->part];
     psr_message **held = &table->held[(size_t)s * table->n];
     for (uint32_t r = 0; r < table->n; r++)
-        PSR_TRY(psr_decode_floats(held[r], part->compression.encoding, slice->span.count, &table->inputs[r]));
+        PSR_TRY(psr_decode_floats(held[r], PSR_ENCODING_FLOAT32, slice->span.count, &table->inputs[r]));
     applying a = {table, slice, slice->version, slice->version + 1};
     PSR_TRY(psr_fold_blocks(table->inputs, table->n, part->span.count, slice->span.offset - part->span.offset,
                             slice->span.count, table->scratch, apply_block, &a));
@@ -374,8 +374,10 @@ static psr_err take_push(psr_table_shard *table, psr_message **message)
     const float *pushed;
     PSR_TRY(psr_msg_push_read(*message, &says));
     PSR_TRY(psr_table_slices_find(&table->slices, *message, says.bucket, says.span, &s));
-    psr_encoding encoding = table->plan->buckets[says.bucket].compression.encoding;
-    PSR_TRY(psr_decode_floats(*message, encoding, says.span.count, &pushed));
+    const psr_compression compression = table->plan->buckets[says.bucket].compression;
+    if (!psr_compression_is_none(compression))
+        PSR_TRY(psr_decode_message(message, compression, says.span.count));
+    PSR_TRY(psr_decode_floats(*message, PSR_ENCODING_FLOAT32, says.span.count, &pushed));
     if (!psr_table_shard_initialised(table))
         return psr_violation(*message, "the initial weights are not complete yet");
     if (says.answer != is_bsp(table))

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -243,6 +244,39 @@ psr_err psr_decode_slice(const psr_message *message, psr_compression compression
                              psr_encoding_name(compression.encoding));
     PSR_TRY(codec->check(message, count));
     codec->decode(message->payload, message->payload_bytes, count, ret_values);
+    return PSR_OK;
+}
+
+/* A message with its values behind it. */
+typedef struct decoded {
+    psr_message base;
+    alignas(double) float values[];
+} decoded;
+
+static void free_decoded(psr_message *message)
+{
+    free(message);
+}
+
+psr_err psr_decode_message(psr_message **message, psr_compression compression, size_t count)
+{
+    /* The count may be a peer's: nothing is allocated for one that no message has. */
+    const size_t most = psr_compression_values_max(compression);
+    decoded *to = malloc(sizeof *to + (count < most ? count : most) * sizeof(float));
+    if (to == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to decode %zu values", count);
+    psr_err err = psr_decode_slice(*message, compression, count, to->values);
+    if (err != PSR_OK) {
+        free(to);
+        return err;
+    }
+    to->base = **message;
+    to->base.head.encoding = PSR_ENCODING_FLOAT32;
+    to->base.payload = to->values;
+    to->base.payload_bytes = count * sizeof(float);
+    to->base.release = free_decoded;
+    psr_message_free(message);
+    *message = &to->base;
     return PSR_OK;
 }
 

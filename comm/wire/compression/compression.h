@@ -80,6 +80,9 @@ psr_payload psr_encode_slice(const psr_encoder *encoder, psr_head *head, psr_spa
  * BF16, which have infinities and NaNs) says a value that is not finite; ret_values are then untouched. */
 PSR_MUST_CHECK psr_err psr_decode_slice(const psr_message *message, psr_compression compression, size_t count,
                                         float *ret_values);
+/* The same message in float32: psr_decode_floats reads it then. Takes *message and gives another in its place; on failure, as above or
+ * NOMEM, it is as it was. */
+PSR_MUST_CHECK psr_err psr_decode_message(psr_message **message, psr_compression compression, size_t count);
 /* What they decode of a payload of count values that psr_encode_slice has just written: for a sender that takes it too. */
 void psr_decode_own(psr_compression compression, const psr_payload *payload, size_t count, float *ret_values);
 

@@ -274,9 +274,19 @@ static void each_bucket_has_a_compression_that_its_route_has(void **state)
     expect_ok(psr_plan_of(&limits, plan.buckets, PARTS, &again));
     assert_true(psr_compression_is_none(again.buckets[1].compression));
     psr_plan_done(&again);
-    plan.buckets[1].compression = (psr_compression){.encoding = PSR_ENCODING_FP16};
+    assert_false(psr_plan_has_residual(&plan));
+    plan.buckets[1].compression = (psr_compression){.encoding = PSR_ENCODING_INT8};
+    expect_ok(psr_plan_of(&limits, plan.buckets, PARTS, &again));
+    assert_true(psr_plan_has_residual(&again));
+    assert_int_equal(again.buckets[1].compression.encoding, PSR_ENCODING_INT8);
+    psr_plan_done(&again);
+    plan.buckets[1].route = PSR_ROUTE_RING;
     expect_failure(psr_plan_of(&limits, plan.buckets, PARTS, &again), PSR_ERR_UNSUPPORTED,
-                   "bucket 1 is to be exchanged as fp16, which this build cannot by its route");
+                   "bucket 1 is to be exchanged as int8, which this build cannot by its route");
+    plan.buckets[1].route = PSR_ROUTE_SHARD;
+    plan.buckets[1].span.count = (size_t)UINT32_MAX + 1;
+    expect_failure(psr_plan_of(&limits, plan.buckets, PARTS, &again), PSR_ERR_UNSUPPORTED,
+                   "bucket 1 of 4294967296 values is too long to be compressed as one");
     psr_plan_done(&plan);
 }
 

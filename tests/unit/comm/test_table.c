@@ -18,6 +18,7 @@ typedef struct setup {
     psr_consistency consistency;
     bool by_arrival;
     const char *update;
+    const char *compression; /* NULL: none */
     uint32_t delay_max_us, duplicate_permille;
     uint64_t seed;
 } setup;
@@ -29,7 +30,7 @@ typedef struct worker {
     uint32_t rank;
     psr_transport *transport;
     psr_table *table;
-    float pushed[TABLE_MAX], values[TABLE_MAX];
+    float pushed[TABLE_MAX], values[TABLE_MAX], residual[TABLE_MAX];
     uint64_t started[PARTS_MAX], landed[PARTS_MAX]; /* rounds */
     uint64_t pushes[SHARDS_MAX];                    /* sent to each */
 } worker;
@@ -49,6 +50,9 @@ struct cluster {
     worker workers[WORKERS_MAX];
     shard shards[SHARDS_MAX];
     uint64_t draws;
+    psr_compression compression;
+    float sent[WORKERS_MAX][STEPS_MAX]
+              [TABLE_MAX]; /* what shards must decode of a worker's gradient of a step */
 };
 
 static uint32_t draw(cluster *c, uint32_t bound)
@@ -62,6 +66,11 @@ static float initial(size_t i)
     return (float)(i % 7);
 }
 
+static bool is_whole(const setup *s)
+{
+    return s->by_arrival || s->consistency.kind != PSR_CONSISTENCY_BSP;
+}
+
 /* Folded by rank, of very different sizes, so that the order of a sum shows in its bits; else whole numbers, whose sum is the same in
  * every order. */
 static float gradient(const setup *s, uint32_t rank, uint64_t step, size_t i)
@@ -69,21 +78,21 @@ static float gradient(const setup *s, uint32_t rank, uint64_t step, size_t i)
     psr_rng_at at = {
         .seed = s->seed, .purpose = PSR_RNG_TEST, .epoch = (uint32_t)step, .sample = rank, .layer = 2};
     uint32_t word = psr_rng_word(at, i);
-    if (s->by_arrival || s->consistency.kind != PSR_CONSISTENCY_BSP)
+    if (is_whole(s))
         return (float)(1 + word % 50);
     return ldexpf(psr_rng_unit(word) - 0.5f, (int)(word % 23) - 11);
 }
 
 /* The sum of element i of a part, chunk by chunk: from rank c + 1 on round to rank c. */
-static float sum_of(const setup *s, uint64_t step, psr_span part, size_t i)
+static float sum_of(const cluster *k, uint64_t step, psr_span part, size_t i)
 {
-    uint32_t n = s->workers, c = 0;
+    uint32_t n = k->setup.workers, c = 0;
     size_t at = i - part.offset;
     while (!(at >= part.count * c / n && at < part.count * (c + 1) / n))
         c++;
-    float sum = gradient(s, (c + 1) % n, step, i);
-    for (uint32_t k = 2; k <= n; k++)
-        sum = sum + gradient(s, (c + k) % n, step, i);
+    float sum = k->sent[(c + 1) % n][step][i];
+    for (uint32_t p = 2; p <= n; p++)
+        sum = sum + k->sent[(c + p) % n][step][i];
     return sum;
 }
 
@@ -93,11 +102,11 @@ static bool sums(const setup *s)
 }
 
 /* In BSP, after so many steps. */
-static float expected(const setup *s, uint64_t steps, psr_span part, size_t i)
+static float expected(const cluster *c, uint64_t steps, psr_span part, size_t i)
 {
     float value = initial(i);
     for (uint64_t step = 0; step < steps; step++)
-        value = sums(s) ? value + sum_of(s, step, part, i) : sum_of(s, step, part, i);
+        value = sums(&c->setup) ? value + sum_of(c, step, part, i) : sum_of(c, step, part, i);
     return value;
 }
 
@@ -106,7 +115,7 @@ static float expected(const setup *s, uint64_t steps, psr_span part, size_t i)
 static void check_bsp(const worker *w, uint64_t round, psr_span part)
 {
     for (size_t i = part.offset; i < psr_span_end(part); i++) {
-        float want = expected(&w->cluster->setup, round + 1, part, i);
+        float want = expected(w->cluster, round + 1, part, i);
         if (memcmp(&want, &w->values[i], sizeof want) != 0)
             fail_msg("n %u round %llu element %zu: %a rather than %a", w->cluster->setup.workers,
                      (unsigned long long)round, i, (double)w->values[i], (double)want);
@@ -124,7 +133,7 @@ static void check_relaxed(const worker *w, uint64_t round, uint32_t p, psr_span 
         float least = initial(i), most = initial(i);
         for (uint32_t r = 0; r < s->workers; r++)
             for (uint64_t step = 0; step < c->workers[r].started[p]; step++) {
-                float pushed = gradient(s, r, step, i);
+                float pushed = c->sent[r][step][i];
                 most += pushed;
                 if (r == w->rank ? step <= round : step + bound <= round)
                     least += pushed;
@@ -189,8 +198,41 @@ static void lay_out(cluster *c)
                                       .ranks = c->setup.workers,
                                       .shards = c->setup.shards,
                                       .slice_floats = c->setup.slice_floats,
-                                      .window = c->setup.window};
+                                      .window = c->setup.window,
+                                      .compression = &c->compression};
     assert_ok(psr_plan_make(&options, parts, count, &c->plan));
+}
+
+/* The whole part as one message, and what a worker owes from step to step. */
+static void encode_part(cluster *c, uint32_t rank, psr_span part)
+{
+    static float payload[2 * TABLE_MAX];
+    float residual[TABLE_MAX] = {0};
+    psr_encoder *encoder;
+    assert_ok(psr_encoder_new(c->compression, part.count, &encoder));
+    for (uint32_t step = 0; step < c->setup.steps; step++) {
+        float *sent = c->sent[rank][step] + part.offset;
+        psr_message message = {0};
+        assert_ok(psr_encoder_prepare(
+            encoder, sent, psr_compression_has_residual(c->compression) ? residual : NULL, part.count));
+        const psr_payload said = psr_encode_slice(encoder, &message.head, (psr_span){0, part.count}, payload);
+        message.payload = said.data;
+        message.payload_bytes = said.bytes;
+        assert_ok(psr_decode_slice(&message, c->compression, part.count, sent));
+    }
+    psr_encoder_free(&encoder);
+}
+
+static void encode_all(cluster *c)
+{
+    const setup *s = &c->setup;
+    for (uint32_t r = 0; r < s->workers; r++) {
+        for (uint32_t step = 0; step < s->steps; step++)
+            for (size_t i = 0; i < TABLE_MAX; i++)
+                c->sent[r][step][i] = gradient(s, r, step, i);
+        for (uint32_t p = 0; p < c->plan.bucket_count && s->compression != NULL; p++)
+            encode_part(c, r, c->plan.buckets[p].span);
+    }
 }
 
 static void open_shard(cluster *c, uint32_t rank)
@@ -222,6 +264,7 @@ static void open_worker(cluster *c, uint32_t rank)
     const psr_table_options options = {.plan = &c->plan,
                                        .consistency = c->setup.consistency,
                                        .values = w->values,
+                                       .residual = w->residual,
                                        .outbox = {.context = w, .send = send_of_worker},
                                        .context = w,
                                        .landed = on_landed};
@@ -272,7 +315,9 @@ static cluster *build(const setup *s)
 {
     cluster *c = calloc(1, sizeof *c);
     c->setup = *s;
+    assert_ok(psr_compression_parse(s->compression != NULL ? s->compression : "none", &c->compression));
     lay_out(c);
+    encode_all(c);
     psr_sim_faults faults = {
         .seed = s->seed, .delay_max_us = s->delay_max_us, .duplicate_permille = s->duplicate_permille};
     assert_ok(psr_sim_new(&faults, &c->sim));
@@ -333,6 +378,25 @@ static bool done(const cluster *c)
     return true;
 }
 
+/* Nothing is lost: what the table has of element i and what is still owed of it come to the gradients. */
+static void check_nothing_is_lost(const cluster *c, size_t i, float value)
+{
+    const setup *s = &c->setup;
+    double gradients = initial(i), has = value, largest = 0;
+    for (uint32_t r = 0; r < s->workers; r++) {
+        has += c->workers[r].residual[i];
+        for (uint32_t step = 0; step < s->steps; step++) {
+            gradients += gradient(s, r, step, i);
+            largest = fmax(largest, fabs(has));
+        }
+    }
+    /* Whole numbers of top-k are exact; else every step rounds, and scales are those of the largest value. */
+    if (is_whole(s))
+        assert_true(has == gradients);
+    else
+        assert_true(fabs(has - gradients) <= 1e-5 * (largest + 4096));
+}
+
 /* The shards have what all pushes come to, and only parts were written anywhere. */
 static void check_end(cluster *c)
 {
@@ -345,7 +409,10 @@ static void check_end(cluster *c)
         psr_span part = c->plan.buckets[p].span;
         const float *values = psr_table_shard_values(c->shards[c->plan.buckets[p].home].table);
         for (size_t i = part.offset; i < psr_span_end(part); i++)
-            assert_true(values[i] == expected(s, s->steps, part, i));
+            assert_true(values[i] == expected(c, s->steps, part, i));
+        for (size_t i = part.offset; psr_compression_has_residual(c->compression) && i < psr_span_end(part);
+             i++)
+            check_nothing_is_lost(c, i, values[i]);
     }
     size_t inside = 0;
     for (uint32_t p = 0; p < c->plan.bucket_count; p++)
@@ -438,6 +505,36 @@ static void async_waits_for_nobody_and_loses_nothing(void **state)
                     .consistency = {PSR_CONSISTENCY_ASYNC, 0},
                     .slice_floats = 16,
                     .lengths = {50, 3, 40}});
+}
+
+static const char *const compressions[] = {"fp16", "bf16", "int8", "topk:0.1", "topk:1", "1bit"};
+
+/* Shards, slices, delays and repeated messages change no bit: the unit is a worker's part. */
+static void compressed_pushes_are_rounded_once_and_folded_as_float32(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof compressions / sizeof compressions[0]; i++) {
+        run_all((setup){.update = "sum",
+                        .compression = compressions[i],
+                        .slice_floats = 16,
+                        .lengths = {300, 64, 13, 177, 1, 2, 7}});
+        run_all((setup){
+            .update = "assign", .compression = compressions[i], .slice_floats = 5, .lengths = {33, 101}});
+    }
+}
+
+static void what_topk_leaves_out_is_owed_until_it_is_sent(void **state)
+{
+    (void)state;
+    static const psr_consistency_kind kinds[] = {PSR_CONSISTENCY_BSP, PSR_CONSISTENCY_SSP,
+                                                 PSR_CONSISTENCY_ASYNC};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        run_all((setup){.update = "sum",
+                        .compression = "topk:0.1",
+                        .consistency = {kinds[i], 1},
+                        .by_arrival = kinds[i] == PSR_CONSISTENCY_BSP,
+                        .slice_floats = 16,
+                        .lengths = {50, 3, 40}});
 }
 
 /* ---- a worker's end, its shards played by hand ---- */
@@ -740,6 +837,8 @@ int main(void)
         cmocka_unit_test(a_fold_by_arrival_sums_the_same_numbers),
         cmocka_unit_test(ssp_lets_values_lack_no_more_than_its_bound),
         cmocka_unit_test(async_waits_for_nobody_and_loses_nothing),
+        cmocka_unit_test(compressed_pushes_are_rounded_once_and_folded_as_float32),
+        cmocka_unit_test(what_topk_leaves_out_is_owed_until_it_is_sent),
         cmocka_unit_test(what_a_table_begins_with_goes_to_the_shard_that_holds_it),
         cmocka_unit_test(what_is_lower_in_the_table_overtakes_what_is_not_sent_yet),
         cmocka_unit_test(a_part_is_lent_from_its_start_until_all_of_it_has_left),
