@@ -21,7 +21,10 @@ typedef struct psr_engine_env {
     uint32_t rank;
     uint64_t total_steps;       /* of the run, for the schedule */
     float *weights, *gradients; /* arenas, borrowed for life */
-    psr_optimizer *optimizer;   /* borrowed; NULL when shards update, and in a ring that only sums */
+    /* [ranks that this process plays] arenas, borrowed for life: what each of them owes of what it sent
+     * (comm/wire/compression/compression.h). NULL: the plan has no residual. */
+    float *const *residuals;
+    psr_optimizer *optimizer; /* borrowed; NULL when shards update, and in a ring that only sums */
     psr_outbox outbox;
     void *context;
     psr_err (*landed)(void *context, uint64_t step, uint32_t bucket);

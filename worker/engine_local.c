@@ -25,8 +25,14 @@ static psr_err local_open(const psr_engine_env *env, psr_engine **ret_engine)
     if (engine == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an engine");
     engine->env = *env;
-    psr_err err = psr_local_new(env->config, env->plan->ranks, env->layout, env->buckets, env->weights,
-                                env->optimizer, &engine->local);
+    const psr_local_options options = {.config = env->config,
+                                       .layout = env->layout,
+                                       .buckets = env->buckets,
+                                       .plan = env->plan,
+                                       .weights = env->weights,
+                                       .residuals = env->residuals,
+                                       .optimizer = env->optimizer};
+    psr_err err = psr_local_new(&options, &engine->local);
     if (err != PSR_OK) {
         local_close(engine);
         return err;

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "comm/comm.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 struct psr_engine {
@@ -58,6 +59,7 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         .plan = env->plan,
         .consistency = consistency_of(env->config),
         .values = env->weights,
+        .residual = env->residuals != NULL ? env->residuals[0] : NULL,
         .outbox = {.context = engine, .send = send_to_shard, .returned = gradient_returned},
         .context = env->context,
         .landed = env->landed,
@@ -76,7 +78,14 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_buffer gradient = psr_engine_gradient(&engine->env, bucket);
-    return psr_operation_start(psr_table_operation(engine->table, bucket), step, &gradient);
+    psr_err err = psr_operation_start(psr_table_operation(engine->table, bucket), step, &gradient);
+    if (err != PSR_ERR_NUMERIC)
+        return err;
+    /* In the words of a shard that finds it in a sum. */
+    return psr_fail(PSR_ERR_NUMERIC,
+                    "step %" PRIu64 ": the gradient of bucket %" PRIu32
+                    " is not finite; a lower --lr may help",
+                    step + 1, bucket); /* people count steps from 1 */
 }
 
 static psr_err engine_message(psr_engine *engine, psr_message **message)

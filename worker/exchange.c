@@ -76,12 +76,24 @@ static psr_err open_engine(psr_exchange *exchange)
         .total_steps = o->session->options.total_steps,
         .weights = exchange->weights,
         .gradients = exchange->gradients,
+        .residuals = exchange->residuals,
         .optimizer = exchange->optimizer,
         .outbox = psr_loop_outbox(o->session->loop),
         .context = exchange,
         .landed = psr_exchange_landed,
     };
     return exchange->ops->open(&env, &exchange->engine);
+}
+
+static psr_err open_residuals(psr_exchange *exchange)
+{
+    const uint32_t count = psr_exchange_plays(exchange);
+    exchange->residuals = calloc(count, sizeof *exchange->residuals);
+    if (exchange->residuals == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for what %u ranks owe", count);
+    for (uint32_t i = 0; i < count; i++)
+        PSR_TRY(psr_arena_new(exchange->options.layout->length, &exchange->residuals[i]));
+    return PSR_OK;
 }
 
 static psr_err open_parts(psr_exchange *exchange)
@@ -101,6 +113,8 @@ static psr_err open_parts(psr_exchange *exchange)
         PSR_TRY(psr_optimizer_new(o->config, o->layout, &exchange->optimizer));
     if (exchange->ops->gradients == NULL)
         PSR_TRY(psr_arena_new(length, &exchange->gradients));
+    if (psr_plan_has_residual(o->plan))
+        PSR_TRY(open_residuals(exchange));
     if (psr_exchange_plays(exchange) < o->plan->ranks) {
         /* The largest is a broadcast of the arena. A network has fewer statistics than parameters: as doubles
          * they take less than twice the arena; figures, names and the like fit in what is added. */
@@ -146,6 +160,9 @@ void psr_exchange_free(psr_exchange *exchange)
     psr_optimizer_free(exchange->optimizer);
     psr_arena_free(exchange->weights, exchange->options.layout->length);
     psr_arena_free(exchange->gradients, exchange->options.layout->length);
+    for (uint32_t i = 0; exchange->residuals != NULL && i < psr_exchange_plays(exchange); i++)
+        psr_arena_free(exchange->residuals[i], exchange->options.layout->length);
+    free(exchange->residuals);
     free(exchange->landed);
     free(exchange);
 }
@@ -169,9 +186,30 @@ psr_err psr_exchange_weights_wanted(psr_exchange *exchange, uint32_t bucket)
     return wait_for_weights(exchange, PSR_WAIT_BUCKET, bucket, steps);
 }
 
+/* Padding is no parameter: nobody computes a gradient of it, and no checkpoint has it. What 1bit makes of its zeros must not come back
+ * in the next step as a gradient, or as something owed. */
+static void clear_padding(psr_exchange *exchange, uint32_t bucket)
+{
+    const psr_layout *layout = exchange->options.layout;
+    const psr_bucket *b = &exchange->options.buckets->items[bucket];
+    float *gradients = psr_exchange_gradients(exchange);
+    float *residual = psr_exchange_residual(exchange, exchange->step.rank - exchange->options.rank);
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const psr_tensor *tensor = &layout->tensors[t];
+        size_t begin = tensor->offset + tensor->count;
+        size_t end = t + 1 < layout->tensor_count ? tensor[1].offset : layout->length;
+        begin = begin > b->offset ? begin : b->offset;
+        end = end < b->offset + b->length ? end : b->offset + b->length;
+        for (size_t i = begin; i < end; i++)
+            gradients[i] = residual[i] = 0;
+    }
+}
+
 psr_err psr_exchange_gradient_ready(psr_exchange *exchange, uint32_t bucket)
 {
     exchange->reported++;
+    if (exchange->residuals != NULL)
+        clear_padding(exchange, bucket);
     if (exchange->ops->ready == NULL)
         return psr_session_failure(exchange->session);
     return tell_engine(
@@ -293,6 +331,11 @@ float *psr_exchange_gradients(psr_exchange *exchange)
 {
     return exchange->ops->gradients != NULL ? exchange->ops->gradients(exchange->engine, exchange->step.rank)
                                             : exchange->gradients;
+}
+
+float *psr_exchange_residual(psr_exchange *exchange, uint32_t i)
+{
+    return exchange->residuals != NULL ? exchange->residuals[i] : NULL;
 }
 
 uint32_t psr_exchange_plays(const psr_exchange *exchange)

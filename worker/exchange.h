@@ -87,6 +87,11 @@ PSR_MUST_CHECK psr_err psr_exchange_install(psr_exchange *exchange, uint32_t sta
 float *psr_exchange_weights(psr_exchange *exchange);
 float *psr_exchange_gradients(psr_exchange *exchange);
 
+/* What rank number i of those that this process plays owes of the gradients that it has sent (--compress): an arena, zeros at
+ * first. Written by the exchange from a bucket's gradient_ready until its weights have landed; before START, and after a drain, the
+ * compute thread's. NULL: this run owes nothing. Borrowed for life. */
+float *psr_exchange_residual(psr_exchange *exchange, uint32_t i);
+
 /* Ranks that this process plays, from its own on: one, or all of the run's. */
 uint32_t psr_exchange_plays(const psr_exchange *exchange);
 

@@ -6,37 +6,35 @@
 
 #include "base/arena.h"
 #include "base/finite.h"
+#include "worker/local_rounding.h"
 
 #include <stdlib.h>
 
 struct psr_local {
-    const psr_config *config;
-    const psr_layout *layout;
-    const psr_buckets *buckets;
-    float *weights;
-    psr_optimizer *optimizer;
+    psr_local_options options;
     uint32_t n;
+    psr_local_rounding *rounding; /* NULL: nothing is compressed */
     float *sum;
     float *gradients[]; /* n arenas */
 };
 
-psr_err psr_local_new(const psr_config *config, uint32_t ranks, const psr_layout *layout,
-                      const psr_buckets *buckets, float *weights, psr_optimizer *optimizer,
-                      psr_local **ret_local)
+static psr_err open_parts(psr_local *local)
 {
-    uint32_t n = ranks;
+    PSR_TRY(psr_arena_new(local->options.layout->length, &local->sum));
+    for (uint32_t rank = 0; rank < local->n; rank++)
+        PSR_TRY(psr_arena_new(local->options.layout->length, &local->gradients[rank]));
+    return psr_local_rounding_new(local->options.plan, &local->rounding);
+}
+
+psr_err psr_local_new(const psr_local_options *options, psr_local **ret_local)
+{
+    uint32_t n = options->plan->ranks;
     psr_local *local = calloc(1, sizeof *local + n * sizeof local->gradients[0]);
     if (local == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the gradients of %u ranks", n);
-    *local = (psr_local){.config = config,
-                         .layout = layout,
-                         .buckets = buckets,
-                         .weights = weights,
-                         .optimizer = optimizer,
-                         .n = n};
-    psr_err err = psr_arena_new(layout->length, &local->sum);
-    for (uint32_t rank = 0; rank < n && err == PSR_OK; rank++)
-        err = psr_arena_new(layout->length, &local->gradients[rank]);
+    local->options = *options;
+    local->n = n;
+    psr_err err = open_parts(local);
     if (err != PSR_OK) {
         psr_local_free(local);
         return err;
@@ -50,8 +48,9 @@ void psr_local_free(psr_local *local)
     if (local == NULL)
         return;
     for (uint32_t rank = 0; rank < local->n; rank++)
-        psr_arena_free(local->gradients[rank], local->layout->length);
-    psr_arena_free(local->sum, local->layout->length);
+        psr_arena_free(local->gradients[rank], local->options.layout->length);
+    psr_local_rounding_free(local->rounding);
+    psr_arena_free(local->sum, local->options.layout->length);
     free(local);
 }
 
@@ -63,7 +62,7 @@ float *psr_local_gradients(psr_local *local, uint32_t rank)
 static void add_chunk(psr_local *local, uint32_t c, size_t begin, size_t end)
 {
     uint32_t n = local->n;
-    bool reversed = local->config->fold == PSR_FOLD_REVERSED;
+    bool reversed = local->options.config->fold == PSR_FOLD_REVERSED;
     for (uint32_t p = 0; p < n; p++) {
         uint32_t rank = reversed ? (c + n - p) % n : (c + 1 + p) % n;
         const float *g = local->gradients[rank];
@@ -72,27 +71,47 @@ static void add_chunk(psr_local *local, uint32_t c, size_t begin, size_t end)
     }
 }
 
+static psr_err refuse_bucket(uint64_t step, uint32_t b)
+{
+    return psr_fail(PSR_ERR_NUMERIC,
+                    "step %llu: the gradient of bucket %u is not finite; a lower --lr may help",
+                    (unsigned long long)step + 1, b); /* people count steps from 1 */
+}
+
+/* As parameter servers do: of every rank's bucket what a shard decodes. */
+static psr_err round_once(psr_local *local, uint64_t step, uint32_t b)
+{
+    for (uint32_t rank = 0; rank < local->n; rank++) {
+        float *residual = local->options.residuals != NULL ? local->options.residuals[rank] : NULL;
+        psr_err err = psr_local_rounding_bucket(local->rounding, b, local->gradients[rank], residual);
+        if (err != PSR_OK)
+            return err == PSR_ERR_NUMERIC ? refuse_bucket(step, b) : err;
+    }
+    return PSR_OK;
+}
+
 psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
 {
-    float lr = psr_schedule_lr(local->config, step, total_steps);
+    float lr = psr_schedule_lr(local->options.config, step, total_steps);
     uint64_t n = local->n;
-    for (uint32_t b = 0; b < local->buckets->count; b++) {
-        const psr_bucket *bucket = &local->buckets->items[b];
+    for (uint32_t b = 0; b < local->options.buckets->count; b++) {
+        const psr_bucket *bucket = &local->options.buckets->items[b];
         uint64_t length = bucket->length;
+        if (local->rounding != NULL)
+            PSR_TRY(round_once(local, step, b));
         for (uint64_t c = 0; c < n; c++)
             add_chunk(local, (uint32_t)c, bucket->offset + c * length / n,
                       bucket->offset + (c + 1) * length / n);
         if (!psr_finite(local->sum + bucket->offset, bucket->length))
-            return psr_fail(PSR_ERR_NUMERIC,
-                            "step %llu: the gradient of bucket %u is not finite; a lower --lr may help",
-                            (unsigned long long)step + 1, b); /* people count steps from 1 */
+            return refuse_bucket(step, b);
     }
-    if (psr_optimizer_whole_tensors(local->optimizer)) {
-        for (size_t tensor = 0; tensor < local->layout->tensor_count; tensor++)
-            psr_optimizer_update_tensor(local->optimizer, local->weights, local->sum, tensor, lr, step + 1);
+    if (psr_optimizer_whole_tensors(local->options.optimizer)) {
+        for (size_t tensor = 0; tensor < local->options.layout->tensor_count; tensor++)
+            psr_optimizer_update_tensor(local->options.optimizer, local->options.weights, local->sum, tensor,
+                                        lr, step + 1);
     } else {
-        psr_optimizer_update(local->optimizer, local->weights, local->sum, 0, local->layout->length, lr,
-                             step + 1);
+        psr_optimizer_update(local->options.optimizer, local->options.weights, local->sum, 0,
+                             local->options.layout->length, lr, step + 1);
     }
     return PSR_OK;
 }

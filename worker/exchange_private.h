@@ -14,6 +14,7 @@ struct psr_exchange {
     psr_optimizer *optimizer;   /* NULL when shards update */
     psr_collective *collective; /* NULL when this process is the only worker */
     float *weights, *gradients; /* gradients: NULL when the engine has arenas of its own */
+    float **residuals;          /* [psr_exchange_plays] arenas; NULL: nothing is owed */
 
     /* ---- the compute thread's own ---- */
     psr_step step;

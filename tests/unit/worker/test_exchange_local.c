@@ -50,6 +50,7 @@ typedef struct run {
     psr_config config;
     psr_optimizer *optimizer;
     float *weights;
+    psr_plan plan;
     psr_local *local;
 } run;
 
@@ -59,12 +60,33 @@ static run run_new(psr_config config)
     return r;
 }
 
+static void plan_run(run *r)
+{
+    psr_compression compression;
+    psr_part *parts = NULL;
+    expect_ok(psr_compression_parse(r->config.compress, &compression));
+    const psr_plan_options options = {.route = PSR_ROUTE_NONE,
+                                      .ranks = r->config.workers,
+                                      .slice_floats = 16,
+                                      .window = 1,
+                                      .compression = &compression};
+    expect_ok(psr_buckets_parts(&buckets, false, &parts));
+    expect_ok(psr_plan_make(&options, parts, buckets.count, &r->plan));
+    free(parts);
+}
+
 static void run_open(run *r)
 {
     expect_ok(psr_optimizer_new(&r->config, &layout, &r->optimizer));
     expect_ok(psr_arena_new(layout.length, &r->weights));
-    expect_ok(
-        psr_local_new(&r->config, r->config.workers, &layout, &buckets, r->weights, r->optimizer, &r->local));
+    plan_run(r);
+    const psr_local_options options = {.config = &r->config,
+                                       .layout = &layout,
+                                       .buckets = &buckets,
+                                       .plan = &r->plan,
+                                       .weights = r->weights,
+                                       .optimizer = r->optimizer};
+    expect_ok(psr_local_new(&options, &r->local));
     for (uint32_t rank = 0; rank < r->config.workers; rank++) {
         float *g = psr_local_gradients(r->local, rank);
         /* Divided by three, so that all bits of the mantissa are in use and sums do round. */
@@ -76,6 +98,7 @@ static void run_open(run *r)
 static void run_close(run *r)
 {
     psr_local_free(r->local);
+    psr_plan_done(&r->plan);
     psr_optimizer_free(r->optimizer);
     psr_arena_free(r->weights, layout.length);
 }
