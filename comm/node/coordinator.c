@@ -12,6 +12,7 @@ enum {
     LINE_BYTES = 1024,
     SAID_BYTES = 512,
     NAME_BYTES = PSR_HOST_MAX + 32,
+    SILENT_MS = 500, /* who is called silent has been so for that long at least */
     WINDOW = 8,
     SLICE_FLOATS = 64 << 10
 };
@@ -288,10 +289,10 @@ static uint32_t end_of_waiting(const psr_node_coordinator *c, uint32_t rank)
     return c->options.ranks;
 }
 
-static void answer_wait_on(psr_node_coordinator *c, uint32_t rank)
+static void answer_wait_on(psr_node_coordinator *c, uint32_t rank, int64_t for_ms)
 {
-    send_to(c, rank, psr_msg_verdict_head(&(psr_msg_failure){.rank = PSR_RANK_ANY, .other = PSR_RANK_ANY}),
-            NULL, 0);
+    const psr_msg_failure none = {.rank = PSR_RANK_ANY, .other = PSR_RANK_ANY, .within_ms = (uint64_t)for_ms};
+    send_to(c, rank, psr_msg_verdict_head(&none), NULL, 0);
 }
 
 /* A rank has waited in vain. */
@@ -308,9 +309,11 @@ static void take_timeout(psr_node_coordinator *c, uint32_t asker, const psr_msg_
         return;
     }
     const seat *s = &c->seats[end];
-    if (end != asker && is_here(s) && present_ms - s->moved_ms < within_ms &&
-        present_ms - s->heard_ms < within_ms / 2) {
-        answer_wait_on(c, asker);
+    /* Reports come every tenth of a second, however short the call's deadline is. */
+    int64_t silent_ms = within_ms / 2 > SILENT_MS ? within_ms / 2 : SILENT_MS;
+    bool is_silent = present_ms - s->heard_ms >= silent_ms;
+    if (end != asker && is_here(s) && present_ms - s->moved_ms < within_ms && !is_silent) {
+        answer_wait_on(c, asker, s->moved_ms + within_ms - present_ms);
         return;
     }
     name(c, end, who);
@@ -318,7 +321,7 @@ static void take_timeout(psr_node_coordinator *c, uint32_t asker, const psr_msg_
     if (!is_here(s)) {
         verdict.status = PSR_ERR_PEER;
         snprintf(line, sizeof line, "%s has left; %s", who, said);
-    } else if (present_ms - s->heard_ms >= within_ms / 2) {
+    } else if (is_silent) {
         verdict.status = PSR_ERR_PEER;
         snprintf(line, sizeof line, "%s: no sign of life for %.1f s; %s", who,
                  (double)(present_ms - s->heard_ms) / 1000, said);

@@ -4,7 +4,7 @@
  *     JOIN, CONFIG, FACTS, WELCOME   as comm/members/membership.h has them. FACTS are what all ranks must say alike
  *             ->  VERDICT   with no failure: all may begin; or who said something else
  *     PROGRESS  ->          ALIVE
- *     FINDING   ->          VERDICT: the failure, to all; of a TIMEOUT perhaps: wait on, to who asked
+ *     FINDING   ->          VERDICT: the failure, to all; of a TIMEOUT perhaps: wait on for so long, to who asked
  *     DONE      ->          BYE: the rank has left in order
  * A rank of which nothing is heard for three quarters of the deadline is the verdict's, so that all have it before theirs passes.
  * One thread. */

@@ -71,7 +71,10 @@ static void take_verdict(psr_node *node, const psr_message *message, int64_t now
     if (says.status == PSR_OK) {
         atomic_store(&node->begun, true);
         if (node->asked != NULL)
-            node->asked->since_ms = psr_presence_clock_ms(&node->presence, now_ms);
+            node->asked->wait_on_until_ms =
+                psr_presence_clock_ms(&node->presence, now_ms) +
+                (says.within_ms < (uint64_t)node->asked->deadline_ms ? (int64_t)says.within_ms
+                                                                     : node->asked->deadline_ms);
         node->asked = NULL;
         node->options.changed(node->options.context);
         return;
@@ -124,8 +127,9 @@ void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms)
 
 /* ---- time ---- */
 
-/* How much present time a request has left. */
-static int64_t left_ms(const psr_node_request *r, int64_t present_ms, psr_waiting *ret_waiting)
+/* How much present time a request has left. ret_last_ms: since when it waits for that rank. */
+static int64_t left_ms(const psr_node_request *r, int64_t present_ms, psr_waiting *ret_waiting,
+                       int64_t *ret_last_ms)
 {
     int64_t last_ms = r->since_ms;
     if (psr_request_waits(r->request, ret_waiting)) {
@@ -134,10 +138,14 @@ static int64_t left_ms(const psr_node_request *r, int64_t present_ms, psr_waitin
     } else {
         ret_waiting->peer.rank = r->group->node->options.rank;
     }
-    return last_ms > INT64_MAX - r->deadline_ms ? INT64_MAX : last_ms + r->deadline_ms - present_ms;
+    *ret_last_ms = last_ms;
+    int64_t until_ms = last_ms > INT64_MAX - r->deadline_ms ? INT64_MAX : last_ms + r->deadline_ms;
+    if (until_ms < r->wait_on_until_ms)
+        until_ms = r->wait_on_until_ms;
+    return until_ms == INT64_MAX ? INT64_MAX : until_ms - present_ms;
 }
 
-static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited)
+static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited, int64_t waited_ms)
 {
     char operation[2 * PSR_NODE_NAME_BYTES], self[PSR_HOST_MAX + 32], other[PSR_HOST_MAX + 32];
     psr_node_request_describe(r, operation, sizeof operation);
@@ -146,7 +154,7 @@ static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited)
     psr_failure failure = {
         .err = PSR_ERR_TIMEOUT, .rank = awaited, .other = PSR_RANK_ANY, .number = r->number};
     snprintf(failure.line, sizeof failure.line, "%s has waited for %s for %.1f s in %s", self, other,
-             (double)r->deadline_ms / 1000, operation);
+             (double)waited_ms / 1000, operation);
     psr_node_tell(node, &failure, r->deadline_ms);
     if (node->options.alone)
         psr_node_break(node, &failure);
@@ -162,9 +170,9 @@ static int64_t check_deadlines(psr_node *node, int64_t present_ms)
             psr_waiting waiting = {0};
             if (!r->under_way)
                 continue;
-            int64_t left = left_ms(r, present_ms, &waiting);
+            int64_t last_ms = 0, left = left_ms(r, present_ms, &waiting, &last_ms);
             if (left <= 0) {
-                pass_deadline(node, r, waiting.peer.rank);
+                pass_deadline(node, r, waiting.peer.rank, present_ms - last_ms);
                 return INT64_MAX;
             }
             soonest_ms = left < soonest_ms ? left : soonest_ms;
@@ -175,13 +183,13 @@ static int64_t check_deadlines(psr_node *node, int64_t present_ms)
 void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
 {
     *ret_next_ms = INT64_MAX;
+    int64_t present_ms = psr_presence_clock_ms(&node->presence, now_ms);
     if (node->state == PSR_NODE_FOUND && now_ms >= node->give_up_ms)
         psr_node_break(node, &node->found);
     if (node->state == PSR_NODE_FOUND)
         *ret_next_ms = node->give_up_ms;
     if (node->state != PSR_NODE_WHOLE || node->asked != NULL)
         return;
-    int64_t present_ms = psr_presence_clock_ms(&node->presence, now_ms);
     int64_t soonest_ms = check_deadlines(node, present_ms);
     if (soonest_ms == INT64_MAX)
         return;

@@ -33,7 +33,6 @@ void psr_node_group_take(psr_node *node, psr_node_group *g, psr_message **messag
     uint32_t from = (*message)->from.rank;
     if ((*message)->from.role == PSR_ROLE_WORKER && from < node->ranks)
         g->heard_ms[from] = psr_presence_clock_ms(&node->presence, now_ms);
-    node->moves++;
     psr_err err = psr_group_message(g->group, message);
     if (err != PSR_OK) {
         bool both = err == PSR_ERR_MISMATCH;

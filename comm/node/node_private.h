@@ -30,7 +30,9 @@ struct psr_node_request {
     /* The node's: */
     _Atomic(psr_request *) request; /* made once */
     bool under_way;
-    int64_t since_ms; /* present time: its start, or when it was last said that whom it waits for moves */
+    int64_t since_ms; /* present time: its start */
+    int64_t
+        wait_on_until_ms; /* present time: so long the coordinator knows that whom it waits for is at work */
     uint64_t number;
     /* Both threads': */
     _Atomic int state;    /* psr_node_request_state; the owner makes it UNDER_WAY, the node ends it */
@@ -67,7 +69,7 @@ struct psr_node {
     size_t closed_count, closed_capacity;
     psr_early *early; /* of groups that are not open yet */
     psr_presence_clock presence;
-    uint64_t moves;
+    uint64_t moves; /* what its owner did: what comes from others is no progress of this rank's */
     _Atomic uint64_t step, steps_told;
     psr_failure failure;
     _Atomic bool begun, broken; /* broken: failure is written */

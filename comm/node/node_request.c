@@ -78,6 +78,7 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
     }
     r->number = in_order_of_calls(r) ? ++r->group->calls : 0;
     r->since_ms = psr_presence_clock_ms(&node->presence, now_ms);
+    r->wait_on_until_ms = r->since_ms;
     r->under_way = true;
     if (node->state == PSR_NODE_FOUND)
         return; /* the verdict will end it */

@@ -166,8 +166,9 @@ typedef enum psring_op {
 /* NULL: all defaults. Copied, with its text and arrays. */
 typedef struct psring_call {
     size_t size;
-    /* The call fails when for so long nothing of it came from whom it waits for, and that rank reported no progress either.
-     * 0: the communicator's. PSRING_FOREVER is allowed */
+    /* The call fails when for so long nothing of it came from the rank that it waits for, and the rank at the end of the waiting (who
+     * waits for nobody) began no call and called no psring_report either. Give or take a tenth of a second. 0: the communicator's.
+     * PSRING_FOREVER is allowed */
     int64_t deadline_ms;
     /* The same on all ranks: "ring", "direct", "doubling", "halving", "binomial", "chain", "bruck", "dissemination"; USAGE names those that
      * the operation has. NULL: by a fixed table of bytes, ranks and hosts */

@@ -155,7 +155,8 @@ typedef struct psr_msg_failure {
     psr_err status;       /* VERDICT: PSR_OK: it has not failed, wait on */
     uint32_t rank, other; /* to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */
     uint64_t number;      /* of the operation in which it was found, as its finder counts; 0: in none */
-    uint64_t within_ms;   /* FINDING of a TIMEOUT: for so long nothing came from rank; else 0 */
+    uint64_t
+        within_ms; /* FINDING of a TIMEOUT: the call's deadline. VERDICT to wait on: for how long. Else 0 */
 } psr_msg_failure;
 
 psr_head psr_msg_finding_head(const psr_msg_failure *failure);

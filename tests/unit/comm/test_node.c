@@ -140,17 +140,21 @@ static void pass(int64_t ms)
     }
 }
 
-static void judge(uint32_t rank, psr_err status, uint32_t culprit, const char *line)
+static void answer(uint32_t rank, const psr_msg_failure *says, const char *line)
 {
     psr_message *message = calloc(1, sizeof *message);
     assert_non_null(message);
-    *message =
-        (psr_message){.from = scheduler,
-                      .head = psr_msg_verdict_head(&(psr_msg_failure){.status = status, .rank = culprit}),
-                      .payload = line,
-                      .payload_bytes = strlen(line),
-                      .release = (void (*)(psr_message *))free};
+    *message = (psr_message){.from = scheduler,
+                             .head = psr_msg_verdict_head(says),
+                             .payload = line,
+                             .payload_bytes = strlen(line),
+                             .release = (void (*)(psr_message *))free};
     psr_node_message(world.members[rank].node, &message, now_ms());
+}
+
+static void judge(uint32_t rank, psr_err status, uint32_t culprit, const char *line)
+{
+    answer(rank, &(psr_msg_failure){.status = status, .rank = culprit}, line);
 }
 
 static void operations_end_with_their_last_message(void **state)
@@ -188,9 +192,14 @@ static void a_deadline_is_a_question_and_the_answer_may_be_to_wait_on(void **sta
     assert_non_null(strstr(m->line, "1.0 s in barrier 1 (halo)"));
     pass(DEADLINE_MS);
     assert_int_equal(m->findings, 1); /* until it is answered */
-    judge(0, PSR_OK, PSR_RANK_ANY, "");
-    pass(DEADLINE_MS - 100);
+    answer(0, &(psr_msg_failure){.rank = PSR_RANK_ANY, .within_ms = DEADLINE_MS / 2}, "");
+    pass(DEADLINE_MS / 2 - 100);
     assert_int_equal(m->findings, 1);
+    pass(200); /* it asks again when that is over, and says how long it has waited in all */
+    assert_int_equal(m->findings, 2);
+    assert_int_equal(m->found.within_ms, DEADLINE_MS);
+    assert_non_null(strstr(m->line, "2.6 s in barrier 1 (halo)"));
+    answer(0, &(psr_msg_failure){.rank = PSR_RANK_ANY, .within_ms = DEADLINE_MS}, "");
     for (uint32_t r = 1; r < RANKS; r++)
         start(r, PSR_KIND_BARRIER, 0);
     settle();
@@ -213,6 +222,21 @@ static void a_verdict_ends_everything_and_gives_back_what_is_lent(void **state)
     start(0, PSR_KIND_BARRIER, 0); /* what is started then has failed alike */
     assert_true(psr_node_request_ended(m->request) && m->request != before);
     expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER, "rank 2 on host: no sign of life");
+}
+
+/* Or who is asleep would seem to move as long as others send it something. */
+static void what_comes_from_others_is_no_progress_of_a_rank(void **state)
+{
+    (void)state;
+    psr_msg_progress before = {0}, after = {0};
+    psr_node_report(world.members[1].node, &before);
+    start(0, PSR_KIND_ALL_REDUCE, 4);
+    settle();
+    psr_node_report(world.members[1].node, &after);
+    assert_int_equal(after.counter, before.counter);
+    start(1, PSR_KIND_ALL_REDUCE, 4);
+    psr_node_report(world.members[1].node, &after);
+    assert_int_not_equal(after.counter, before.counter);
 }
 
 /* Both tell; the coordinator chooses, and who hears nothing of it has its own line. */
@@ -268,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(operations_end_with_their_last_message),
         TEST(a_deadline_is_a_question_and_the_answer_may_be_to_wait_on),
+        TEST(what_comes_from_others_is_no_progress_of_a_rank),
         TEST(a_verdict_ends_everything_and_gives_back_what_is_lent),
         TEST(a_mismatch_waits_for_the_line_that_all_get),
         TEST(values_for_a_group_that_is_not_open_are_a_violation),

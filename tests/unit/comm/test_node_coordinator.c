@@ -245,6 +245,28 @@ static void who_waits_for_one_that_moves_is_told_to_wait_on(void **state)
     assert_int_equal(world.sent[0].to, 0);
 }
 
+/* For no longer than the deadline after its last move: or it would pass after twice its time. */
+static void who_is_told_to_wait_on_hears_for_how_long(void **state)
+{
+    (void)state;
+    psr_msg_failure said;
+    begin();
+    pass(200, (const int64_t[]){1, -1, -1}, -1);
+    progress(1, 2, -1); /* its last move */
+    world.now_ms += 300;
+    progress(1, 2, -1);
+    ask(0, 1);
+    const psr_message message = {.from = {PSR_ROLE_SCHEDULER, 0}, .head = world.sent[0].head};
+    expect_ok(psr_msg_failure_read(&message, &said));
+    assert_int_equal(said.status, PSR_OK);
+    assert_int_equal(said.within_ms, 200);
+    world.count = 0;
+    world.now_ms += 200;
+    progress(1, 2, -1);
+    ask(0, 1);
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 1, "alive, but no progress for 0.5 s");
+}
+
 static void who_leaves_is_let_go_and_not_missed(void **state)
 {
     (void)state;
@@ -328,6 +350,7 @@ int main(void)
         TEST(the_end_of_the_waiting_is_named),
         TEST(a_circle_is_called_one),
         TEST(who_waits_for_one_that_moves_is_told_to_wait_on),
+        TEST(who_is_told_to_wait_on_hears_for_how_long),
         TEST(who_leaves_is_let_go_and_not_missed),
         TEST(who_would_be_missed_and_why_all_failed_can_be_asked),
         TEST(what_a_rank_finds_all_are_told_once),
