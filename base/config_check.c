@@ -75,6 +75,8 @@ static psr_err check_compression(const psr_config *config)
     if (config->compress_as != PSR_COMPRESS_AS_PS && !compresses)
         return refuse_pair(config, "compress-as", "compress",
                            "nothing is rounded then; leave --compress-as out");
+    if (compresses && !config->exchange)
+        return refuse_pair(config, "compress", "exchange", "nothing is sent then; leave one out");
     if (compresses && config->mode == PSR_MODE_RING)
         return refuse_pair(config, "compress", "mode", "it is not in this build; use --compress none");
     if (config->compress_as == PSR_COMPRESS_AS_RING)

@@ -109,6 +109,8 @@ typedef enum psr_message_type {
 #define PSR_SECTION_SLOT(i)                                                                                  \
     (16u + (i)) /* optimizer slot i; of the shards, or of worker 0 in ring and local */
 #define PSR_SECTION_RANK(r) (256u + (r)) /* rank r's own batch-norm statistics */
+#define PSR_SECTION_RESIDUAL(r)                                                                              \
+    (65536u + (r)) /* what rank r owes of the gradients that it sent compressed: like the params arena */
 
 /* What a compute thread is doing, for liveness and for the line that is printed when a deadline passes. */
 typedef enum psr_phase {

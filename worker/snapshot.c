@@ -10,6 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Every rank of this run owes something of its gradients (--compress). */
+static bool owes(psr_exchange *exchange)
+{
+    return psr_exchange_residual(exchange, 0) != NULL;
+}
+
 /* ---- out ---- */
 
 static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *averaged)
@@ -37,11 +43,14 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
         err = psr_session_checkpoint(t->session, steps, PSR_SECTION_RANK(t->replicas[r].rank),
                                      t->replicas[r].buffers, length);
+    for (uint32_t r = 0; r < t->replica_count && err == PSR_OK && owes(t->exchange); r++)
+        err = psr_session_checkpoint(t->session, steps, PSR_SECTION_RESIDUAL(t->replicas[r].rank),
+                                     psr_exchange_residual(t->exchange, r), t->net->params.length);
     psr_arena_free(averaged, length);
     return err;
 }
 
-/* ---- in: what worker 0 holds until it has been passed on ---- */
+/* ---- in: what worker 0 holds until it has been passed on; another worker takes what it owes, and no more ---- */
 
 typedef struct snapshot {
     const psr_layout *params, *buffers;
@@ -52,7 +61,9 @@ typedef struct snapshot {
     psr_session *session;
     psr_exchange *exchange;
     uint32_t workers;
-    uint64_t missing; /* elements that have not been restored yet */
+    uint32_t rank, plays; /* of those, whom this process plays: from rank on */
+    bool first;           /* worker 0 */
+    uint64_t missing;     /* elements that have not been restored yet */
 } snapshot;
 
 static uint32_t slot_count(const snapshot *s)
@@ -79,7 +90,10 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
                     .weights = psr_exchange_weights(t->exchange),
                     .session = t->session,
                     .exchange = t->exchange,
-                    .workers = t->ranks};
+                    .workers = t->ranks,
+                    .rank = t->rank,
+                    .plays = t->replica_count,
+                    .first = psr_trainer_is_first(t)};
     s->statistics_count = (size_t)s->workers * s->buffers->length;
     PSR_TRY(psr_arena_new(s->statistics_count, &s->statistics));
     if (psr_trainer_is_first(t) && t->first_step > 0 && !psr_exchange_updates_here(t->exchange))
@@ -95,44 +109,60 @@ static void snapshot_done(snapshot *s)
 
 /* ---- in: from the scheduler ---- */
 
+/* Where a section of the checkpoint goes. NULL: the averaged statistics, which are for others to load: not of use here. */
+static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
+                            const psr_layout **ret_layout)
+{
+    uint32_t residual = section - PSR_SECTION_RESIDUAL(s->rank), slot = section - PSR_SECTION_SLOT(0),
+             rank = section - PSR_SECTION_RANK(0);
+    *ret_layout = s->params;
+    if (section >= PSR_SECTION_RESIDUAL(s->rank) && residual < s->plays && owes(s->exchange)) {
+        *ret_to = psr_exchange_residual(s->exchange, residual);
+    } else if (s->first && section == PSR_SECTION_WEIGHTS) {
+        *ret_to = s->weights;
+    } else if (s->first && section >= PSR_SECTION_SLOT(0) && slot < slot_count(s)) {
+        *ret_to = slot_arena(s, slot);
+    } else if (s->first && section >= PSR_SECTION_RANK(0) && rank < s->workers) {
+        *ret_layout = s->buffers;
+        *ret_to = rank_statistics(s, rank);
+    } else if (s->first && section == PSR_SECTION_BUFFERS) {
+        *ret_to = NULL;
+    } else {
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u, which this run does not have",
+                        section);
+    }
+    return PSR_OK;
+}
+
 static psr_err take_piece(snapshot *s, const psr_message *message)
 {
     psr_msg_piece says;
     const float *values;
-    PSR_TRY(psr_msg_piece_read(message, &says));
-    const psr_layout *layout = s->params;
+    const psr_layout *layout = NULL;
     float *to = NULL;
-    uint32_t section = says.section;
-    if (section == PSR_SECTION_WEIGHTS) {
-        to = s->weights;
-    } else if (section >= PSR_SECTION_SLOT(0) && section - PSR_SECTION_SLOT(0) < slot_count(s)) {
-        to = slot_arena(s, section - PSR_SECTION_SLOT(0));
-    } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < s->workers) {
-        layout = s->buffers;
-        to = rank_statistics(s, section - PSR_SECTION_RANK(0));
-    } else if (section !=
-               PSR_SECTION_BUFFERS) { /* the averaged ones are for others to load: not of use here */
-        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u, which this run does not have",
-                        section);
-    }
+    PSR_TRY(psr_msg_piece_read(message, &says));
+    PSR_TRY(find_section(s, says.section, &to, &layout));
     if (to == NULL)
         return PSR_OK;
     if (says.span.offset > layout->length || says.span.count > layout->length - says.span.offset)
         return psr_fail(PSR_ERR_PROTOCOL,
                         "the scheduler restored %zu floats at %zu of section %u, which has %zu",
-                        says.span.count, says.span.offset, section, layout->length);
+                        says.span.count, says.span.offset, says.section, layout->length);
     PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
     memcpy(to + says.span.offset, values, says.span.count * sizeof *to);
     uint64_t elements = psr_layout_elements_in(layout, says.span.offset, says.span.count);
     if (elements > s->missing)
-        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u more than once", section);
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u more than once", says.section);
     s->missing -= elements;
     return PSR_OK;
 }
 
 static psr_err restore(snapshot *s)
 {
-    s->missing = (1 + (uint64_t)slot_count(s)) * s->params->count + (uint64_t)s->workers * s->buffers->count;
+    s->missing = owes(s->exchange) ? s->plays * (uint64_t)s->params->count : 0;
+    if (s->first)
+        s->missing +=
+            (1 + (uint64_t)slot_count(s)) * s->params->count + (uint64_t)s->workers * s->buffers->count;
     while (s->missing > 0) {
         psr_message *message = NULL;
         PSR_TRY(psr_session_restored(s->session, &message));
@@ -191,8 +221,10 @@ psr_err psr_snapshot_load(psr_trainer *t)
 {
     snapshot s;
     psr_err err = snapshot_init(t, &s);
-    if (err == PSR_OK && psr_trainer_is_first(t))
-        err = t->first_step > 0 ? restore(&s) : fresh(t, &s);
+    if (err == PSR_OK && t->first_step > 0)
+        err = restore(&s);
+    else if (err == PSR_OK && s.first)
+        err = fresh(t, &s);
     if (err == PSR_OK)
         err = pass_on(t, &s);
     snapshot_done(&s);

@@ -2,10 +2,11 @@
  * same step. One thread: the compute thread.
  *
  * Where what goes (sections of net/message.h):
- *     out   weights, averaged statistics: worker 0; own statistics: each rank; optimizer slots: the shards, or
- *           worker 0 where workers make the updates. All as CHECKPOINT pieces to the scheduler.
+ *     out   weights, averaged statistics: worker 0; own statistics, and what is owed of gradients (--compress): each rank;
+ *           optimizer slots: the shards, or worker 0 where workers make the updates. All as CHECKPOINT pieces to the scheduler.
  *     in    worker 0 has them from psr_network_init, --init or the scheduler's RESTORE pieces, broadcasts every rank's
- *           statistics and installs weights and slots where they are worked with (psr_exchange_install). */
+ *           statistics and installs weights and slots where they are worked with (psr_exchange_install). What a rank owes comes
+ *           to itself as RESTORE pieces. */
 #ifndef PSR_WORKER_SNAPSHOT_H
 #define PSR_WORKER_SNAPSHOT_H
 

@@ -2,7 +2,7 @@
  * length, JSON header, raw data), written beside and renamed, checksums in __metadata__, verified on
  * read. checkpoints/step-N/ holds model.safetensors (weights and averaged batch-norm statistics under
  * torchvision's names, loads elsewhere) and state.safetensors (optimizer slots "momentum/NAME",
- * each rank's own buffers "rank0/NAME", counters in __metadata__).
+ * each rank's own buffers "rank0/NAME", with error feedback what each rank owes "residual0/NAME", counters in __metadata__).
  *
  * Checksums, as 16 hex digits: "xxh3/NAME" is the XXH3-64 of a tensor's bytes; "xxh3" that of the file up to
  * the data (length and header), with its own digits as zeros. So every flipped bit of a file is found. A file

@@ -85,7 +85,15 @@ static psr_err create_files(psr_checkpoint_files *files)
     snprintf(step, sizeof step, "%" PRIu64, files->step);
     snprintf(workers, sizeof workers, "%" PRIu32, files->options.sections->ranks);
     const char *const of_model[] = {"model", config->model, "step", step, NULL};
-    const char *const of_state[] = {"model", config->model, "step", step, "workers", workers, NULL};
+    const char *const of_state[] = {"model",
+                                    config->model,
+                                    "step",
+                                    step,
+                                    "workers",
+                                    workers,
+                                    files->options.sections->owes ? "compress" : NULL,
+                                    config->compress,
+                                    NULL};
     PSR_TRY(create_file(files, false, of_model, &files->model));
     return create_file(files, true, of_state, &files->state);
 }

@@ -1,5 +1,6 @@
 #include "ps/scheduler/resume.h"
 
+#include "base/printable.h"
 #include "comm/comm.h"
 #include "model/checkpoint/checkpoint.h"
 #include "ps/roster.h"
@@ -19,6 +20,7 @@ struct psr_resume {
     char path[PATH_BYTES];
     psr_checkpoint *model, *run_state;
     uint64_t step;
+    const char *compress; /* with which ranks owed something; NULL: nothing is owed. The checkpoint's */
 };
 
 /* ---- opening one ---- */
@@ -41,6 +43,7 @@ static psr_err check_run(psr_resume *resume, const psr_config *config)
     uint64_t workers = 0;
     PSR_TRY(read_count(resume, "step", &resume->step));
     PSR_TRY(read_count(resume, "workers", &workers));
+    resume->compress = psr_checkpoint_metadata(resume->run_state, "compress");
     const char *model = psr_checkpoint_metadata(resume->run_state, "model");
     if (!model || strcmp(model, config->model) != 0)
         return psr_fail(PSR_ERR_USAGE, "--resume %s is of model %s, and --model is %s", resume->path,
@@ -160,6 +163,19 @@ const char *psr_resume_path(const psr_resume *resume)
     return resume->path;
 }
 
+bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, char *line, size_t size)
+{
+    if (resume->compress == NULL || sections->owes)
+        return false;
+    snprintf(
+        line, size,
+        "%s was written by a run with --compress %.32s, and this one owes nothing: what its workers had not "
+        "sent of their gradients is dropped",
+        resume->path, resume->compress);
+    psr_printable_line(line, strlen(line)); /* what stands in a file may be anything */
+    return true;
+}
+
 /* ---- its tensors ---- */
 
 /* A tensor's floats, lent to the messages that carry its pieces. */
@@ -176,7 +192,7 @@ static void give_back(void *context)
         free(lent);
 }
 
-static psr_err send_pieces(psr_transport *transport, uint64_t step, uint32_t section,
+static psr_err send_pieces(psr_transport *transport, uint32_t worker, uint64_t step, uint32_t section,
                            const psr_tensor *tensor, loan *lent)
 {
     const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
@@ -187,35 +203,50 @@ static psr_err send_pieces(psr_transport *transport, uint64_t step, uint32_t sec
         payload.release = give_back;
         payload.context = lent;
         atomic_fetch_add(&lent->holders, 1);
-        PSR_TRY(psr_transport_send(transport, (psr_peer){PSR_ROLE_WORKER, 0}, &head, &payload));
+        PSR_TRY(psr_transport_send(transport, (psr_peer){PSR_ROLE_WORKER, worker}, &head, &payload));
     }
     return PSR_OK;
 }
 
+/* Of a section that a checkpoint has or, of what a run that owed nothing cannot have, that is zeros. */
+static bool has_section(const psr_resume *resume, const psr_section_place *place)
+{
+    return !place->of_compression || resume->compress != NULL;
+}
+
 /* Whole and verified before its first piece leaves: the file may be another one by now. */
-static psr_err send_tensor(const psr_resume *resume, const psr_checkpoint *file, const char *name,
+static psr_err send_tensor(const psr_resume *resume, const psr_section_place *place, const char *name,
                            uint32_t section, const psr_tensor *tensor, psr_transport *transport)
 {
-    loan *lent = malloc(sizeof *lent + tensor->count * sizeof(float));
+    const psr_checkpoint *file = place->in_state ? resume->run_state : resume->model;
+    psr_err err = PSR_OK;
+    loan *lent = calloc(1, sizeof *lent + tensor->count * sizeof(float));
     if (!lent)
         return psr_fail(PSR_ERR_NOMEM, "no memory for tensor %s of a checkpoint", name);
     atomic_init(&lent->holders, 1);
-    psr_err err = psr_checkpoint_read(file, name, tensor->rank, tensor->shape, lent->data);
+    if (has_section(resume, place))
+        err = psr_checkpoint_read(file, name, tensor->rank, tensor->shape, lent->data);
     if (err == PSR_OK)
-        err = send_pieces(transport, resume->step, section, tensor, lent);
+        err = send_pieces(transport, place->worker, resume->step, section, tensor, lent);
     give_back(lent);
     return err;
+}
+
+static psr_err find_tensor(const psr_resume *resume, const psr_section_place *place, const char *name,
+                           const psr_tensor *tensor)
+{
+    const psr_checkpoint *file = place->in_state ? resume->run_state : resume->model;
+    return has_section(resume, place) ? psr_checkpoint_find(file, name, tensor->rank, tensor->shape) : PSR_OK;
 }
 
 /* transport == NULL only looks. */
 static psr_err walk_tensor(const psr_resume *resume, const psr_section_place *place, uint32_t section,
                            const psr_tensor *tensor, psr_transport *transport)
 {
-    const psr_checkpoint *file = place->in_state ? resume->run_state : resume->model;
     char name[PSR_TENSOR_NAME_MAX + 40];
     snprintf(name, sizeof name, "%s%s", place->prefix, tensor->name);
-    psr_err err = transport ? send_tensor(resume, file, name, section, tensor, transport)
-                            : psr_checkpoint_find(file, name, tensor->rank, tensor->shape);
+    psr_err err = transport ? send_tensor(resume, place, name, section, tensor, transport)
+                            : find_tensor(resume, place, name, tensor);
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--resume");
 }
 

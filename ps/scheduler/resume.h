@@ -25,7 +25,11 @@ const char *psr_resume_path(const psr_resume *resume);
 /* That all sections are there in the shapes of this run: FORMAT or NOT_FOUND, naming file and tensor. */
 PSR_MUST_CHECK psr_err psr_resume_check(const psr_resume *resume, const psr_sections *sections);
 
-/* Every section to worker 0, tensor by tensor, as RESTORE messages. Each tensor is read and verified again before any of
+/* The checkpoint has what its workers owed (--compress), which this run has no place for: the line says so. Where it is the other
+ * way round, or the compression is another one, the run goes on with what is owed, or with zeros. */
+bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, char *line, size_t size);
+
+/* Every section to the worker that takes it: worker 0, but what a rank owes to itself; tensor by tensor, as RESTORE messages. Each tensor is read and verified again before any of
  * it is sent: IO or FORMAT when somebody has cut or changed the file since it was opened. */
 PSR_MUST_CHECK psr_err psr_resume_send(const psr_resume *resume, const psr_sections *sections,
                                        psr_transport *transport);

@@ -145,6 +145,15 @@ static psr_err begin_files(driver *d, const psr_config *config, const psr_facts 
     return psr_checkpoints_new(&options, &d->checkpoints);
 }
 
+static psr_err check_resume(driver *d)
+{
+    char line[1024];
+    PSR_TRY(psr_resume_check(d->resume, &d->sections));
+    if (psr_resume_drops(d->resume, &d->sections, line, sizeof line))
+        on_say(d, line);
+    return PSR_OK;
+}
+
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
                         const char *members_json, psr_beginning *ret_beginning)
 {
@@ -154,7 +163,7 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     PSR_TRY(psr_sections_init(config, facts, &d->sections));
     beginning.layout = &d->sections.net->params;
     if (d->resume)
-        PSR_TRY(psr_resume_check(d->resume, &d->sections));
+        PSR_TRY(check_resume(d));
     PSR_TRY(share_out(d, config, &bucket_bytes, &beginning.plan));
     psr_err err = begin_figures(d, config, facts, &beginning.plan, beginning.first_step);
     if (err == PSR_OK)

@@ -23,6 +23,8 @@ static bool plays(const psr_scheduler *scheduler, psr_peer worker, uint64_t rank
 static bool may_send_section(const psr_scheduler *scheduler, psr_peer peer, uint32_t section)
 {
     bool first_worker = peer.role == PSR_ROLE_WORKER && peer.rank == 0;
+    if (section >= PSR_SECTION_RESIDUAL(0))
+        return peer.role == PSR_ROLE_WORKER && plays(scheduler, peer, section - PSR_SECTION_RESIDUAL(0));
     if (section >= PSR_SECTION_RANK(0))
         return peer.role == PSR_ROLE_WORKER && plays(scheduler, peer, section - PSR_SECTION_RANK(0));
     if (section >= PSR_SECTION_SLOT(0))

@@ -20,7 +20,12 @@ static psr_err name_slots(const psr_config *config, psr_sections *sections)
 
 psr_err psr_sections_init(const psr_config *config, const psr_facts *facts, psr_sections *ret_sections)
 {
-    psr_sections sections = {.ranks = psr_roster_of(config).ranks};
+    const psr_roster roster = psr_roster_of(config);
+    psr_compression compression;
+    PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
+    psr_sections sections = {.ranks = roster.ranks,
+                             .plays_all = roster.plays_all,
+                             .owes = psr_compression_has_residual(compression)};
     uint32_t height = config->image_size ? config->image_size : facts->height;
     uint32_t width = config->image_size ? config->image_size : facts->width;
     PSR_TRY(psr_network_new(config->model, facts->classes, facts->channels, height, width, config->shortcut,
@@ -50,6 +55,12 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section, psr_sect
     psr_section_place place = {.layout = &sections->net->params};
     if (section == PSR_SECTION_BUFFERS) {
         place.layout = &sections->net->buffers;
+    } else if (sections->owes && section >= PSR_SECTION_RESIDUAL(0) &&
+               section - PSR_SECTION_RESIDUAL(0) < sections->ranks) {
+        uint32_t rank = section - PSR_SECTION_RESIDUAL(0);
+        place.in_state = place.of_compression = true;
+        place.worker = sections->plays_all ? 0 : rank;
+        snprintf(place.prefix, sizeof place.prefix, "residual%" PRIu32 "/", rank);
     } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < sections->ranks) {
         place.in_state = true;
         place.layout = &sections->net->buffers;
@@ -75,6 +86,8 @@ bool psr_sections_at(const psr_sections *sections, uint32_t i, uint32_t *ret_sec
         *ret_section = PSR_SECTION_SLOT(i - 2);
     else if (i - 2 - sections->slot_count < sections->ranks)
         *ret_section = PSR_SECTION_RANK(i - 2 - sections->slot_count);
+    else if (sections->owes && i - 2 - sections->slot_count - sections->ranks < sections->ranks)
+        *ret_section = PSR_SECTION_RESIDUAL(i - 2 - sections->slot_count - sections->ranks);
     else
         return false;
     return true;

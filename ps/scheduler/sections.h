@@ -12,6 +12,8 @@
 typedef struct psr_sections {
     psr_network *net; /* owned */
     uint32_t ranks;   /* of training */
+    bool plays_all;   /* worker 0 plays them all */
+    bool owes;        /* --compress has a residual: a section of each rank */
     uint32_t slot_count;
     char slot_names[PSR_SLOTS_MAX][32]; /* of the optimizer's state: "momentum" */
 } psr_sections;
@@ -20,6 +22,8 @@ typedef struct psr_section_place {
     bool in_state;            /* state.safetensors, else model.safetensors */
     char prefix[40];          /* before a tensor's name: "", "momentum/", "rank3/" */
     const psr_layout *layout; /* of the section's array; borrowed from the sections */
+    uint32_t worker;          /* whose it is to take when it is restored */
+    bool of_compression;      /* a residual: zeros when the checkpoint is of a run that had none */
 } psr_section_place;
 
 /* For the run's model and data. ret owns: psr_sections_done. Errors: psr_network_new's; FORMAT when the workers

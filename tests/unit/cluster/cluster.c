@@ -43,6 +43,12 @@ void cluster_initial_slot(const psr_layout *layout, uint32_t slot, float *values
         values[i] = psr_rng_unit(word_of(3, slot, 0, i));
 }
 
+void cluster_initial_residual(const psr_layout *layout, uint32_t rank, float *values)
+{
+    for (size_t i = 0; i < layout->length; i++)
+        values[i] = psr_rng_unit(word_of(4, rank, 0, i)) - 0.5f;
+}
+
 uint32_t cluster_draw(cluster *c, uint32_t below)
 {
     psr_rng_at at = {.seed = c->options.seed, .purpose = PSR_RNG_TEST, .layer = 9};

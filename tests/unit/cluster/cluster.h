@@ -61,9 +61,10 @@ int64_t cluster_struck_us(const cluster *cluster);
 
 /* Worker's weights after step, the whole arena. */
 const float *cluster_weights(const cluster *cluster, uint32_t rank, uint64_t step);
-/* Of the checkpoint after `steps` steps (NULL: there is none, or not wholly): weights, or a slot of the optimizer. */
+/* Of the checkpoint after `steps` steps (NULL: there is none, or not wholly): weights, a slot of the optimizer, a residual. */
 const float *cluster_checkpointed_weights(const cluster *cluster, uint64_t steps);
 const float *cluster_slot(const cluster *cluster, uint32_t slot, uint64_t steps);
+const float *cluster_residual(const cluster *cluster, uint32_t rank, uint64_t steps); /* what it owes */
 uint64_t cluster_steps(const cluster *cluster);     /* that were taken, those before included */
 uint64_t cluster_staleness(const cluster *cluster); /* largest that an engine told */
 uint64_t cluster_clock_gap(
@@ -74,6 +75,8 @@ uint64_t cluster_pushes_in_flight(const cluster *cluster);
 /* What every cluster starts from. */
 void cluster_initial_weights(const psr_layout *layout, float *weights);
 void cluster_initial_slot(const psr_layout *layout, uint32_t slot, float *values);
+/* What a worker of a resumed run owes. */
+void cluster_initial_residual(const psr_layout *layout, uint32_t rank, float *values);
 /* The gradient of a worker in a step, element by element: of many magnitudes, so that the order of a sum
  * shows. */
 float cluster_gradient(uint32_t rank, uint64_t step, size_t i);

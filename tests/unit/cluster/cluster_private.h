@@ -93,10 +93,11 @@ struct cluster {
     ucontext_t events; /* what resumes the compute threads */
 
     /* Checkpoints, one for each number of steps: [steps - first_step]. */
-    float *sections;  /* [1 + CLUSTER_SLOTS][arena]: weights, slots */
-    size_t *filled;   /* [1 + CLUSTER_SLOTS] floats */
+    float *sections;  /* [1 + CLUSTER_SLOTS + n][arena]: weights, slots, what each worker owes */
+    size_t *filled;   /* [1 + CLUSTER_SLOTS + n] floats */
     int64_t *disk_us; /* when it is in place; NEVER: not whole yet, or told */
     uint32_t slot_count;
+    bool owes; /* the run's compression has a residual */
 
     uint64_t staleness, gap, pushes_in_flight;
 };

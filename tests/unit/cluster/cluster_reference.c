@@ -1,5 +1,8 @@
 #include "tests/unit/cluster/cluster_reference.h"
 
+#include "ps/parts.h"
+#include "worker/exchange_local.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,6 +97,55 @@ float *reference_run(const psr_config *config, const psr_layout *layout, const p
     free(weights);
     free(sum);
     psr_optimizer_free(optimizer);
+    return history;
+}
+
+/* What the exchange does before it takes a bucket: padding is no parameter, and nobody owes anything of it. */
+static void clear_padding(const psr_layout *layout, float *arena)
+{
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        size_t end = t + 1 < layout->tensor_count ? layout->tensors[t + 1].offset : layout->length;
+        for (size_t i = layout->tensors[t].offset + layout->tensors[t].count; i < end; i++)
+            arena[i] = 0;
+    }
+}
+
+float *reference_run_compressed(const psr_config *config, const psr_layout *layout,
+                                const psr_buckets *buckets, uint64_t first_step, uint64_t steps,
+                                float **residuals)
+{
+    psr_config alone = *config;
+    alone.mode = PSR_MODE_LOCAL;
+    alone.shards = 1;
+    psr_local_options options = {.config = &alone, .layout = layout, .buckets = buckets};
+    psr_plan plan;
+    psr_local *local;
+    assert_int_equal(psr_parts_plan(&alone, buckets, &plan), PSR_OK);
+    assert_int_equal(psr_optimizer_new(&alone, layout, &options.optimizer), PSR_OK);
+    options.plan = &plan;
+    options.weights = calloc(layout->length, sizeof(float));
+    options.residuals = psr_plan_has_residual(&plan) ? residuals : NULL;
+    assert_int_equal(psr_local_new(&options, &local), PSR_OK);
+    float *history = calloc(layout->length * steps, sizeof *history);
+    cluster_initial_weights(layout, options.weights);
+    for (uint32_t i = 0; i < psr_optimizer_slot_count(options.optimizer) && first_step > 0; i++)
+        cluster_initial_slot(layout, i, psr_optimizer_slot(options.optimizer, i));
+    for (uint64_t step = first_step; step < first_step + steps; step++) {
+        for (uint32_t r = 0; r < alone.workers; r++) {
+            float *gradient = psr_local_gradients(local, r);
+            for (size_t i = 0; i < layout->length; i++)
+                gradient[i] = cluster_gradient(r, step, i);
+            clear_padding(layout, gradient);
+            clear_padding(layout, residuals[r]);
+        }
+        assert_int_equal(psr_local_update(local, step, first_step + steps), PSR_OK);
+        memcpy(history + (step - first_step) * layout->length, options.weights,
+               layout->length * sizeof *history);
+    }
+    free(options.weights);
+    psr_local_free(local);
+    psr_optimizer_free(options.optimizer);
+    psr_plan_done(&plan);
     return history;
 }
 

@@ -10,11 +10,24 @@
 
 /* ---- checkpoints ---- */
 
+static size_t sections_of(const cluster *c)
+{
+    return 1 + CLUSTER_SLOTS + c->n;
+}
+
+static size_t index_of(uint32_t section)
+{
+    if (section >= PSR_SECTION_RESIDUAL(0))
+        return 1 + CLUSTER_SLOTS + section - PSR_SECTION_RESIDUAL(0);
+    return section == PSR_SECTION_WEIGHTS ? 0 : 1 + section - PSR_SECTION_SLOT(0);
+}
+
 void checkpoints_make(cluster *c)
 {
     size_t cells = c->options.steps + 1;
-    c->sections = calloc(cells * (1 + CLUSTER_SLOTS) * c->options.layout->length + 1, sizeof *c->sections);
-    c->filled = calloc(cells * (1 + CLUSTER_SLOTS), sizeof *c->filled);
+    psr_compression compression;
+    c->sections = calloc(cells * sections_of(c) * c->options.layout->length + 1, sizeof *c->sections);
+    c->filled = calloc(cells * sections_of(c), sizeof *c->filled);
     c->disk_us = calloc(cells, sizeof *c->disk_us);
     for (size_t k = 0; k < cells; k++)
         c->disk_us[k] = NEVER;
@@ -22,6 +35,8 @@ void checkpoints_make(cluster *c)
     assert_int_equal(psr_optimizer_new(&c->config, c->options.layout, &optimizer), PSR_OK);
     c->slot_count = psr_optimizer_slot_count(optimizer);
     psr_optimizer_free(optimizer);
+    assert_int_equal(psr_compression_parse(c->config.compress, &compression), PSR_OK);
+    c->owes = psr_compression_has_residual(compression);
 }
 
 static size_t cell_of(const cluster *c, uint64_t steps)
@@ -30,21 +45,26 @@ static size_t cell_of(const cluster *c, uint64_t steps)
     return steps - c->options.first_step;
 }
 
+static bool is_filled(const cluster *c, uint64_t steps, uint32_t section)
+{
+    return c->filled[cell_of(c, steps) * sections_of(c) + index_of(section)] == c->options.layout->length;
+}
+
 bool checkpoint_is_whole(const cluster *c, uint64_t steps)
 {
-    for (uint32_t i = 0; i < 1 + c->slot_count; i++)
-        if (c->filled[cell_of(c, steps) * (1 + CLUSTER_SLOTS) + i] != c->options.layout->length)
-            return false;
-    return true;
+    bool whole = is_filled(c, steps, PSR_SECTION_WEIGHTS);
+    for (uint32_t i = 0; i < c->slot_count; i++)
+        whole = whole && is_filled(c, steps, PSR_SECTION_SLOT(i));
+    for (uint32_t r = 0; r < c->n && c->owes; r++)
+        whole = whole && is_filled(c, steps, PSR_SECTION_RESIDUAL(r));
+    return whole;
 }
 
 static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
                              size_t count)
 {
     cluster *c = context;
-    size_t cell = cell_of(c, step) * (1 + CLUSTER_SLOTS);
-    if (section != PSR_SECTION_WEIGHTS)
-        cell += 1 + section - PSR_SECTION_SLOT(0);
+    size_t cell = cell_of(c, step) * sections_of(c) + index_of(section);
     memcpy(c->sections + cell * c->options.layout->length + offset, data, count * sizeof *data);
     c->filled[cell] += count;
     if (checkpoint_is_whole(c, step))
@@ -59,21 +79,25 @@ static psr_err on_last_checkpoint(void *context, uint64_t step)
                                         : psr_fail(PSR_ERR_PROTOCOL, "the last checkpoint is not whole");
 }
 
-static const float *section(const cluster *c, uint64_t steps, uint32_t i)
+static const float *section(const cluster *c, uint64_t steps, uint32_t section)
 {
-    size_t cell = cell_of(c, steps) * (1 + CLUSTER_SLOTS) + i;
-    return c->filled[cell] == c->options.layout->length ? c->sections + cell * c->options.layout->length
-                                                        : NULL;
+    size_t cell = cell_of(c, steps) * sections_of(c) + index_of(section);
+    return is_filled(c, steps, section) ? c->sections + cell * c->options.layout->length : NULL;
 }
 
 const float *cluster_checkpointed_weights(const cluster *c, uint64_t steps)
 {
-    return section(c, steps, 0);
+    return section(c, steps, PSR_SECTION_WEIGHTS);
 }
 
 const float *cluster_slot(const cluster *c, uint32_t slot, uint64_t steps)
 {
-    return section(c, steps, 1 + slot);
+    return section(c, steps, PSR_SECTION_SLOT(slot));
+}
+
+const float *cluster_residual(const cluster *c, uint32_t rank, uint64_t steps)
+{
+    return section(c, steps, PSR_SECTION_RESIDUAL(rank));
 }
 
 /* ---- the scheduler ---- */
@@ -110,7 +134,7 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     return psr_parts_plan(c->options.config, c->options.buckets, &ret_beginning->plan);
 }
 
-static psr_err restore_section(cluster *c, uint32_t section, const float *values)
+static psr_err restore_section(cluster *c, uint32_t to, uint32_t section, const float *values)
 {
     size_t length = c->options.layout->length, half = length / 2;
     for (size_t at = 0; at < length; at += half + 1) {
@@ -118,7 +142,7 @@ static psr_err restore_section(cluster *c, uint32_t section, const float *values
         psr_head head = psr_msg_restore_head(
             &(psr_msg_piece){.steps = c->options.first_step, .section = section, .span = {at, count}});
         psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, values + at, count);
-        PSR_TRY(on_send(c, (psr_peer){PSR_ROLE_WORKER, 0}, &head, &payload));
+        PSR_TRY(on_send(c, (psr_peer){PSR_ROLE_WORKER, to}, &head, &payload));
     }
     return PSR_OK;
 }
@@ -128,10 +152,14 @@ static psr_err on_restore(void *context)
     cluster *c = context;
     float *values = calloc(c->options.layout->length + 1, sizeof *values);
     cluster_initial_weights(c->options.layout, values);
-    psr_err err = restore_section(c, PSR_SECTION_WEIGHTS, values);
+    psr_err err = restore_section(c, 0, PSR_SECTION_WEIGHTS, values);
     for (uint32_t slot = 0; slot < c->slot_count && err == PSR_OK; slot++) {
         cluster_initial_slot(c->options.layout, slot, values);
-        err = restore_section(c, PSR_SECTION_SLOT(slot), values);
+        err = restore_section(c, 0, PSR_SECTION_SLOT(slot), values);
+    }
+    for (uint32_t r = 0; r < c->n && c->owes && err == PSR_OK; r++) {
+        cluster_initial_residual(c->options.layout, r, values);
+        err = restore_section(c, r, PSR_SECTION_RESIDUAL(r), values);
     }
     free(values);
     return err;

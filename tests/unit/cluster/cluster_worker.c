@@ -57,20 +57,28 @@ static float *slot_arena(worker *w, uint32_t slot)
     return psr_exchange_updates_here(w->exchange) ? psr_exchange_slot(w->exchange, slot) : w->slots[slot];
 }
 
+static float *section_arena(worker *w, uint32_t section)
+{
+    if (section == PSR_SECTION_RESIDUAL(w->process.self.rank))
+        return psr_exchange_residual(w->exchange, 0);
+    assert_int_equal(w->process.self.rank, 0);
+    return section == PSR_SECTION_WEIGHTS ? psr_exchange_weights(w->exchange)
+                                          : slot_arena(w, section - PSR_SECTION_SLOT(0));
+}
+
 static psr_err restore(worker *w)
 {
     const cluster *c = w->process.in;
-    size_t missing = (1 + c->slot_count) * c->options.layout->length;
+    const bool first = w->process.self.rank == 0;
+    size_t missing = ((first ? 1 + c->slot_count : 0) + c->owes) * c->options.layout->length;
     while (missing > 0) {
         psr_message *message = NULL;
         psr_msg_piece piece;
         PSR_TRY(psr_session_restored(w->session, &message));
         psr_err err = psr_msg_piece_read(message, &piece);
         if (err == PSR_OK) {
-            float *to = piece.section == PSR_SECTION_WEIGHTS
-                            ? psr_exchange_weights(w->exchange)
-                            : slot_arena(w, piece.section - PSR_SECTION_SLOT(0));
-            memcpy(to + piece.span.offset, message->payload, message->payload_bytes);
+            memcpy(section_arena(w, piece.section) + piece.span.offset, message->payload,
+                   message->payload_bytes);
             missing -= piece.span.count;
         }
         psr_message_free(&message);
@@ -84,7 +92,7 @@ static psr_err load(worker *w)
 {
     const cluster *c = w->process.in;
     const bool first = w->process.self.rank == 0, resumed = c->options.first_step > 0;
-    if (first && resumed)
+    if (resumed)
         PSR_TRY(restore(w));
     else if (first)
         cluster_initial_weights(c->options.layout, psr_exchange_weights(w->exchange));
@@ -172,15 +180,21 @@ static psr_err take_step(worker *w)
 
 /* ---- between steps and at the end ---- */
 
-/* Worker 0 sends what the shards do not hold. */
+/* Worker 0 sends what the shards do not hold, and each worker what it owes. */
 static psr_err save(worker *w)
 {
-    if (w->process.self.rank != 0 || w->last_saved == w->step)
+    const bool first = w->process.self.rank == 0, owes = w->process.in->owes;
+    if ((!first && !owes) || w->last_saved == w->step)
         return PSR_OK;
     PSR_TRY(psr_exchange_drain(w->exchange));
     PSR_TRY(psr_session_await_saved(w->session, w->last_saved));
     w->last_saved = w->step;
     size_t length = w->process.in->options.layout->length;
+    if (owes)
+        PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_RESIDUAL(w->process.self.rank),
+                                       psr_exchange_residual(w->exchange, 0), length));
+    if (!first)
+        return PSR_OK;
     PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_WEIGHTS,
                                    psr_exchange_weights(w->exchange), length));
     for (uint32_t i = 0; i < psr_exchange_slot_count(w->exchange); i++)

@@ -40,6 +40,23 @@ static uint32_t draw(play *p, uint32_t below)
     return psr_rng_below(at, &p->draws, below);
 }
 
+static float *compressed_reference(play *p)
+{
+    static const char *const compressions[] = {"fp16", "bf16", "int8", "topk:0.1", "1bit"};
+    float *residuals[5];
+    strcpy(p->config.compress, compressions[draw(p, 5)]);
+    for (uint32_t r = 0; r < p->config.workers; r++) {
+        residuals[r] = calloc(p->layout.length, sizeof *residuals[r]);
+        if (p->options.first_step > 0)
+            cluster_initial_residual(&p->layout, r, residuals[r]);
+    }
+    float *reference = reference_run_compressed(&p->config, &p->layout, &p->buckets, p->options.first_step,
+                                                STEPS, residuals);
+    for (uint32_t r = 0; r < p->config.workers; r++)
+        free(residuals[r]);
+    return reference;
+}
+
 static void set_up_play(play *p, uint64_t seed)
 {
     *p = (play){.options = {.seed = seed}};
@@ -60,8 +77,10 @@ static void set_up_play(play *p, uint64_t seed)
                                    .duplicate_permille = draw(p, 3) == 0 ? 100 : 0,
                                    .slow_worker = draw(p, 4),
                                    .stop_at = UINT64_MAX};
-    p->reference = reference_run(&p->config, &p->layout, &p->buckets, p->options.first_step, STEPS,
-                                 REFERENCE_FOLD, NULL);
+    p->reference = p->config.mode == PSR_MODE_PS && draw(p, 2) == 0
+                       ? compressed_reference(p)
+                       : reference_run(&p->config, &p->layout, &p->buckets, p->options.first_step, STEPS,
+                                       REFERENCE_FOLD, NULL);
 }
 
 static void tear_down_play(play *p)

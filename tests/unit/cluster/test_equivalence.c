@@ -213,6 +213,102 @@ static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void 
     free(reference);
 }
 
+/* ---- compressed ---- */
+
+static const char *const compressions[] = {"fp16", "bf16", "int8", "topk:0.03", "1bit"};
+enum { COMPRESSIONS = sizeof compressions / sizeof compressions[0] };
+
+static void make_residuals(uint32_t n, bool resumed, float **residuals)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        residuals[r] = calloc(layout.length, sizeof *residuals[r]);
+        if (resumed)
+            cluster_initial_residual(&layout, r, residuals[r]);
+    }
+}
+
+/* Weights after every step, and what each worker owes at the end. */
+static void check_compressed(const cluster_options *options)
+{
+    enum { MOST = 4 };
+    const uint32_t n = config.workers;
+    const uint64_t steps = options->first_step + options->steps;
+    float *residuals[MOST];
+    assert_in_range(n, 1, MOST);
+    make_residuals(n, options->first_step > 0, residuals);
+    float *reference =
+        reference_run_compressed(&config, &layout, &buckets, options->first_step, options->steps, residuals);
+    reference_check(options, reference);
+    cluster *c = cluster_run(options);
+    for (uint32_t r = 0; r < n; r++) {
+        const float *owed = cluster_residual(c, r, steps);
+        bool owes = strcmp(config.compress, "fp16") != 0 && strcmp(config.compress, "bf16") != 0;
+        assert_int_equal(owed != NULL, owes);
+        if (owes)
+            assert_true(reference_same(&layout, owed, residuals[r]));
+        free(residuals[r]);
+    }
+    cluster_free(c);
+    free(reference);
+}
+
+static void compressed_shards_end_every_step_with_the_bits_of_mode_local(void **state)
+{
+    (void)state;
+    enum { STEPS = 5 };
+    for (uint32_t k = 0; k < COMPRESSIONS; k++)
+        for (uint32_t n = 1; n <= 4; n++)
+            for (uint32_t shards = 1; shards <= 3; shards++) {
+                config = reference_config(&reference_rules[(k + n) % REFERENCE_RULES], n);
+                strcpy(config.compress, compressions[k]);
+                config.shards = shards;
+                cluster_options options = options_of(STEPS, 3000 + 100 * k + 10 * n + shards);
+                options.duplicate_permille = shards == 2 ? 300 : 0;
+                check_compressed(&options);
+            }
+}
+
+static void a_compressed_run_that_is_resumed_owes_what_it_did(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < COMPRESSIONS; k++)
+        for (uint32_t shards = 1; shards <= 2; shards++) {
+            config = reference_config(&reference_rules[1], 3);
+            strcpy(config.compress, compressions[k]);
+            config.shards = shards;
+            cluster_options options = options_of(3, 4000 + 10 * k + shards);
+            options.first_step = 5;
+            check_compressed(&options);
+        }
+}
+
+static void compressed_runs_of_relaxed_consistency_end_well(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < COMPRESSIONS; k++)
+        for (int async = 0; async < 2; async++) {
+            config = reference_config(&reference_rules[0], 4);
+            strcpy(config.compress, compressions[k]);
+            config.shards = 2;
+            config.sync = async ? PSR_SYNC_ASYNC : PSR_SYNC_SSP;
+            config.ssp_bound = 1;
+            cluster_options options = options_of(12, 5000 + 10 * k + (uint32_t)async);
+            options.duplicate_permille = 200;
+            options.slow_worker = 1;
+            cluster *c = cluster_run(&options);
+            const float *weights = cluster_checkpointed_weights(c, 12);
+            assert_non_null(weights);
+            for (size_t t = 0; t < layout.tensor_count; t++)
+                for (size_t i = 0; i < layout.tensors[t].count; i++)
+                    assert_true(isfinite(weights[layout.tensors[t].offset + i]));
+            if (!async)
+                assert_in_range(cluster_staleness(c), 1, 1);
+            cluster_free(c);
+        }
+}
+
+/* ---- */
+
 static void ssp_lets_workers_be_apart_but_never_by_more_than_its_bound(void **state)
 {
     (void)state;
@@ -299,6 +395,9 @@ int main(void)
         OF_BUCKETS(512, another_order_of_the_fold_gives_other_bits),
         OF_BUCKETS(512, a_resumed_run_goes_on_with_the_same_bits),
         OF_BUCKETS(512, a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after),
+        OF_BUCKETS(512, compressed_shards_end_every_step_with_the_bits_of_mode_local),
+        OF_BUCKETS(512, a_compressed_run_that_is_resumed_owes_what_it_did),
+        OF_BUCKETS(1024, compressed_runs_of_relaxed_consistency_end_well),
         OF_BUCKETS(1024, ssp_lets_workers_be_apart_but_never_by_more_than_its_bound),
         OF_BUCKETS(1024, async_lets_the_others_go_on_without_a_slow_worker),
         OF_BUCKETS(512, a_fold_by_arrival_ends_near_the_reference),

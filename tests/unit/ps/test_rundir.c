@@ -30,12 +30,14 @@ static char *text_of(const char *name)
 
 static psr_config config;
 static psr_facts facts;
+static const char *compress = "none"; /* of the run that set_up makes */
 
 static void set_up(void)
 {
     psr_config_defaults(&config);
     config.workers = 2;
     config.momentum = 0.9;
+    strcpy(config.compress, compress);
     snprintf(config.model, sizeof config.model, "resnet20");
     snprintf(config.out, sizeof config.out, "%s/deep/run", folder);
     facts = (psr_facts){.classes = 10, .channels = 3, .height = 32, .width = 32, .total_steps = 9};
@@ -593,6 +595,65 @@ static void what_does_not_fit_the_run_is_refused_by_name(void **state)
     psr_sections_done(&sections);
 }
 
+/* What a run with error feedback leaves, and one of another compression takes up. */
+static void what_each_rank_owes_is_a_part_of_the_state(void **state)
+{
+    (void)state;
+    psr_resume *resume;
+    psr_checkpoint *file;
+    char line[512];
+    compress = "topk:0.01";
+    write_checkpoints(1, 2);
+    compress = "none";
+    const psr_tensor *tensor = &sections.net->params.tensors[3];
+    char name[128];
+    snprintf(name, sizeof name, "residual1/%s", tensor->name);
+    float *data = calloc(tensor->count, sizeof *data);
+    expect_ok(psr_checkpoint_open(in_folder("checkpoints/step-2/state.safetensors"), &file));
+    expect_ok(psr_checkpoint_read(file, name, tensor->rank, tensor->shape, data));
+    assert_true(data[5] == value_of(PSR_SECTION_RESIDUAL(1), tensor->offset + 5));
+    assert_string_equal(psr_checkpoint_metadata(file, "compress"), "topk:0.01");
+    psr_checkpoint_close(file);
+    free(data);
+
+    expect_ok(psr_resume_open(folder, &config, NULL, NULL, &resume));
+    expect_ok(psr_resume_check(resume, &sections));
+    assert_false(psr_resume_drops(resume, &sections, line, sizeof line));
+    sections.owes = false; /* --compress fp16 */
+    expect_ok(psr_resume_check(resume, &sections));
+    assert_true(psr_resume_drops(resume, &sections, line, sizeof line));
+    assert_non_null(
+        strstr(line, "checkpoints/step-2 was written by a run with --compress topk:0.01, and this one"));
+    psr_resume_free(resume);
+    psr_sections_done(&sections);
+}
+
+static void a_run_that_owes_goes_on_from_one_that_did_not(void **state)
+{
+    (void)state;
+    psr_resume *resume;
+    psr_checkpoint *file;
+    psr_section_place place;
+    char line[512];
+    write_checkpoints(1, 2);
+    expect_ok(psr_checkpoint_open(in_folder("checkpoints/step-2/state.safetensors"), &file));
+    assert_null(psr_checkpoint_metadata(file, "compress"));
+    for (size_t i = 0; psr_checkpoint_name(file, i) != NULL; i++)
+        assert_null(strstr(psr_checkpoint_name(file, i), "residual"));
+    psr_checkpoint_close(file);
+    assert_false(psr_sections_place(&sections, PSR_SECTION_RESIDUAL(0), &place));
+
+    sections.owes = true;
+    assert_true(psr_sections_place(&sections, PSR_SECTION_RESIDUAL(1), &place));
+    assert_int_equal(place.worker, 1);
+    expect_ok(psr_resume_open(folder, &config, NULL, NULL, &resume));
+    expect_ok(psr_resume_check(resume, &sections)); /* with zeros */
+    assert_false(psr_resume_drops(resume, &sections, line, sizeof line));
+    psr_resume_free(resume);
+    sections.owes = false;
+    psr_sections_done(&sections);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -612,6 +673,8 @@ int main(void)
         IN_A_FOLDER(what_the_disk_refuses_is_told_with_its_path),
         IN_A_FOLDER(the_newest_whole_checkpoint_of_a_run_is_taken_and_a_torn_one_told),
         IN_A_FOLDER(what_does_not_fit_the_run_is_refused_by_name),
+        IN_A_FOLDER(what_each_rank_owes_is_a_part_of_the_state),
+        IN_A_FOLDER(a_run_that_owes_goes_on_from_one_that_did_not),
         IN_A_FOLDER(at_the_end_a_disk_that_hangs_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

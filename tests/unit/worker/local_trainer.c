@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 psr_config config;
@@ -11,7 +12,7 @@ psr_exchange *exchange;
 psr_trainer trainer;
 
 static psr_buckets buckets;
-static const psr_plan plan = {.ranks = 3}; /* mode local: nothing leaves the process */
+static psr_plan plan; /* mode local: nothing leaves the process */
 
 void configure_trainer(uint32_t test_count)
 {
@@ -27,10 +28,23 @@ void configure_trainer(uint32_t test_count)
              "synthetic:count=40,test=%" PRIu32 ",channels=1,size=8,classes=4", test_count);
 }
 
+static void plan_trainer(void)
+{
+    psr_compression compression;
+    psr_part *parts = NULL;
+    expect_ok(psr_compression_parse(config.compress, &compression));
+    const psr_plan_options options = {
+        .route = PSR_ROUTE_NONE, .ranks = 3, .slice_floats = 1024, .window = 1, .compression = &compression};
+    expect_ok(psr_buckets_parts(&buckets, false, &parts));
+    expect_ok(psr_plan_make(&options, parts, buckets.count, &plan));
+    free(parts);
+}
+
 void open_trainer(psr_session_options options)
 {
     expect_ok(psr_network_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
     expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
+    plan_trainer();
     options.commands_max = psr_exchange_commands_max(&buckets);
     expect_ok(psr_session_new(&options, &session));
     const psr_exchange_options exchange_options = {.session = session,
@@ -58,6 +72,7 @@ void close_trainer(void)
     psr_trainer_done(&trainer);
     psr_exchange_free(exchange);
     psr_session_free(session);
+    psr_plan_done(&plan);
     psr_buckets_done(&buckets);
     psr_network_free(net);
 }

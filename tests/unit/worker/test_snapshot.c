@@ -149,6 +149,50 @@ static void restored_pieces_make_the_whole_state_in_any_order(void **state)
         expect_section(&net->buffers, trainer.replicas[r].buffers, PSR_SECTION_RANK(r));
 }
 
+static void restore_all_but_residuals(void)
+{
+    restore_section(PSR_SECTION_WEIGHTS, net->params.length);
+    restore_section(PSR_SECTION_SLOT(0), net->params.length);
+    for (uint32_t r = 0; r < 3; r++)
+        restore_section(PSR_SECTION_RANK(r), net->buffers.length);
+}
+
+static void what_each_rank_owes_is_restored_too(void **state)
+{
+    (void)state;
+    strcpy(config.compress, "1bit");
+    open_at(5);
+    restore_section(PSR_SECTION_RESIDUAL(1), net->params.length);
+    restore_all_but_residuals();
+    restore_section(PSR_SECTION_RESIDUAL(0), net->params.length);
+    restore_section(PSR_SECTION_RESIDUAL(2), net->params.length);
+    expect_ok(psr_snapshot_load(&trainer));
+    expect_section(&net->params, psr_exchange_weights(exchange), PSR_SECTION_WEIGHTS);
+    for (uint32_t r = 0; r < 3; r++)
+        expect_section(&net->params, psr_exchange_residual(exchange, r), PSR_SECTION_RESIDUAL(r));
+}
+
+static void a_residual_of_nobody_here_is_a_violation(void **state)
+{
+    (void)state;
+    strcpy(config.compress, "1bit");
+    open_at(5);
+    restore(piece(PSR_SECTION_RESIDUAL(3), 0, 16));
+    expect_failure(psr_snapshot_load(&trainer), PSR_ERR_PROTOCOL,
+                   "the scheduler restored section 65539, which this run does not have");
+}
+
+static void a_run_that_owes_nothing_has_no_residual(void **state)
+{
+    (void)state;
+    strcpy(config.compress, "fp16");
+    open_at(5);
+    assert_null(psr_exchange_residual(exchange, 0));
+    restore(piece(PSR_SECTION_RESIDUAL(0), 0, 16));
+    expect_failure(psr_snapshot_load(&trainer), PSR_ERR_PROTOCOL,
+                   "the scheduler restored section 65536, which this run does not have");
+}
+
 static void a_section_that_the_run_does_not_have_is_a_violation(void **state)
 {
     (void)state;
@@ -239,6 +283,41 @@ static void an_init_file_that_is_not_there_is_named(void **state)
 
 /* ---- out ---- */
 
+/* Whole and in order, beside the other sections, which the next test has. */
+static void a_checkpoint_has_what_each_rank_owes(void **state)
+{
+    (void)state;
+    strcpy(config.compress, "topk:0.01");
+    open_at(0);
+    for (uint32_t r = 0; r < 3; r++)
+        for (size_t i = 0; i < net->params.length; i++)
+            psr_exchange_residual(exchange, r)[i] = value_at(PSR_SECTION_RESIDUAL(r), i);
+    expect_ok(psr_snapshot_save(&trainer, 7));
+    size_t seen[3] = {0};
+    float *whole = calloc(net->params.length, sizeof *whole);
+    int64_t next_ms;
+    expect_ok(psr_loop_step(session->loop, 0, &next_ms));
+    for (psr_message *message; (message = next_told()) != NULL; psr_message_free(&message)) {
+        psr_msg_piece says;
+        const float *values;
+        expect_ok(psr_msg_piece_read(message, &says));
+        if (says.section < PSR_SECTION_RESIDUAL(0))
+            continue;
+        uint32_t rank = says.section - PSR_SECTION_RESIDUAL(0);
+        expect_ok(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
+        assert_in_range(rank, 0, 2);
+        assert_int_equal(says.steps, 7);
+        assert_int_equal(says.span.offset, seen[rank]);
+        seen[rank] += says.span.count;
+        memcpy(whole + says.span.offset, values, says.span.count * sizeof *whole);
+        if (seen[rank] == net->params.length)
+            expect_section(&net->params, whole, says.section);
+    }
+    free(whole);
+    for (uint32_t r = 0; r < 3; r++)
+        assert_int_equal(seen[r], net->params.length);
+}
+
 static void a_checkpoint_sends_every_section_once(void **state)
 {
     (void)state;
@@ -299,6 +378,10 @@ int main(void)
         with_config(more_pieces_than_a_checkpoint_has_are_a_violation),
         with_config(init_takes_weights_and_statistics_from_a_checkpoints_directory),
         with_config(an_init_file_that_is_not_there_is_named),
+        with_config(what_each_rank_owes_is_restored_too),
+        with_config(a_residual_of_nobody_here_is_a_violation),
+        with_config(a_run_that_owes_nothing_has_no_residual),
+        with_config(a_checkpoint_has_what_each_rank_owes),
         with_config(a_checkpoint_sends_every_section_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
