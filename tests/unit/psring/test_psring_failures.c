@@ -1,5 +1,5 @@
-/* How a communicator fails: everybody's call returns within its deadline and names the same rank; afterwards it is broken. Ranks that are
- * killed or stopped are processes, the others threads. */
+/* How a communicator fails: everybody's call returns within its deadline and names the same rank; afterwards it is broken. Ranks are threads,
+ * but for those whose scheduler is killed: they are processes. Killed and stopped in each operation: tests/integration/lost_ranks.c. */
 #include "tests/unit/psring/ranks.h"
 
 #include <semaphore.h>
@@ -8,18 +8,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { RANKS = 4, CULPRIT = 2, SHORT_MS = 2500, COUNT = 100000 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+enum { RANKS = 4, CULPRIT = 2, SHORT_MS = 2500 };
 
 /* What all who are not to blame see. */
 static void expect_failure(psring_comm *comm, psring_err got, psring_err err, int rank, const char *words)
@@ -36,110 +28,7 @@ static void expect_failure(psring_comm *comm, psring_err got, psring_err err, in
     expect(strstr(psring_err_detail(), line) != NULL);
 }
 
-/* ---- killed and stopped ---- */
-
-typedef psring_err operation(psring_group *world, float *x, float *y);
-
-static psring_err all_reduce(psring_group *world, float *x, float *y)
-{
-    return psring_all_reduce(world, x, y, COUNT, PSRING_FLOAT32, PSRING_SUM, NULL, NULL);
-}
-
-static psring_err broadcast(psring_group *world, float *x, float *y)
-{
-    (void)y;
-    return psring_broadcast(world, x, COUNT, PSRING_FLOAT32, CULPRIT, NULL, NULL);
-}
-
-static psring_err all_to_all(psring_group *world, float *x, float *y)
-{
-    return psring_all_to_all(world, x, y, COUNT / RANKS, PSRING_FLOAT32, NULL, NULL);
-}
-
-static psring_err barrier(psring_group *world, float *x, float *y)
-{
-    (void)x;
-    (void)y;
-    return psring_barrier(world, NULL, NULL);
-}
-
-/* From the culprit to rank 0; then all meet. */
-static psring_err message(psring_group *world, float *x, float *y)
-{
-    int rank = psring_rank(world);
-    psring_err err = PSRING_OK;
-    if (rank == CULPRIT)
-        err = psring_send(world, x, COUNT, PSRING_FLOAT32, 0, 7, NULL, NULL);
-    if (rank == 0)
-        err = psring_receive(world, y, COUNT, PSRING_FLOAT32, CULPRIT, 7, NULL, NULL);
-    return err == PSRING_OK ? psring_all_reduce(world, x, y, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) : err;
-}
-
-/* A process: calls the operation until it fails. Tells when it has done so a first time, and at the end how long after the kill. */
-static void be_rank(const ranks_folder *folder, int rank, operation *call, int ready)
-{
-    static float x[COUNT], y[COUNT];
-    psring_comm *comm = NULL;
-    const psring_options options = ranks_options(folder, RANKS, rank, SHORT_MS);
-    expect_ok(psring_init(&options, &comm));
-    psring_err err = call(psring_world(comm), x, y);
-    expect(err == PSRING_OK && write(ready, "r", 1) == 1);
-    while (err == PSRING_OK)
-        err = call(psring_world(comm), x, y);
-    double failed_s = now_s();
-    expect(write(ready, &failed_s, sizeof failed_s) == sizeof failed_s);
-    expect_failure(comm, err, PSRING_ERR_PEER, CULPRIT, "rank 2");
-    expect(psring_close(&comm) == PSRING_OK); /* what failed is said */
-    _exit(0);
-}
-
-static void lose(operation *call, int signal)
-{
-    ranks_folder folder;
-    pid_t pids[RANKS];
-    int ready[RANKS][2];
-    ranks_folder_make(&folder);
-    for (int r = 0; r < RANKS; r++) {
-        expect(pipe(ready[r]) == 0);
-        pids[r] = fork();
-        expect(pids[r] >= 0);
-        if (pids[r] == 0)
-            be_rank(&folder, r, call, ready[r][1]);
-        close(ready[r][1]);
-    }
-    char byte;
-    for (int r = 0; r < RANKS; r++)
-        expect(read(ready[r][0], &byte, 1) == 1);
-    double lost_s = now_s(), failed_s;
-    expect(kill(pids[CULPRIT], signal) == 0);
-    for (int r = 0; r < RANKS; r++) {
-        int status = 0;
-        if (r == CULPRIT)
-            continue;
-        expect(read(ready[r][0], &failed_s, sizeof failed_s) == sizeof failed_s);
-        printf("# rank %d: %.2f s after the signal\n", r, failed_s - lost_s);
-        expect(waitpid(pids[r], &status, 0) == pids[r] && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    }
-    expect(kill(pids[CULPRIT], SIGKILL) == 0 && waitpid(pids[CULPRIT], NULL, 0) == pids[CULPRIT]);
-    for (int r = 0; r < RANKS; r++)
-        close(ready[r][0]);
-    ranks_folder_empty(&folder); /* of the socket of the one that was killed */
-    ranks_folder_remove(&folder);
-}
-
-#define LOST(how, signal, name)                                                                              \
-    static void a_rank_##how##_in_##name##_is_named_by_all(void **state)                                     \
-    {                                                                                                        \
-        (void)state;                                                                                         \
-        lose(name, signal);                                                                                  \
-    }
-
-LOST(killed, SIGKILL, all_reduce)
-LOST(stopped, SIGSTOP, all_reduce)
-LOST(killed, SIGKILL, broadcast)
-LOST(stopped, SIGSTOP, all_to_all)
-LOST(stopped, SIGSTOP, barrier)
-LOST(killed, SIGKILL, message)
+/* ---- without the scheduler ---- */
 
 /* The scheduler goes with the rank that hosts it. */
 static void be_without_scheduler(const ranks_folder *folder, int rank, int ready)
@@ -330,12 +219,6 @@ static void calls_that_differ_are_told_to_all_with_both_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_killed_in_all_reduce_is_named_by_all),
-        cmocka_unit_test(a_rank_stopped_in_all_reduce_is_named_by_all),
-        cmocka_unit_test(a_rank_killed_in_broadcast_is_named_by_all),
-        cmocka_unit_test(a_rank_stopped_in_all_to_all_is_named_by_all),
-        cmocka_unit_test(a_rank_stopped_in_barrier_is_named_by_all),
-        cmocka_unit_test(a_rank_killed_in_message_is_named_by_all),
         cmocka_unit_test(the_scheduler_that_is_killed_is_named),
         cmocka_unit_test(a_rank_that_calls_nothing_is_named),
         cmocka_unit_test(who_waits_for_a_rank_that_reports_progress_waits_on),
