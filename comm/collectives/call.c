@@ -48,9 +48,11 @@ static unsigned part(const psr_msg_call *call, unsigned shift)
     return (call->word >> shift) & 0xff;
 }
 
-void psr_call_describe(const psr_msg_call *call, char *text, size_t size)
+void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size_t size)
 {
     psr_kind kind = (psr_kind)part(call, 0);
+    if (kind == PSR_KIND_SEND && receives)
+        kind = PSR_KIND_RECEIVE;
     char reduction[32] = "", root[32] = "", count[48];
     if (psr_kind_folds(kind))
         snprintf(reduction, sizeof reduction, ", %s",

@@ -54,8 +54,9 @@ bool psr_kind_has_root(psr_kind kind);
 
 /* As heads say it. */
 psr_msg_call psr_call_message(const psr_call *call);
-/* "all_reduce(count 10, float32, sum, ring)". call may be anybody's. */
-void psr_call_describe(const psr_msg_call *call, char *text, size_t size);
+/* "all_reduce(count 10, float32, sum, ring)". call may be anybody's. receives: of a message between two ranks it is the call of who
+ * receives. */
+void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size_t size);
 /* Of counts that differ. */
 uint64_t psr_call_digest(const size_t *counts, size_t count);
 

@@ -54,15 +54,16 @@ static bool same_call(const psr_msg_call *a, const psr_msg_call *b)
     return a->word == b->word && a->root == b->root && a->count == b->count;
 }
 
-static psr_err mismatch(const psr_group *group, psr_tag tag, uint32_t from, const psr_msg_call *theirs,
-                        const psr_msg_call *ours)
+/* they_send: of the message between two ranks that this is about. */
+static psr_err mismatch(const psr_group *group, psr_tag tag, uint32_t from, bool they_send,
+                        const psr_msg_call *theirs, const psr_msg_call *ours)
 {
     char where[96], they[128], we[128];
     describe_tag(tag, where, sizeof where);
-    psr_call_describe(theirs, they, sizeof they);
-    psr_call_describe(ours, we, sizeof we);
-    return psr_fail(PSR_ERR_MISMATCH, "%s: rank %" PRIu32 " calls %s, rank %" PRIu32 " calls %s", where, from,
-                    they, group->options.rank, we);
+    psr_call_describe(theirs, !they_send, they, sizeof they);
+    psr_call_describe(ours, they_send, we, sizeof we);
+    return psr_fail(PSR_ERR_MISMATCH, "%s: rank %" PRIu32 " calls %s, rank %" PRIu32 " calls %s", where,
+                    psr_group_name(group, from), they, psr_group_name(group, group->options.rank), we);
 }
 
 /* ---- which operation ---- */
@@ -84,7 +85,7 @@ static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag,
     const psr_msg_call *ours = &group->kept_calls[tag.round % PSR_CALLS_KEPT];
     if (tag.round > 0 && tag.round <= group->calls && group->calls - tag.round < PSR_CALLS_KEPT &&
         !same_call(call, ours))
-        return mismatch(group, tag, from, call, ours);
+        return mismatch(group, tag, from, true, call, ours); /* in the order of calls are no messages */
     return psr_violation(message, "of %" PRIu64 " calls that were begun here that one waits for nothing",
                          group->calls);
 }
@@ -132,11 +133,12 @@ static psr_err take_values(psr_group *group, uint32_t from, psr_message **messag
     if (r == NULL)
         return psr_violation(*message, "nothing such was asked for");
     if (!same_call(&says.call, &r->says))
-        return mismatch(group, says.tag, from, &says.call, &r->says);
+        return mismatch(group, says.tag, from, true, &says.call, &r->says);
     psr_stream *in = psr_request_in(r, from);
     if (in == NULL)
         return psr_violation(*message, "rank %" PRIu32 " expects nothing of rank %" PRIu32 " in this %s",
-                             group->options.rank, from, psr_kind_name(r->call.kind));
+                             psr_group_name(group, group->options.rank), psr_group_name(group, from),
+                             psr_kind_name(r->call.kind));
     PSR_TRY(psr_request_values(r, in, &says, message));
     leave_when_done(group, r);
     return PSR_OK;
@@ -153,11 +155,12 @@ static psr_err take_credit(psr_group *group, uint32_t from, psr_message **messag
     if (r == NULL)
         return of_ended_call(group, from, says.tag, &says.call, *message);
     if (!same_call(&says.call, &r->says))
-        return mismatch(group, says.tag, from, &says.call, &r->says);
+        return mismatch(group, says.tag, from, false, &says.call, &r->says);
     psr_stream *out = psr_request_out(r, from);
     if (out == NULL)
         return psr_violation(*message, "rank %" PRIu32 " sends rank %" PRIu32 " nothing in this %s",
-                             group->options.rank, from, psr_kind_name(r->call.kind));
+                             psr_group_name(group, group->options.rank), psr_group_name(group, from),
+                             psr_kind_name(r->call.kind));
     PSR_TRY(psr_request_credit(r, out, &says, *message));
     leave_when_done(group, r);
     return PSR_OK;
@@ -182,7 +185,7 @@ static psr_err take_ahead(psr_group *group, uint32_t from, const psr_message *me
     return PSR_OK;
 }
 
-static psr_err take(psr_group *group, uint32_t from, psr_message **message)
+static psr_err take_by_type(psr_group *group, uint32_t from, psr_message **message)
 {
     switch ((*message)->head.type) {
     case PSR_MSG_VALUES:
@@ -194,6 +197,23 @@ static psr_err take(psr_group *group, uint32_t from, psr_message **message)
     default:
         return psr_violation(*message, "a group hears VALUES, CREDIT and AHEAD");
     }
+}
+
+static psr_err take(psr_group *group, uint32_t from, psr_message **message)
+{
+    psr_err err = take_by_type(group, from, message);
+    if (err == PSR_ERR_MISMATCH || err == PSR_ERR_PROTOCOL) {
+        group->failed = true;
+        group->failed_of = from;
+    }
+    return err;
+}
+
+bool psr_group_failed_of(const psr_group *group, psr_peer *ret_member)
+{
+    if (group->failed)
+        *ret_member = group->peers[group->failed_of].name;
+    return group->failed;
 }
 
 psr_err psr_group_message(psr_group *group, psr_message **message)

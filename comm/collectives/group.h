@@ -13,7 +13,7 @@
  * What comes before its operation is started here is kept.
  *
  * What ranks must say alike stands in every head (comm/collectives/call.h), and is compared where a message meets its operation, or the
- * calls that have ended (the last PSR_CALLS_KEPT): MISMATCH, and the line names both ranks and both calls. What no message
+ * calls that have ended (the last PSR_CALLS_KEPT): MISMATCH, and the line names both ranks (as the members are called) and both calls. What no message
  * crosses is the deadline's to find. After any failure but of psr_request_new the group is broken: only waiting until nothing is
  * lent, and freeing, are left.
  * One thread, but for psr_request_lent. */
@@ -53,6 +53,8 @@ void psr_group_free(psr_group *group);
 
 /* VALUES, CREDIT or AHEAD with the group's epoch and id. Takes *message. PROTOCOL: it cannot come now. MISMATCH. */
 PSR_MUST_CHECK psr_err psr_group_message(psr_group *group, psr_message **message);
+/* Whose message psr_group_message or psr_request_start failed of, as the group's members are called. false: of none. */
+bool psr_group_failed_of(const psr_group *group, psr_peer *ret_member);
 
 /* What is called. Pointers to values are borrowed as psr_request_start says, all others for the call. */
 typedef struct psr_request_options {

@@ -38,6 +38,8 @@ struct psr_group {
     psr_early *early; /* [PSR_KEPT_..] */
     size_t early_count[PSR_KEPT];
     psr_request *first; /* under way, the oldest first */
+    bool failed;        /* of a message of this member: */
+    uint32_t failed_of;
 };
 
 /* The transfers of an operation between this rank and another, in one direction; or what it does by itself. */
@@ -82,6 +84,12 @@ struct psr_request {
     psr_early *early;         /* [index of in]: arrived, not taken in */
     psr_loan loan;
 };
+
+/* What a member is called in lines: its rank among all. */
+static inline uint32_t psr_group_name(const psr_group *group, uint32_t rank)
+{
+    return group->peers[rank].name.rank;
+}
 
 psr_stream *psr_request_out(const psr_request *request, uint32_t rank); /* NULL: it sends that rank nothing */
 psr_stream *psr_request_in(const psr_request *request, uint32_t rank);

@@ -265,12 +265,13 @@ psr_err psr_request_advance(psr_request *r)
 static psr_err check_values(const psr_request *r, const psr_stream *in, const psr_msg_values *says,
                             const psr_message *message)
 {
+    const uint32_t self = psr_group_name(r->group, r->group->options.rank);
     if (says->total != in->total_values)
         return psr_fail(PSR_ERR_MISMATCH,
                         "rank %" PRIu32 " sends rank %" PRIu32 " %" PRIu64
                         " values in %s, where rank %" PRIu32 " expects %" PRIu64,
-                        in->peer, r->group->options.rank, says->total, psr_kind_name(r->call.kind),
-                        r->group->options.rank, in->total_values);
+                        psr_group_name(r->group, in->peer), self, says->total, psr_kind_name(r->call.kind),
+                        self, in->total_values);
     if (says->slice != in->arrived || in->arrived >= in->total_slices)
         return psr_violation(message, "%" PRIu64 " of %" PRIu64 " slices came before", in->arrived,
                              in->total_slices);

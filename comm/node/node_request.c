@@ -84,7 +84,11 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
         return; /* the verdict will end it */
     err = psr_request_start(r->request);
     if (err != PSR_OK) {
-        psr_failure failure = psr_node_failure_of_detail(err, node->options.rank, PSR_RANK_ANY, r->number);
+        /* Of a message that came before, or this rank's own. */
+        psr_peer of = {PSR_ROLE_WORKER, node->options.rank};
+        bool both = psr_group_failed_of(r->group->group, &of) && err == PSR_ERR_MISMATCH;
+        psr_failure failure =
+            psr_node_failure_of_detail(err, of.rank, both ? node->options.rank : PSR_RANK_ANY, r->number);
         psr_node_find(node, &failure, now_ms);
         return;
     }

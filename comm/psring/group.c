@@ -142,8 +142,9 @@ static psr_err read_call(const psring_call *given, psring_call *ret_call)
 
 /* ---- of a list ---- */
 
-/* What the first rank tells the others. */
-enum { TOLD_NUMBER, TOLD_RANKS, TOLD };
+/* What the first rank tells the others: the beginning of its list is for the line of who has another one. */
+enum { LISTED = 8 };
+enum { TOLD_NUMBER, TOLD_DIGEST, TOLD_COUNT, TOLD_RANKS, TOLD = TOLD_RANKS + LISTED };
 
 static psr_err check_list(const psring_group *parent, const int *ranks, int count)
 {
@@ -225,13 +226,38 @@ static psr_err open_listed(psring_group *parent, uint32_t id, const int *ranks, 
     return err;
 }
 
-static psr_err other_ranks(psring_group *parent, int first)
+static void write_told(const psring_group *parent, const int *ranks, int count, int64_t told[TOLD])
+{
+    memset(told, 0, TOLD * sizeof told[0]);
+    told[TOLD_NUMBER] = (int64_t)parent->comm->next_group;
+    told[TOLD_DIGEST] = (int64_t)digest_of(ranks, count);
+    told[TOLD_COUNT] = count;
+    for (int i = 0; i < count && i < LISTED; i++)
+        told[TOLD_RANKS + i] = world_rank(parent, ranks[i]);
+}
+
+/* "ranks 0, 2, 3, .." */
+static void describe_list(const int64_t told[TOLD], char *text, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; i < told[TOLD_COUNT] && i < LISTED && used < size; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%" PRId64, i > 0 ? ", " : "", told[TOLD_RANKS + i]);
+    if (told[TOLD_COUNT] > LISTED && used < size)
+        snprintf(text + used, size - used, ", .. (%" PRId64 ")", told[TOLD_COUNT]);
+}
+
+static psr_err other_ranks(psring_group *parent, int first, const int64_t theirs[TOLD],
+                           const int64_t ours[TOLD])
 {
     psring_comm *comm = parent->comm;
     psr_failure failure = {.err = PSR_ERR_MISMATCH, .rank = world_rank(parent, first), .other = comm->rank};
+    char they[192] = "", we[192] = "";
+    describe_list(theirs, they, sizeof they);
+    describe_list(ours, we, sizeof we);
     snprintf(failure.line, sizeof failure.line,
-             "rank %" PRIu32 " makes a group of other ranks than rank %" PRIu32 ", in which both are",
-             failure.rank, failure.other);
+             "rank %" PRIu32 " makes a group of ranks %s; rank %" PRIu32 " makes one of ranks %s",
+             failure.rank, they, failure.other, we);
     return psr_comm_find(comm, &failure);
 }
 
@@ -241,15 +267,16 @@ static psr_err from_ranks(psring_group *parent, const int *ranks, int count, con
     psring_comm *comm = parent->comm;
     PSR_TRY(check_list(parent, ranks, count));
     PSR_TRY(check_number(comm));
-    int64_t told[TOLD] = {
-        [TOLD_NUMBER] = (int64_t)comm->next_group, [TOLD_RANKS] = (int64_t)digest_of(ranks, count)};
+    int64_t ours[TOLD], told[TOLD];
+    write_told(parent, ranks, count, ours);
+    memcpy(told, ours, sizeof told);
     if (ranks[0] == psring_rank(parent)) {
         comm->next_group++;
         PSR_TRY(tell(parent, ranks, count, told, call));
     } else {
         PSR_TRY(hear(parent, ranks[0], told, call));
-        if (told[TOLD_RANKS] != (int64_t)digest_of(ranks, count))
-            return other_ranks(parent, ranks[0]);
+        if (told[TOLD_DIGEST] != ours[TOLD_DIGEST])
+            return other_ranks(parent, ranks[0], told, ours);
     }
     uint32_t id = id_of(comm, (uint64_t)told[TOLD_NUMBER], world_rank(parent, ranks[0]));
     return open_listed(parent, id, ranks, count, call, ret_group);

@@ -3,9 +3,8 @@
  * Each case has four processes of its own, which repeat one operation until it fails; one is sent SIGKILL or SIGSTOP in the middle of
  * that. Every other rank's call must fail with PEER, and name it. A case waits for a deadline much more than it works, so several are
  * played at a time. Without "all" each operation is played twice: a rank is killed, and one of another role (root or not; another rank
- * where there is no root) is stopped. With
- * "within" a rank that is told after the deadline has failed too: that needs a machine that gives every process its turn. TAP, and a
- * table in its comments. */
+ * where there is no root) is stopped. With "within" a rank that is told after the deadline has failed too: that needs a machine that
+ * gives every process its turn. TAP, and a table in its comments. */
 #include "tests/unit/psring/ranks.h"
 
 #include <signal.h>

@@ -82,12 +82,22 @@ static void a_call_is_told_in_words_whoever_sent_it(void **state)
     psr_call call = {
         PSR_KIND_REDUCE, PSR_ALGORITHM_CHAIN, PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, 7, false, 12};
     psr_msg_call says = psr_call_message(&call);
-    psr_call_describe(&says, text, sizeof text);
+    psr_call_describe(&says, false, text, sizeof text);
     assert_string_equal(text, "reduce(count 12, bfloat16, mean, root 7, chain)");
+    call = (psr_call){
+        .kind = PSR_KIND_RECEIVE, .algorithm = PSR_ALGORITHM_DIRECT, .type = PSR_TYPE_INT8, .count = 3};
+    says = psr_call_message(&call);
+    psr_call_describe(&says, false, text, sizeof text); /* the one call has two names */
+    assert_string_equal(text, "send(count 3, int8, direct)");
+    psr_call_describe(&says, true, text, sizeof text);
+    assert_string_equal(text, "receive(count 3, int8, direct)");
     says.word = UINT64_MAX;
-    psr_call_describe(&says, text, sizeof text);
+    says.count = 12;
+    psr_call_describe(&says, false, text, sizeof text);
     assert_string_equal(text, "?(varying counts of digest 000000000000000c, ?, ?)");
     /* Every field changes what is compared. */
+    call =
+        (psr_call){PSR_KIND_REDUCE, PSR_ALGORITHM_CHAIN, PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, 7, false, 12};
     const psr_msg_call same = psr_call_message(&call);
     call.type = PSR_TYPE_FLOAT16;
     assert_true(psr_call_message(&call).word != same.word);

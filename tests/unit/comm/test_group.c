@@ -315,7 +315,7 @@ static void calls_that_differ_are_told_with_both_ranks_and_both_calls(void **sta
     misfit misfits[16];
     size_t used = 0;
 #define MISFIT(base, field, value, first, second)                                                            \
-    misfits[used] = (misfit){base, base, "rank 0 calls " first, "rank 1 calls " second};                     \
+    misfits[used] = (misfit){base, base, "rank 1 calls " first, "rank 3 calls " second};                     \
     misfits[used++].other.field = value
     MISFIT(sum, count, 11, "all_reduce(count 10, int32, sum, ring)",
            "all_reduce(count 11, int32, sum, ring)");
@@ -328,21 +328,21 @@ static void calls_that_differ_are_told_with_both_ranks_and_both_calls(void **sta
     MISFIT(gather, root, 0, "gather(count 10, int32, root 1, direct)",
            "gather(count 10, int32, root 0, direct)");
     MISFIT(gather, counts, counts, "gather(count 10,", "gather(varying counts of digest");
-    misfits[used++] = (misfit){sum, gather, "rank 0 calls all_reduce(", "rank 1 calls gather("};
-    misfits[used++] = (misfit){gather, sum, "rank 0 calls gather(", "rank 1 calls all_reduce("};
-    misfits[used] = (misfit){gather, gather, "rank 0 calls gather(varying", "rank 1 calls gather(varying"};
+    misfits[used++] = (misfit){sum, gather, "rank 1 calls all_reduce(", "rank 3 calls gather("};
+    misfits[used++] = (misfit){gather, sum, "rank 1 calls gather(", "rank 3 calls all_reduce("};
+    misfits[used] = (misfit){gather, gather, "rank 1 calls gather(varying", "rank 3 calls gather(varying"};
     misfits[used].one.counts = counts;
     misfits[used++].other.counts = other_counts;
-    misfits[used] = (misfit){gather, sum, "rank 0 calls barrier(", "rank 1 calls all_reduce("};
+    misfits[used] = (misfit){gather, sum, "rank 1 calls barrier(", "rank 3 calls all_reduce("};
     misfits[used++].one = (psr_request_options){.kind = PSR_KIND_BARRIER};
     /* A persistent one and messages, where the receiver's word comes first. */
     misfits[used] =
-        (misfit){sum, sum, "rank 0 calls all_reduce(count 10,", "rank 1 calls all_reduce(count 9,"};
+        (misfit){sum, sum, "rank 1 calls all_reduce(count 10,", "rank 3 calls all_reduce(count 9,"};
     misfits[used].one.persistent = misfits[used].other.persistent = true;
     misfits[used++].other.count = 9;
     misfits[used++] =
         (misfit){message_of(PSR_KIND_SEND, NULL, 5, 1, 3), message_of(PSR_KIND_RECEIVE, NULL, 6, 0, 3),
-                 "rank 0 calls send(count 5,", "rank 1 calls send(count 6,"};
+                 "rank 1 calls send(count 5,", "rank 3 calls receive(count 6,"};
 #undef MISFIT
     for (size_t i = 0; i < used; i++)
         expect_mismatch(&misfits[i]);
@@ -354,19 +354,19 @@ static void counts_of_a_pair_that_differ_are_told(void **state)
     static const size_t two[] = {0, 2}, none[] = {0, 0}, back[] = {1, 0};
     misfit m = {{.kind = PSR_KIND_ALL_TO_ALL_V, .type = PSR_TYPE_INT32, .send_counts = two, .counts = none},
                 {.kind = PSR_KIND_ALL_TO_ALL_V, .type = PSR_TYPE_INT32, .send_counts = none, .counts = back},
-                "rank 0 sends rank 1 2 values in all_to_all_v",
-                "rank 1 expects 1"};
+                "rank 1 sends rank 3 2 values in all_to_all_v",
+                "rank 3 expects 1"};
     expect_mismatch(&m);
     m.one.send_counts = none;
-    m.one_line = "rank 0 sends rank 1 0 values";
+    m.one_line = "rank 1 sends rank 3 0 values";
     expect_mismatch(&m);
     int32_t value[4];
     psr_block out = psr_block_dense(1, value, 3), in = psr_block_dense(0, value, 4);
     m = (misfit){
         {.kind = PSR_KIND_NEIGHBORS, .type = PSR_TYPE_INT32, .send_blocks = &out, .send_block_count = 1},
         {.kind = PSR_KIND_NEIGHBORS, .type = PSR_TYPE_INT32, .receive_blocks = &in, .receive_block_count = 1},
-        "rank 0 sends rank 1 3 values in neighbor_exchange",
-        "rank 1 expects 4"};
+        "rank 1 sends rank 3 3 values in neighbor_exchange",
+        "rank 3 expects 4"};
     expect_mismatch(&m);
 }
 
@@ -389,7 +389,7 @@ static void a_call_that_ended_is_still_compared(void **state)
     assert_string_equal(psr_err_name(err), "mismatch");
     assert_string_equal(
         psr_err_detail(),
-        "call 1 of group 5: rank 2 calls broadcast(count 1, int32, root 2, chain), rank 0 calls "
+        "call 1 of group 5: rank 5 calls broadcast(count 1, int32, root 2, chain), rank 1 calls "
         "broadcast(count 0, int32, root 0, chain)");
     network_close_broken(net, requests, 3);
 }
@@ -573,7 +573,7 @@ static void a_receiver_refuses_what_cannot_come_now(void **state)
     assert_ok(psr_request_new(group, &options, &request));
     assert_ok(psr_request_start(request));
     refused(group, values_of(2, 1, COUNT, 0, 64), PSR_ERR_PROTOCOL,
-            "rank 1 expects nothing of rank 2 in this broadcast");
+            "rank 3 expects nothing of rank 5 in this broadcast");
     refused(group, values_of(0, 1, COUNT, 1, 64), PSR_ERR_PROTOCOL, "0 of 5 slices came before");
     refused(group, values_of(0, 1, COUNT, 0, 60), PSR_ERR_PROTOCOL, "its payload has 60 bytes");
     psr_request_free(request); /* what was of it is not known any more */
@@ -590,7 +590,7 @@ static void a_receiver_refuses_what_cannot_come_now(void **state)
             "2 slices were sent, and 2 were allowed");
     refused(group, credit_of(2, 0, 1, COUNT, 5), PSR_ERR_PROTOCOL, "2 slices were sent, and 2 were allowed");
     refused(group, credit_of(0, 0, 1, COUNT, 3), PSR_ERR_PROTOCOL,
-            "rank 1 sends rank 0 nothing in this broadcast");
+            "rank 3 sends rank 1 nothing in this broadcast");
     refused(group, credit_of(2, 0, 2, COUNT, 3), PSR_ERR_PROTOCOL, "of 1 calls");
     accepted(group, credit_of(2, 0, 1, COUNT, 4));
     accepted(group, credit_of(2, 0, 1, COUNT, 6));

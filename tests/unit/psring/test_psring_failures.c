@@ -165,57 +165,6 @@ static void an_abort_ends_the_calls_of_all(void **state)
         ranks_run(RANKS, give_up, &culprit);
 }
 
-/* ---- calls that do not fit together ---- */
-
-typedef psring_err other_call(psring_group *world, bool other, float *x);
-
-static psring_err other_count(psring_group *world, bool other, float *x)
-{
-    return psring_all_reduce(world, x, x, other ? 2 : 3, PSRING_FLOAT32, PSRING_SUM, NULL, NULL);
-}
-
-static psring_err other_type(psring_group *world, bool other, float *x)
-{
-    return psring_all_reduce(world, x, x, 2, other ? PSRING_INT32 : PSRING_FLOAT32, PSRING_SUM, NULL, NULL);
-}
-
-static psring_err other_root(psring_group *world, bool other, float *x)
-{
-    return psring_broadcast(world, x, 2, PSRING_FLOAT32, other ? 1 : 0, NULL, NULL);
-}
-
-static psring_err other_kind(psring_group *world, bool other, float *x)
-{
-    return other ? psring_barrier(world, NULL, NULL)
-                 : psring_all_reduce(world, x, x, 2, PSRING_FLOAT32, PSRING_SUM, NULL, NULL);
-}
-
-static void call_another(psring_comm **comm, int rank, void *context)
-{
-    other_call *const *call = context;
-    float x[4] = {0};
-    psring_failure failure = {.size = sizeof failure};
-    psring_err err = (*call)(psring_world(*comm), rank == CULPRIT, x);
-    if (err == PSRING_OK) /* some can have all that they need: they hear of it in the next call */
-        err = psring_barrier(psring_world(*comm), NULL, NULL);
-    expect(err == PSRING_ERR_MISMATCH);
-    expect_ok(psring_group_failure(psring_world(*comm), &failure));
-    expect(failure.rank == CULPRIT || failure.other == CULPRIT);
-    expect(strstr(failure.line, "rank 2 calls") != NULL);
-    if (rank == 0)
-        printf("# %s\n", failure.line);
-}
-
-static void calls_that_differ_are_told_to_all_with_both_ranks(void **state)
-{
-    static other_call *const calls[] = {other_count, other_type, other_root, other_kind};
-    (void)state;
-    for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++) {
-        other_call *call = calls[c];
-        ranks_run(3, call_another, &call);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,7 +174,6 @@ int main(void)
         cmocka_unit_test(ranks_that_wait_for_each_other_are_told_so),
         cmocka_unit_test(a_rank_that_has_left_is_named),
         cmocka_unit_test(an_abort_ends_the_calls_of_all),
-        cmocka_unit_test(calls_that_differ_are_told_to_all_with_both_ranks),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,178 @@
+/* Ranks that call different things: all get the same line, which names two ranks and what each of them calls. The lines are printed. */
+#include "tests/unit/psring/ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+enum { RANKS = 3, CULPRIT = 2, VALUES = 32 };
+
+/* other: this is the rank that calls another thing than all others. x and y have VALUES values. */
+typedef psring_err any_call(psring_group *world, bool other, int32_t *x, int32_t *y);
+
+static psring_err operation(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    return other ? psring_barrier(world, NULL, NULL)
+                 : psring_all_reduce(world, x, y, 2, PSRING_INT32, PSRING_SUM, NULL, NULL);
+}
+
+static psring_err type(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    return psring_all_reduce(world, x, y, 2, other ? PSRING_FLOAT32 : PSRING_INT32, PSRING_SUM, NULL, NULL);
+}
+
+static psring_err count(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    return psring_all_reduce(world, x, y, other ? 3 : 2, PSRING_INT32, PSRING_SUM, NULL, NULL);
+}
+
+static psring_err root(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    (void)y;
+    return psring_broadcast(world, x, 2, PSRING_INT32, other, NULL, NULL);
+}
+
+static psring_err op(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    return psring_reduce(world, x, y, 2, PSRING_INT32, other ? PSRING_MAXIMUM : PSRING_SUM, 0, NULL, NULL);
+}
+
+static psring_err algorithm(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    return psring_all_gather(world, x, y, 2, PSRING_INT32, PSRING_CALL(.algorithm = other ? "bruck" : "ring"),
+                             NULL);
+}
+
+/* The same in sum. */
+static psring_err counts(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    const size_t of_all[RANKS] = {1, 2, 3}, of_other[RANKS] = {2, 1, 3};
+    return psring_all_gather(world, x, y, 0, PSRING_INT32, PSRING_CALL(.counts = other ? of_other : of_all),
+                             NULL);
+}
+
+static psring_err counts_or_none(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    const size_t of_other[RANKS] = {2, 2, 2};
+    return psring_gather(world, x, y, 2, PSRING_INT32, 0, other ? PSRING_CALL(.counts = of_other) : NULL,
+                         NULL);
+}
+
+/* Rank 0 gets less from the other than it expects. */
+static psring_err pair(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    const size_t equal[RANKS] = {2, 2, 2}, less[RANKS] = {1, 2, 2};
+    return psring_all_to_all_v(world, x, other ? less : equal, y, equal, PSRING_INT32, NULL, NULL);
+}
+
+static psring_err block(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    int rank = psring_rank(world);
+    const psring_block send = {.rank = (rank + 1) % RANKS, .data = x, .shape = {1, 1, 1, other ? 3 : 4}};
+    const psring_block receive = {.rank = (rank + RANKS - 1) % RANKS, .data = y, .shape = {1, 1, 1, 4}};
+    return psring_neighbor_exchange(world, &send, 1, &receive, 1, PSRING_INT32, NULL, NULL);
+}
+
+/* Rank 1 takes no part. */
+static psring_err message(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    if (other)
+        return psring_send(world, x, 3, PSRING_INT32, 0, 7, NULL, NULL);
+    return psring_rank(world) == 0 ? psring_receive(world, y, 2, PSRING_INT32, CULPRIT, 7, NULL, NULL)
+                                   : PSRING_OK;
+}
+
+static psring_err list(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    const int all[RANKS] = {0, 1, 2}, less[2] = {0, 2};
+    psring_group *group = NULL;
+    (void)x, (void)y;
+    return psring_group_from_ranks(world, other ? less : all, other ? 2 : RANKS, NULL, &group);
+}
+
+/* In a group whose ranks are numbered the other way round: they are named by their ranks in the world. */
+static psring_err group(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    const int turned[RANKS] = {2, 1, 0};
+    psring_group *group = NULL;
+    psring_err err = psring_group_from_ranks(world, turned, RANKS, NULL, &group);
+    return err != PSRING_OK ? err : operation(group, other, x, y);
+}
+
+typedef struct differing {
+    any_call *call;
+    const char *all, *other; /* what each is said to do; %d: one of all others, the culprit */
+} differing;
+
+static const differing cases[] = {
+    {operation, "rank %d calls all_reduce(count 2, int32, sum, direct)", "rank %d calls barrier("},
+    {type, "rank %d calls all_reduce(count 2, int32, sum, direct)",
+     "rank %d calls all_reduce(count 2, float32, sum, direct)"},
+    {count, "rank %d calls all_reduce(count 2, int32, sum, direct)",
+     "rank %d calls all_reduce(count 3, int32, sum, direct)"},
+    {root, "rank %d calls broadcast(count 2, int32, root 0, binomial)",
+     "rank %d calls broadcast(count 2, int32, root 1, binomial)"},
+    {op, "rank %d calls reduce(count 2, int32, sum, root 0, binomial)",
+     "rank %d calls reduce(count 2, int32, maximum, root 0, binomial)"},
+    {algorithm, "rank %d calls all_gather(count 2, int32, ring)",
+     "rank %d calls all_gather(count 2, int32, bruck)"},
+    {counts, "rank %d calls all_gather(varying counts of digest",
+     "rank %d calls all_gather(varying counts of digest"},
+    {counts_or_none, "rank %d calls gather(count 2, int32, root 0, direct)",
+     "rank %d calls gather(varying counts of digest"},
+    {pair, "where rank %d expects 2", "rank %d sends rank 0 1 values in all_to_all_v"},
+    {block, "where rank %d expects 4", "rank %d sends rank 0 3 values in neighbor_exchange"},
+    {message, "rank %d calls receive(count 2, int32, direct)", "rank %d calls send(count 3, int32, direct)"},
+    {group, "rank %d calls all_reduce(count 2, int32, sum, direct)", "rank %d calls barrier("},
+    {list, "rank %d makes a group of ranks 0, 1, 2", "rank %d makes one of ranks 0, 2"},
+};
+
+/* With one of two ranks in place of %d. */
+static bool says(const char *line, const char *what, int first, int last)
+{
+    char text[256];
+    bool said = false;
+    for (int rank = first; rank <= last; rank++) {
+        const char *number = strstr(what, "%d");
+        snprintf(text, sizeof text, "%.*s%d%s", (int)(number - what), what, rank, number + 2);
+        said = said || strstr(line, text) != NULL;
+    }
+    return said;
+}
+
+static void call_another(psring_comm **comm, int rank, void *context)
+{
+    const differing *d = context;
+    int32_t x[VALUES] = {0}, y[VALUES] = {0};
+    psring_failure failure = {.size = sizeof failure};
+    psring_err err = d->call(psring_world(*comm), rank == CULPRIT, x, y);
+    if (err == PSRING_OK) /* some can have all that they need: they hear of it in the next call */
+        err = psring_barrier(psring_world(*comm), NULL, NULL);
+    expect(err == PSRING_ERR_MISMATCH);
+    expect_ok(psring_group_failure(psring_world(*comm), &failure));
+    if (rank == 0)
+        printf("# %s: %s\n", psring_err_name(err), psring_err_detail());
+    expect(strcmp(failure.line, psring_err_detail()) == 0);
+    expect((failure.rank == CULPRIT) != (failure.other == CULPRIT));
+    expect(failure.rank >= 0 && failure.rank < RANKS && failure.other >= 0 && failure.other < RANKS);
+    expect(says(failure.line, d->all, 0, CULPRIT - 1) && says(failure.line, d->other, CULPRIT, CULPRIT));
+}
+
+static void calls_that_differ_are_told_to_all_with_both_ranks_and_both_calls(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        differing d = cases[c];
+        ranks_run(RANKS, call_another, &d);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_that_differ_are_told_to_all_with_both_ranks_and_both_calls),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
