@@ -190,23 +190,14 @@ static psr_err begin_plan(const psr_plan_options *options, uint32_t count, psr_p
     return plan->buckets ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory to plan %" PRIu32 " buckets", count);
 }
 
-/* By ring nothing but float32 goes yet. */
 static psr_err check_compressions(const psr_plan *plan)
 {
-    for (uint32_t b = 0; b < plan->bucket_count; b++) {
-        char text[PSR_COMPRESSION_TEXT_BYTES];
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
         if (!psr_compression_is_none(plan->buckets[b].compression) &&
             plan->buckets[b].span.count > UINT32_MAX)
             return psr_fail(PSR_ERR_UNSUPPORTED,
                             "bucket %" PRIu32 " of %zu values is too long to be compressed as one", b,
                             plan->buckets[b].span.count);
-        if (plan->buckets[b].route != PSR_ROUTE_RING || psr_compression_is_none(plan->buckets[b].compression))
-            continue;
-        psr_compression_print(plan->buckets[b].compression, text);
-        return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "bucket %" PRIu32 " is to be exchanged as %s, which this build cannot by its route",
-                        b, text);
-    }
     return PSR_OK;
 }
 

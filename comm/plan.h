@@ -59,7 +59,7 @@ size_t psr_plan_slice_floats(uint64_t slice_bytes);
 
 /* The one function that shares out. SHARD: balanced by bytes, the largest first onto the lightest shard, ties to the lower rank;
  * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: more slices than can be counted; a compressed bucket of 2^32
- * floats; a compression by a route that has none in this build. ret owns: psr_plan_done. */
+ * floats. ret owns: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
                                      psr_plan *ret_plan);
 /* The plan that was made elsewhere: spans, routes, homes and compressions are buckets', which lie in their ranges; options' route and

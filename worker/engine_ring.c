@@ -24,15 +24,18 @@ enum { BLOCK = 16384 };
 
 /* ---- updates ---- */
 
-static psr_err check_finite(const psr_engine *engine, size_t offset, size_t count, uint64_t step,
-                            uint32_t bucket)
+static psr_err not_finite(void *context, uint64_t step, uint32_t bucket)
 {
-    if (psr_finite(engine->env.gradients + offset, count))
-        return PSR_OK;
+    (void)context;
     return psr_fail(PSR_ERR_NUMERIC,
                     "step %" PRIu64 ": the gradient of bucket %" PRIu32
                     " is not finite; a lower --lr may help",
                     step + 1, bucket); /* people count steps from 1 */
+}
+
+static psr_err check_finite(psr_engine *engine, size_t offset, size_t count, uint64_t step, uint32_t bucket)
+{
+    return psr_finite(engine->env.gradients + offset, count) ? PSR_OK : not_finite(engine, step, bucket);
 }
 
 static psr_err update_bucket(psr_engine *engine, uint64_t step, uint32_t b)
@@ -120,6 +123,7 @@ static psr_err engine_init(psr_engine *engine)
         .outbox = env->outbox,
         .context = engine,
         .reduced = bucket_reduced,
+        .not_finite = not_finite,
     };
     return psr_ring_new(&options, &engine->ring);
 }

@@ -14,10 +14,16 @@
  * first-out, so each (bucket, phase, chunk) arrives from the left in ascending order; the next expected
  * offset is all there is to keep, and a duplicate or a gap shows at once.
  *
+ * Compressed (docs/algorithms.md, "Compression"): what is encoded as one is a unit. With a residual that is a whole chunk, since scale,
+ * means or selection are the chunk's; else a slice, as every value is rounded by itself. So a hop begins when its unit is complete, and
+ * the slices of a unit go together: of a chunk that stopped at the window no credit would ever come back. A finished chunk is encoded by
+ * the rank where it ends, which takes what the others decode, and goes round as the same bytes. Payloads are in memory of their own.
+ *
  * Why at most one step early: the left neighbour completes a bucket only after it has sent us everything
  * of it. */
 #include "comm/operations/ring.h"
 
+#include "base/arena.h"
 #include "base/fold.h"
 #include "comm/operations/early.h"
 #include "comm/wire/encoding.h"
@@ -36,8 +42,11 @@ typedef struct bucket {
     psr_operation base;
     psr_ring *ring;
     uint32_t index;
-    psr_span span;   /* of the arena */
-    float *values;   /* of the buffer, where span begins */
+    psr_span span; /* of the arena */
+    float *values; /* of the buffer, where span begins */
+    psr_encoder *
+        encoder; /* NULL: not compressed. Of all buckets of the same compression; the first of them owns it */
+    float *residual; /* where span begins; NULL: the compression has none */
     uint64_t step;   /* in work when active, else the next one */
     bool step_known; /* by its start or by a message that came before it */
     bool active;
@@ -58,6 +67,9 @@ struct psr_ring {
     uint64_t turns;
     bucket *buckets;
     size_t *arrived; /* memory of all buckets' */
+    uint32_t
+        ahead; /* slices of one rank that may be on their way: what is injected together passes the window */
+    float *decoded; /* a slice that came compressed */
 };
 
 /* One slice: where it lies in its chunk and in the arena. */
@@ -69,6 +81,11 @@ typedef struct slice {
 
 /* ---- geometry: the plan's ---- */
 
+static const psr_plan_bucket *planned(const bucket *b)
+{
+    return &b->ring->plan->buckets[b->index];
+}
+
 static slice slice_numbered(const bucket *b, uint32_t number)
 {
     const psr_slice *cut = &b->ring->plan->slices[number];
@@ -76,28 +93,99 @@ static slice slice_numbered(const bucket *b, uint32_t number)
     return (slice){.chunk = cut->chunk, .begin = begin, .span = cut->span};
 }
 
+static slice slice_at(const bucket *b, uint32_t chunk, size_t begin)
+{
+    return slice_numbered(b, psr_plan_slice_at(b->ring->plan, b->index, chunk, begin));
+}
+
+/* The unit that a slice is of. */
+static psr_span unit_of(const bucket *b, const slice *s)
+{
+    return b->residual != NULL ? psr_plan_chunk(b->ring->plan, b->index, s->chunk) : s->span;
+}
+
+static uint32_t slices_of(const bucket *b, psr_span unit)
+{
+    size_t whole = planned(b)->slice_floats;
+    return (uint32_t)((unit.count + whole - 1) / whole);
+}
+
 /* ---- sending ---- */
 
-static float *values_of(const bucket *b, const slice *s)
+static float *at_values(const bucket *b, psr_span span)
 {
-    return b->values + (s->span.offset - b->span.offset);
+    return b->values + (span.offset - b->span.offset);
 }
 
-static psr_encoding encoding_of(const bucket *b)
+/* Where a message is on its way round. */
+typedef struct stage {
+    psr_ring_phase phase;
+    uint32_t hop;
+} stage;
+
+static psr_head head_of(const bucket *b, const slice *s, stage at)
 {
-    return b->ring->plan->buckets[b->index].compression.encoding;
+    return psr_msg_ring_head(&(psr_msg_ring){.bucket = b->index,
+                                             .step = b->step,
+                                             .span = s->span,
+                                             .phase = at.phase,
+                                             .chunk = s->chunk,
+                                             .hop = at.hop});
 }
 
-static psr_err send_slice(bucket *b, const slice *s, psr_ring_phase phase, uint32_t hop)
+static psr_err send_right(const psr_ring *ring, const psr_head *head, const psr_payload *payload)
+{
+    return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right},
+                                     head, payload);
+}
+
+/* From where it lies. */
+static psr_err send_slice(bucket *b, const slice *s, stage at)
+{
+    psr_head head = head_of(b, s, at);
+    psr_loan_begin(&b->loan, 1);
+    psr_payload payload = psr_loan_payload(
+        &b->loan, psr_encode(&head, PSR_ENCODING_FLOAT32, at_values(b, s->span), s->span.count));
+    return send_right(b->ring, &head, &payload);
+}
+
+static psr_err prepare(const bucket *b, psr_span unit)
 {
     const psr_ring *ring = b->ring;
-    psr_head head = psr_msg_ring_head(&(psr_msg_ring){
-        .bucket = b->index, .step = b->step, .span = s->span, .phase = phase, .chunk = s->chunk, .hop = hop});
-    psr_loan_begin(&b->loan, 1);
-    psr_payload payload =
-        psr_loan_payload(&b->loan, psr_encode(&head, encoding_of(b), values_of(b, s), s->span.count));
-    return ring->options.outbox.send(ring->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, ring->right},
-                                     &head, &payload);
+    float *residual = b->residual != NULL ? b->residual + (unit.offset - b->span.offset) : NULL;
+    psr_err err = psr_encoder_prepare(b->encoder, at_values(b, unit), residual, unit.count);
+    return err == PSR_ERR_NUMERIC ? ring->options.not_finite(ring->options.context, b->step, b->index) : err;
+}
+
+/* A slice of the prepared unit. What begins its way round is final: this rank takes it too. */
+static psr_err send_encoded(bucket *b, const slice *s, psr_span within, stage at)
+{
+    psr_head head = head_of(b, s, at);
+    psr_payload payload;
+    void *memory;
+    PSR_TRY(psr_loan_memory(&b->loan, psr_encoder_bytes(b->encoder, within), &payload, &memory));
+    psr_encode_slice(b->encoder, &head, within, memory);
+    if (at.phase == PSR_RING_GATHER)
+        psr_decode_own(planned(b)->compression, &payload, within.count, at_values(b, s->span));
+    if (b->ring->plan->ranks > 1)
+        return send_right(b->ring, &head, &payload);
+    payload.release(payload.context);
+    return PSR_OK;
+}
+
+/* This rank's part of a unit, which begins with s, is complete. */
+static psr_err send_unit(bucket *b, slice s, stage at)
+{
+    if (b->encoder == NULL)
+        return send_slice(b, &s, at);
+    const psr_span unit = unit_of(b, &s);
+    PSR_TRY(prepare(b, unit));
+    for (size_t done = 0; done < unit.count; done += s.span.count) {
+        if (done > 0)
+            s = slice_at(b, s.chunk, s.begin + s.span.count);
+        PSR_TRY(send_encoded(b, &s, (psr_span){done, s.span.count}, at));
+    }
+    return PSR_OK;
 }
 
 /* The next forward pass needs the last bucket first: so it has the first place in the lane. Its own inverse. */
@@ -112,17 +200,18 @@ static void wait_to_inject(bucket *b)
         psr_lane_add(&b->ring->lane, bucket_of_place(b->ring, b->index));
 }
 
-/* The lane has room for one slice. */
+/* The lane has room for one slice, with which the rest of its unit goes. */
 static psr_err bucket_event(psr_operation *operation, psr_event event)
 {
     bucket *b = (bucket *)operation;
     assert(event == PSR_EVENT_ROOM);
     (void)event;
-    const psr_ring *ring = b->ring;
-    slice s = slice_numbered(b, psr_plan_slice_at(ring->plan, b->index, ring->injects, b->injected));
-    b->injected += s.span.count;
+    slice s = slice_at(b, b->ring->injects, b->injected);
+    const psr_span unit = unit_of(b, &s);
+    b->injected += unit.count;
+    psr_lane_together(&b->ring->lane, slices_of(b, unit));
     wait_to_inject(b);
-    return send_slice(b, &s, PSR_RING_REDUCE, 0);
+    return send_unit(b, s, (stage){PSR_RING_REDUCE, 0});
 }
 
 static psr_err inject(psr_ring *ring)
@@ -139,7 +228,18 @@ typedef struct arrival {
     psr_msg_ring says;
     slice slice;
     const float *values;
+    const psr_message *message; /* borrowed: what is compressed goes on as it came */
 } arrival;
+
+static psr_err decode(const bucket *b, const psr_message *message, size_t count, const float **ret_values)
+{
+    const psr_ring *ring = b->ring;
+    if (b->encoder == NULL)
+        return psr_decode_floats(message, PSR_ENCODING_FLOAT32, count, ret_values);
+    PSR_TRY(psr_decode_slice(message, planned(b)->compression, count, ring->decoded));
+    *ret_values = ring->decoded;
+    return PSR_OK;
+}
 
 /* What it must look like, by its own fields alone. */
 static psr_err check_fields(const bucket *b, const psr_message *message, arrival *ret_arrival)
@@ -156,8 +256,8 @@ static psr_err check_fields(const bucket *b, const psr_message *message, arrival
     PSR_TRY(psr_plan_find(ring->plan, message, (psr_slice){says.bucket, says.chunk, says.span}, &number));
     slice s = slice_numbered(b, number);
     const float *values;
-    PSR_TRY(psr_decode_floats(message, encoding_of(b), s.span.count, &values));
-    *ret_arrival = (arrival){says, s, values};
+    PSR_TRY(decode(b, message, s.span.count, &values));
+    *ret_arrival = (arrival){says, s, values, message};
     return PSR_OK;
 }
 
@@ -175,11 +275,12 @@ static psr_err check_turn(const bucket *b, const psr_message *message, const arr
         if (!b->active && psr_early_full(ring->early))
             return psr_violation(
                 message, "more than %" PRIu32 " slices for each of %" PRIu32 " ranks are on their way",
-                ring->plan->window, ring->plan->ranks - 1);
+                ring->ahead, ring->plan->ranks - 1);
         return PSR_OK;
     }
     size_t given = s->chunk == ring->injects ? b->injected : b->arrived[PSR_RING_REDUCE][s->chunk];
-    if (!b->active || given < s->begin + s->span.count)
+    const psr_span unit = unit_of(b, s);
+    if (!b->active || given < s->begin + (psr_span_end(unit) - s->span.offset))
         return psr_violation(message, "it claims a sum to which this worker has not contributed");
     return PSR_OK;
 }
@@ -187,21 +288,39 @@ static psr_err check_turn(const bucket *b, const psr_message *message, const arr
 static psr_err take_reduce(bucket *b, const arrival *a)
 {
     const slice *s = &a->slice;
-    float *sum = values_of(b, s);
+    const psr_span unit = unit_of(b, s);
+    float *sum = at_values(b, s->span);
     psr_fold_sum(sum, a->values, sum, s->span.count);
+    if (psr_span_end(s->span) < psr_span_end(unit))
+        return PSR_OK;
+    slice first = slice_at(b, s->chunk, s->begin + s->span.count - unit.count);
     if (a->says.hop < b->ring->plan->ranks - 2)
-        return send_slice(b, s, PSR_RING_REDUCE, a->says.hop + 1);
-    b->pending--;
-    return send_slice(b, s, PSR_RING_GATHER, 0);
+        return send_unit(b, first, (stage){PSR_RING_REDUCE, a->says.hop + 1});
+    b->pending -= slices_of(b, unit);
+    return send_unit(b, first, (stage){PSR_RING_GATHER, 0});
+}
+
+/* What is compressed as the bytes that came: all decode the same. */
+static psr_err pass_on(bucket *b, const arrival *a)
+{
+    const stage at = {PSR_RING_GATHER, a->says.hop + 1};
+    if (b->encoder == NULL)
+        return send_slice(b, &a->slice, at);
+    psr_head head = head_of(b, &a->slice, at);
+    psr_payload payload;
+    void *memory;
+    PSR_TRY(psr_loan_memory(&b->loan, a->message->payload_bytes, &payload, &memory));
+    psr_encode_again(a->message, &head, memory);
+    return send_right(b->ring, &head, &payload);
 }
 
 static psr_err take_gather(bucket *b, const arrival *a)
 {
     const slice *s = &a->slice;
-    memcpy(values_of(b, s), a->values, s->span.count * sizeof *a->values);
+    memcpy(at_values(b, s->span), a->values, s->span.count * sizeof *a->values);
     b->pending--;
     if (a->says.hop < b->ring->plan->ranks - 2)
-        PSR_TRY(send_slice(b, s, PSR_RING_GATHER, a->says.hop + 1));
+        PSR_TRY(pass_on(b, a));
     if (s->chunk != b->ring->injects)
         return PSR_OK;
     psr_lane_credit(&b->ring->lane, 1);
@@ -290,6 +409,17 @@ static psr_err take_early(bucket *b)
     return err;
 }
 
+/* A ring of one: the sum is its own values, and is rounded as any other. */
+static psr_err round_alone(bucket *b)
+{
+    for (size_t at = 0; b->encoder != NULL && at < b->span.count;) {
+        slice s = slice_at(b, 0, at);
+        PSR_TRY(send_unit(b, s, (stage){PSR_RING_GATHER, 0}));
+        at += unit_of(b, &s).count;
+    }
+    return complete(b);
+}
+
 static psr_err bucket_start(psr_operation *operation, uint64_t step, const psr_buffer *buffer)
 {
     bucket *b = (bucket *)operation;
@@ -305,7 +435,9 @@ static psr_err bucket_start(psr_operation *operation, uint64_t step, const psr_b
     b->step_known = true;
     b->active = true;
     b->turn = ring->turns++;
-    b->pending = ring->plan->ranks > 1 ? ring->plan->buckets[b->index].slice_count : 0;
+    if (ring->plan->ranks == 1)
+        return round_alone(b);
+    b->pending = planned(b)->slice_count;
     if (b->pending == 0)
         return complete(b);
     wait_to_inject(b);
@@ -364,49 +496,106 @@ bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *re
 
 /* ---- beginning and end ---- */
 
+static void begin_bucket(psr_ring *ring, uint32_t index)
+{
+    bucket *b = &ring->buckets[index];
+    b->base.ops = &bucket_ops;
+    b->ring = ring;
+    b->index = index;
+    b->span = ring->plan->buckets[index].span;
+    size_t *arrived = ring->arrived + (size_t)index * PSR_RING_PHASES * ring->plan->ranks;
+    for (uint32_t phase = 0; phase < PSR_RING_PHASES; phase++)
+        b->arrived[phase] = arrived + (size_t)phase * ring->plan->ranks;
+    psr_loan_init(&b->loan, &ring->options.outbox);
+}
+
+/* Of the bucket, or the first that is compressed as it is. */
+static uint32_t first_alike(const psr_plan *plan, uint32_t index)
+{
+    uint32_t first = 0;
+    while (!psr_compression_equal(plan->buckets[first].compression, plan->buckets[index].compression))
+        first++;
+    return first;
+}
+
+static size_t longest_chunk(const psr_plan *plan)
+{
+    size_t longest = 0;
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        size_t length = plan->buckets[b].span.count, chunk = (length + plan->ranks - 1) / plan->ranks;
+        longest = chunk > longest ? chunk : longest;
+    }
+    return longest;
+}
+
+static psr_err begin_compressed(psr_ring *ring, bucket *b)
+{
+    const psr_plan *plan = ring->plan;
+    const psr_compression compression = planned(b)->compression;
+    const uint32_t first = first_alike(plan, b->index);
+    if (ring->decoded == NULL)
+        PSR_TRY(psr_arena_new(plan->slice_floats, &ring->decoded));
+    if (first == b->index)
+        PSR_TRY(psr_encoder_new(compression, longest_chunk(plan), &b->encoder));
+    else
+        b->encoder = ring->buckets[first].encoder;
+    if (!psr_compression_has_residual(compression))
+        return PSR_OK;
+    assert(ring->options.residual != NULL && ring->options.not_finite != NULL);
+    b->residual = ring->options.residual + b->span.offset;
+    const uint32_t together = slices_of(b, (psr_span){0, (b->span.count + plan->ranks - 1) / plan->ranks});
+    if (ring->ahead < plan->window - 1 + together)
+        ring->ahead = plan->window - 1 + together;
+    return PSR_OK;
+}
+
+static psr_err begin(psr_ring *ring)
+{
+    const psr_plan *plan = ring->plan;
+    const uint32_t n = plan->ranks, count = plan->bucket_count;
+    ring->buckets = calloc((size_t)count + 1, sizeof *ring->buckets);
+    ring->arrived = calloc((size_t)count * PSR_RING_PHASES * n + 1, sizeof *ring->arrived);
+    ring->room = calloc((size_t)count + 1, sizeof *ring->room); /* a bucket waits in the lane once */
+    if (ring->buckets == NULL || ring->arrived == NULL || ring->room == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a ring of %" PRIu32 " buckets", count);
+    psr_lane_init(&ring->lane, ring->room, plan->window);
+    for (uint32_t b = 0; b < count; b++) {
+        begin_bucket(ring, b);
+        if (!psr_compression_is_none(plan->buckets[b].compression))
+            PSR_TRY(begin_compressed(ring, &ring->buckets[b]));
+    }
+    return psr_early_new(count, (size_t)ring->ahead * (n - 1), &ring->early);
+}
+
 psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
 {
-    const psr_plan *plan = options->plan;
-    assert(options->rank < plan->ranks);
-    uint32_t n = plan->ranks, count = plan->bucket_count;
-    psr_ring *ring = calloc(1, sizeof *ring);
-    bucket *buckets = calloc((size_t)count + 1, sizeof *buckets);
-    size_t *arrived = calloc((size_t)count * PSR_RING_PHASES * n + 1, sizeof *arrived);
-    uint32_t *room = calloc((size_t)count + 1, sizeof *room); /* a bucket waits in the lane once */
-    /* Every other rank has at most a window on its way. */
-    psr_early *early = NULL;
-    psr_err err = psr_early_new(count, (size_t)plan->window * (n - 1), &early);
-    if (ring == NULL || buckets == NULL || arrived == NULL || room == NULL || err != PSR_OK) {
-        psr_early_free(early);
-        free(ring);
-        free(buckets);
-        free(arrived);
-        free(room);
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a ring of %" PRIu32 " buckets", count);
-    }
+    const uint32_t n = options->plan->ranks;
+    assert(options->rank < n);
+    psr_ring *ring = malloc(sizeof *ring);
+    if (ring == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a ring");
     *ring = (psr_ring){
         .options = *options,
-        .plan = plan,
+        .plan = options->plan,
         .left = (options->rank + n - 1) % n,
         .right = (options->rank + 1) % n,
         .injects = (options->rank + n - 1) % n,
-        .room = room,
-        .early = early,
-        .buckets = buckets,
-        .arrived = arrived,
+        .ahead = options->plan->window,
     };
-    psr_lane_init(&ring->lane, room, plan->window);
-    for (uint32_t b = 0; b < count; b++) {
-        buckets[b].base.ops = &bucket_ops;
-        buckets[b].ring = ring;
-        buckets[b].index = b;
-        buckets[b].span = plan->buckets[b].span;
-        for (uint32_t phase = 0; phase < PSR_RING_PHASES; phase++, arrived += n)
-            buckets[b].arrived[phase] = arrived;
-        psr_loan_init(&buckets[b].loan, &options->outbox);
+    psr_err err = begin(ring);
+    if (err != PSR_OK) {
+        psr_ring_free(ring);
+        return err;
     }
     *ret_ring = ring;
     return PSR_OK;
+}
+
+static void free_encoders(psr_ring *ring)
+{
+    for (uint32_t b = 0; b < ring->plan->bucket_count; b++)
+        if (first_alike(ring->plan, b) == b)
+            psr_encoder_free(&ring->buckets[b].encoder);
 }
 
 void psr_ring_free(psr_ring *ring)
@@ -414,6 +603,9 @@ void psr_ring_free(psr_ring *ring)
     if (ring == NULL)
         return;
     psr_early_free(ring->early);
+    if (ring->buckets != NULL)
+        free_encoders(ring);
+    psr_arena_free(ring->decoded, ring->plan->slice_floats);
     free(ring->arrived);
     free(ring->buckets);
     free(ring->room);

@@ -10,7 +10,11 @@
  * neighbour this rank is, and a lane (comm/operations/lane.h). A rank injects (first hop, its chunk r-1) at most window slices whose
  * final sum has not come back to it, which needs no acknowledgements: the final sum is the credit. Messages for buckets
  * or steps that this rank has not begun are held. Among ready buckets, the one that the next forward pass needs first is
- * injected first. Sums are made in place in the buffer and sent from there without a copy. One thread. */
+ * injected first. Sums are made in place in the buffer and sent from there without a copy.
+ *
+ * Compressed (the plan's, bucket by bucket; docs/algorithms.md, "Compression"): a sum is rounded at each of its n hops, by the rank that
+ * sends it on, and what was lost there is owed by that rank: in a step each rank encodes each chunk once, so one residual for each element
+ * serves all hops. Payloads are then copies, at most two of each slice until they are given back. One thread. */
 #ifndef PSR_COMM_RING_H
 #define PSR_COMM_RING_H
 
@@ -21,10 +25,16 @@
 typedef struct psr_ring_options {
     const psr_plan *plan; /* borrowed for life; by RING. With one rank a bucket completes at once */
     uint32_t rank;
+    /* As long as the arena: what this rank owes of what it sent (comm/wire/compression/compression.h), zeros at first, changed while a
+     * bucket is under way. Borrowed for life. NULL when the plan has no residual. */
+    float *residual;
     psr_outbox outbox;
     void *context;
     psr_err (*reduced)(void *context, uint64_t step,
                        uint32_t bucket); /* bucket holds the sum of all, everywhere in it */
+    /* What this rank would send of the bucket is not finite, and its compression cannot say that: makes the error. May be NULL where no
+     * compression has a residual. (What is sent as float32, fp16 or bf16 arrives as it is.) */
+    psr_err (*not_finite)(void *context, uint64_t step, uint32_t bucket);
 } psr_ring_options;
 
 typedef struct psr_ring psr_ring;
@@ -35,7 +45,7 @@ void psr_ring_free(psr_ring *ring);
 
 /* The all-reduce of a bucket, borrowed from the ring. A round is a step (a bucket's steps count up by one from its first); the
  * buffer holds this rank's gradient of the bucket, as float32. PROTOCOL from its start: the left neighbour began at another
- * step. */
+ * step. From its start and its messages: not_finite's. */
 psr_operation *psr_ring_operation(psr_ring *ring, uint32_t bucket);
 
 /* A RING message, for the bucket that it speaks of. Takes *message (held or freed). PROTOCOL when it is not one that can come

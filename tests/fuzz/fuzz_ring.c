@@ -1,6 +1,7 @@
 /* A member that may send anything in well-formed heads: psr_ring_message and psr_collective_message. Each
  * record of the input is one event; fields are near what would be right, so that the fuzzer gets past the
- * first checks. What is refused must be PROTOCOL, and nothing may be written outside the buckets. */
+ * first checks. What is refused must be PROTOCOL, or NUMERIC where a sum is to be sent that has come to more than a float, and nothing
+ * may be written outside the buckets. The first byte says the rank and the compression. */
 #include "comm/operations/collective.h"
 #include "comm/wire/messages.h"
 #include "comm/operations/ring.h"
@@ -13,6 +14,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { ARENA = 64, RECORD = 8 };
 
 static const psr_part buckets[] = {{{40, 20}, 0}, {{9, 23}, 1}, {{3, 1}, 2}};
+
+static const psr_compression compressions[8] = {
+    {PSR_ENCODING_FLOAT32, 0},      {PSR_ENCODING_FP16, 0},         {PSR_ENCODING_BF16, 0},
+    {PSR_ENCODING_INT8, 0},         {PSR_ENCODING_1BIT, 0},         {PSR_ENCODING_TOPK, 100000000},
+    {PSR_ENCODING_TOPK, 900000000}, {PSR_ENCODING_TOPK, 300000000},
+};
 
 static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
@@ -29,6 +36,14 @@ static psr_err ignore_reduced(void *context, uint64_t step, uint32_t bucket)
     (void)step;
     ((uint64_t *)context)[bucket]++;
     return PSR_OK;
+}
+
+static psr_err not_finite(void *context, uint64_t step, uint32_t bucket)
+{
+    (void)context;
+    (void)step;
+    (void)bucket;
+    return PSR_ERR_NUMERIC;
 }
 
 static void release(psr_message *message)
@@ -54,10 +69,29 @@ static psr_head make_head(const uint8_t *record, psr_message_type type)
     }
 }
 
-/* A message whose payload is of its exact size, so that a read beyond it is seen. */
-static psr_message *make(const uint8_t *record, psr_message_type type)
+/* What is all of one byte is no value of these; mostly it is brought near one. */
+static void shape(psr_encoding encoding, void *payload, size_t bytes)
 {
-    size_t payload_bytes = (size_t)record[6] * 4;
+    uint32_t *words = payload;
+    if (encoding == PSR_ENCODING_TOPK)
+        for (uint32_t i = 0; i < bytes / 8; i++)
+            words[i] = i;
+    if (encoding == PSR_ENCODING_1BIT && bytes >= 8) {
+        words[0] &= 0x7fffffff;
+        words[1] |= 0x80000000;
+        if (bytes > 8)
+            ((uint8_t *)payload)[bytes - 1] &= 7;
+    }
+}
+
+/* A message whose payload is of its exact size, so that a read beyond it is seen. */
+static psr_message *make(const uint8_t *record, psr_message_type type, psr_encoding of_ring)
+{
+    const psr_encoding encoding = type == PSR_MSG_RING     ? of_ring
+                                  : type == PSR_MSG_GATHER ? PSR_ENCODING_FLOAT64
+                                                           : PSR_ENCODING_BYTES;
+    size_t payload_bytes =
+        (size_t)record[6] * (type == PSR_MSG_RING && of_ring != PSR_ENCODING_FLOAT32 ? 1 : 4);
     struct {
         psr_message base;
         double payload[];
@@ -65,6 +99,8 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
     if (m == NULL)
         abort();
     memset(m->payload, record[7], payload_bytes);
+    if (type == PSR_MSG_RING && (record[5] & 8) == 0)
+        shape(of_ring, m->payload, payload_bytes);
     m->base = (psr_message){
         .from = {record[0] >> 6 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3},
         .head = make_head(record, type),
@@ -72,11 +108,8 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
         .payload_bytes = payload_bytes,
         .release = release,
     };
-    static const psr_encoding encodings[] = {[PSR_MSG_RING] = PSR_ENCODING_FLOAT32,
-                                             [PSR_MSG_GATHER] = PSR_ENCODING_FLOAT64,
-                                             [PSR_MSG_SPREAD] = PSR_ENCODING_BYTES};
-    if (payload_bytes > 0) /* now and then in another than the type's */
-        m->base.head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FP16 : encodings[type];
+    if (payload_bytes > 0 || encoding == PSR_ENCODING_TOPK) /* now and then in another than the type's */
+        m->base.head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FLOAT64 : encoding;
     return &m->base;
 }
 
@@ -93,12 +126,13 @@ static psr_err start(psr_collective *collective, psr_operation *operation, doubl
     return psr_collective_start(collective, operation, &buffer);
 }
 
-static void play(const uint8_t *data, size_t size, psr_ring *ring, float *arena, psr_collective *collective,
-                 uint64_t *begun, const uint64_t *reduced, double *values)
+static void play(const uint8_t *data, size_t size, psr_encoding encoding, psr_ring *ring, float *arena,
+                 psr_collective *collective, uint64_t *begun, const uint64_t *reduced, double *values)
 {
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
         uint32_t bucket = data[1] & 3;
         psr_message *message;
+        psr_err err;
         switch (data[0] & 7) {
         case 0:
             if (bucket < 3 && begun[bucket] == reduced[bucket]) {
@@ -120,16 +154,19 @@ static void play(const uint8_t *data, size_t size, psr_ring *ring, float *arena,
                             PSR_TYPE_UINT8));
             break;
         case 3:
-            message = make(data, PSR_MSG_GATHER);
+            message = make(data, PSR_MSG_GATHER, encoding);
             check(psr_collective_message(collective, &message));
             break;
         case 4:
-            message = make(data, PSR_MSG_SPREAD);
+            message = make(data, PSR_MSG_SPREAD, encoding);
             check(psr_collective_message(collective, &message));
             break;
         default:
-            message = make(data, PSR_MSG_RING);
-            check(psr_ring_message(ring, &message));
+            message = make(data, PSR_MSG_RING, encoding);
+            err = psr_ring_message(ring, &message);
+            if (err == PSR_ERR_NUMERIC && encoding >= PSR_ENCODING_INT8)
+                return; /* the run is over */
+            check(err);
             break;
         }
     }
@@ -139,33 +176,37 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1)
         return 0;
-    float arena[ARENA];
+    float arena[ARENA], residual[ARENA] = {0};
     double values[16] = {0};
     uint64_t begun[3] = {0}, reduced[3] = {0};
     uint32_t rank = data[0] & 1;
+    const psr_compression *compression = &compressions[data[0] >> 1 & 7];
     for (size_t i = 0; i < ARENA; i++)
         arena[i] = 1.0f;
-    const psr_plan_options planned = {.route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 4, .window = 2};
+    const psr_plan_options planned = {
+        .route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 4, .window = 2, .compression = compression};
     psr_plan plan;
     if (psr_plan_make(&planned, buckets, 3, &plan) != PSR_OK)
         abort();
     psr_ring_options options = {.plan = &plan,
                                 .rank = rank,
+                                .residual = residual,
                                 .outbox = {.context = NULL, .send = give_back},
                                 .context = reduced,
-                                .reduced = ignore_reduced};
+                                .reduced = ignore_reduced,
+                                .not_finite = not_finite};
     psr_ring *ring;
     psr_collective *collective;
     if (psr_ring_new(&options, &ring) != PSR_OK ||
         psr_collective_new(rank, 3, 32, 128, (psr_outbox){.context = NULL, .send = give_back}, &collective) !=
             PSR_OK)
         abort();
-    play(data + 1, size - 1, ring, arena, collective, begun, reduced, values);
+    play(data + 1, size - 1, compression->encoding, ring, arena, collective, begun, reduced, values);
     for (size_t i = 0; i < ARENA; i++) {
         bool inside = false;
         for (size_t b = 0; b < 3; b++)
             inside = inside || (i >= buckets[b].span.offset && i < psr_span_end(buckets[b].span));
-        if (!inside && arena[i] != 1.0f)
+        if (!inside && (arena[i] != 1.0f || residual[i] != 0))
             abort();
     }
     psr_ring_free(ring);

@@ -190,6 +190,14 @@ psr_payload psr_encode_slice(const psr_encoder *encoder, psr_head *head, psr_spa
     return payload;
 }
 
+psr_payload psr_encode_again(const psr_message *message, psr_head *head, void *buffer)
+{
+    head->encoding = message->head.encoding;
+    if (message->payload_bytes > 0)
+        memcpy(buffer, message->payload, message->payload_bytes);
+    return (psr_payload){.data = buffer, .bytes = message->payload_bytes};
+}
+
 PSR_MULTIVERSION static int32_t largest_magnitude(const float *x, const float *r, size_t count)
 {
     int32_t largest = 0;

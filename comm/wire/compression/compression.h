@@ -74,6 +74,9 @@ size_t psr_encoder_bytes(const psr_encoder *encoder, psr_span slice);
  * buffer. Release and context are the caller's to set. */
 psr_payload psr_encode_slice(const psr_encoder *encoder, psr_head *head, psr_span slice, void *buffer);
 
+/* The same payload again, as it came in a message, for who passes it on: buffer has room for it. As psr_encode_slice else. */
+psr_payload psr_encode_again(const psr_message *message, psr_head *head, void *buffer);
+
 /* ---- decoding ---- */
 
 /* The count values of a message. PROTOCOL: its payload is in another encoding, or not one of count values, or (but of FP16 and

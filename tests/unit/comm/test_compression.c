@@ -176,6 +176,13 @@ static void decode_slice(const psr_encoder *encoder, psr_compression compression
     const psr_payload payload = {.data = message.payload, .bytes = message.payload_bytes};
     psr_decode_own(compression, &payload, slice.count, own);
     assert_memory_equal(own, sent + slice.offset, slice.count * sizeof *own);
+    uint64_t copy[LONGEST + 1];
+    psr_head head = {.type = PSR_MSG_RING};
+    const psr_payload again = psr_encode_again(&message, &head, copy);
+    assert_int_equal(head.encoding, message.head.encoding);
+    assert_int_equal(again.bytes, payload.bytes);
+    assert_ptr_equal(again.data, copy);
+    assert_memory_equal(copy, payload.data, payload.bytes);
     free_payload(&message);
 }
 

@@ -16,6 +16,7 @@ typedef struct setup {
     size_t lengths[BUCKETS_MAX]; /* ends at 0 */
     uint32_t delay_max_us;
     uint64_t seed;
+    const char *compress; /* NULL: none */
 } setup;
 
 typedef struct cluster cluster;
@@ -25,15 +26,26 @@ typedef struct member {
     uint32_t rank;
     psr_transport *transport;
     psr_ring *ring;
-    float arena[ARENA_MAX];
+    float arena[ARENA_MAX], residual[ARENA_MAX];
     uint64_t made_ready[BUCKETS_MAX], reduced[BUCKETS_MAX]; /* steps */
     uint32_t in_flight;
     uint64_t floats_sent;
 } member;
 
+/* What is to come out. Compressed: of rounding at every hop, by an encoder of this file's that is given whole chunks. */
+typedef struct expected {
+    psr_encoder *encoder; /* NULL: nothing is rounded */
+    uint32_t steps[BUCKETS_MAX];
+    float sums[STEPS_MAX][ARENA_MAX];
+    float residuals[RANKS_MAX][ARENA_MAX];
+    double magnitudes[ARENA_MAX]; /* of all numbers that were rounded */
+} expected;
+
 struct cluster {
     setup setup;
+    psr_compression compression;
     psr_plan plan;
+    expected expected;
     psr_sim *sim;
     member members[RANKS_MAX];
     uint64_t draws;
@@ -66,6 +78,48 @@ static float expected_sum(const setup *s, uint64_t step, size_t offset, size_t l
     return sum;
 }
 
+/* What receivers decode of values, which rank sends. */
+static void send_rounded(cluster *c, uint32_t rank, psr_span span, float *values)
+{
+    expected *e = &c->expected;
+    uint64_t payload[ARENA_MAX + 2];
+    float *residual = psr_compression_has_residual(c->compression) ? e->residuals[rank] + span.offset : NULL;
+    assert_ok(psr_encoder_prepare(e->encoder, values, residual, span.count));
+    psr_message message = {.payload = payload};
+    message.payload_bytes =
+        psr_encode_slice(e->encoder, &message.head, (psr_span){0, span.count}, payload).bytes;
+    assert_ok(psr_decode_slice(&message, c->compression, span.count, values));
+    for (size_t i = 0; i < span.count && residual != NULL; i++)
+        e->magnitudes[span.offset + i] += fabs((double)values[i]) + fabs((double)residual[i]);
+}
+
+/* A chunk leaves rank c + 1, and each of n ranks on its way adds its own values and rounds what it sends on, rank c too. */
+static void expect_chunk(cluster *c, uint64_t step, uint32_t chunk, psr_span span)
+{
+    float *sum = c->expected.sums[step] + span.offset;
+    uint32_t n = c->setup.ranks;
+    for (uint32_t k = 1; k <= n; k++) {
+        for (size_t i = 0; i < span.count; i++) {
+            float own = gradient(c->setup.seed, (chunk + k) % n, step, span.offset + i);
+            sum[i] = k == 1 ? own : sum[i] + own;
+        }
+        send_rounded(c, (chunk + k) % n, span, sum);
+    }
+}
+
+static void expect_step(cluster *c, uint64_t step, uint32_t bucket)
+{
+    const psr_span *all = &c->plan.buckets[bucket].span;
+    uint32_t n = c->setup.ranks;
+    for (uint32_t chunk = 0; chunk < n && c->expected.encoder != NULL; chunk++) {
+        size_t begin = all->count * chunk / n, end = all->count * (chunk + 1) / n;
+        if (begin < end)
+            expect_chunk(c, step, chunk, (psr_span){all->offset + begin, end - begin});
+    }
+    for (size_t i = 0; i < all->count && c->expected.encoder == NULL; i++)
+        c->expected.sums[step][all->offset + i] = expected_sum(&c->setup, step, all->offset, all->count, i);
+}
+
 static psr_msg_ring read_head(const psr_head *head)
 {
     psr_message message = {.head = *head};
@@ -74,17 +128,35 @@ static psr_msg_ring read_head(const psr_head *head)
     return says;
 }
 
+/* A chunk that has a residual goes as a whole. */
+static uint32_t most_in_flight(const cluster *c)
+{
+    uint32_t longest = 1;
+    for (uint32_t i = 0; i < c->plan.slice_count && psr_compression_has_residual(c->compression); i++) {
+        const psr_slice *slice = &c->plan.slices[i];
+        size_t before = slice->span.offset - psr_plan_chunk(&c->plan, slice->bucket, slice->chunk).offset;
+        uint32_t slices = (uint32_t)(before / c->setup.slice_floats) + 1;
+        longest = slices > longest ? slices : longest;
+    }
+    return c->setup.window - 1 + longest;
+}
+
 static psr_err send_on(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
     member *m = context;
     assert_int_equal(head->type, PSR_MSG_RING);
     assert_true(psr_peer_equal(to, (psr_peer){PSR_ROLE_WORKER, (m->rank + 1) % m->cluster->setup.ranks}));
     psr_msg_ring says = read_head(head);
-    assert_int_equal(payload->bytes, says.span.count * sizeof(float));
+    size_t most = psr_compression_bytes_max(m->cluster->compression, says.span.count);
+    if (m->cluster->compression.encoding == PSR_ENCODING_TOPK)
+        assert_in_range(payload->bytes, 0, most);
+    else
+        assert_int_equal(payload->bytes, most);
+    assert_int_equal(head->encoding, m->cluster->compression.encoding);
     assert_non_null(payload->release); /* lent, never copied */
     assert_true(says.span.count <= m->cluster->setup.slice_floats);
     if (says.phase == PSR_RING_REDUCE && says.hop == 0)
-        assert_true(++m->in_flight <= m->cluster->setup.window);
+        assert_true(++m->in_flight <= most_in_flight(m->cluster));
     m->floats_sent += says.span.count;
     return psr_transport_send(m->transport, to, head, payload);
 }
@@ -103,13 +175,24 @@ static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)
     const psr_span *range = &m->cluster->plan.buckets[bucket].span;
     assert_int_equal(m->reduced[bucket]++, step);
     assert_int_equal(m->made_ready[bucket], step + 1);
-    for (size_t i = 0; i < range->count; i++) {
-        float want = expected_sum(&m->cluster->setup, step, range->offset, range->count, i);
-        if (memcmp(&want, &m->arena[range->offset + i], sizeof want) != 0)
-            fail_msg("n %u step %llu bucket %u element %zu: %a rather than %a", m->cluster->setup.ranks,
-                     (unsigned long long)step, bucket, i, (double)m->arena[range->offset + i], (double)want);
+    expected *e = &m->cluster->expected;
+    if (e->steps[bucket] == step) {
+        expect_step(m->cluster, step, bucket);
+        e->steps[bucket]++;
     }
+    for (size_t i = range->offset; i < psr_span_end(*range); i++)
+        if (memcmp(&e->sums[step][i], &m->arena[i], sizeof m->arena[i]) != 0)
+            fail_msg("%s, n %u step %llu bucket %u element %zu: %a rather than %a",
+                     m->cluster->setup.compress, m->cluster->setup.ranks, (unsigned long long)step, bucket,
+                     i - range->offset, (double)m->arena[i], (double)e->sums[step][i]);
     return PSR_OK;
+}
+
+static psr_err never_not_finite(void *context, uint64_t step, uint32_t bucket)
+{
+    (void)context;
+    fail_msg("step %llu of bucket %u is not finite", (unsigned long long)step, bucket);
+    return PSR_ERR_NUMERIC;
 }
 
 /* Buckets fill from the end of the arena; gaps between them, that nobody may touch. */
@@ -125,14 +208,19 @@ static void lay_out(cluster *c)
     const psr_plan_options options = {.route = PSR_ROUTE_RING,
                                       .ranks = c->setup.ranks,
                                       .slice_floats = c->setup.slice_floats,
-                                      .window = c->setup.window};
+                                      .window = c->setup.window,
+                                      .compression = &c->compression};
+    assert_ok(psr_compression_parse(c->setup.compress, &c->compression));
     assert_ok(psr_plan_make(&options, parts, count, &c->plan));
+    if (!psr_compression_is_none(c->compression))
+        assert_ok(psr_encoder_new(c->compression, ARENA_MAX, &c->expected.encoder));
 }
 
 static cluster *build(const setup *s)
 {
     cluster *c = calloc(1, sizeof *c);
     c->setup = *s;
+    c->setup.compress = s->compress != NULL ? s->compress : "none";
     lay_out(c);
     psr_sim_faults faults = {.seed = s->seed, .delay_max_us = s->delay_max_us};
     assert_ok(psr_sim_new(&faults, &c->sim));
@@ -147,9 +235,11 @@ static cluster *build(const setup *s)
         psr_ring_options options = {
             .plan = &c->plan,
             .rank = r,
+            .residual = psr_compression_has_residual(c->compression) ? m->residual : NULL,
             .outbox = {.context = m, .send = send_on},
             .context = m,
             .reduced = bucket_reduced,
+            .not_finite = never_not_finite,
         };
         assert_ok(psr_ring_new(&options, &m->ring));
     }
@@ -163,6 +253,7 @@ static void destroy(cluster *c)
     psr_sim_free(c->sim);
     for (uint32_t r = 0; r < c->setup.ranks; r++)
         psr_ring_free(c->members[r].ring);
+    psr_encoder_free(&c->expected.encoder);
     psr_plan_done(&c->plan);
     free(c);
 }
@@ -208,6 +299,32 @@ static bool done(const cluster *c)
     return true;
 }
 
+/* What the gradients came to is what the sums came to and what is owed now, by all ranks, but for the rounding of sums. */
+static void check_accounts(const cluster *c, size_t i)
+{
+    double made = 0, sent = 0;
+    for (uint32_t step = 0; step < c->setup.steps; step++) {
+        sent += (double)c->expected.sums[step][i];
+        for (uint32_t r = 0; r < c->setup.ranks; r++)
+            made += (double)gradient(c->setup.seed, r, step, i);
+    }
+    for (uint32_t r = 0; r < c->setup.ranks; r++)
+        sent += (double)c->members[r].residual[i];
+    if (!(fabs(made - sent) <= c->expected.magnitudes[i] * 0x1p-23))
+        fail_msg("element %zu: %g was made, %g sent or owed", i, made, sent);
+}
+
+static void check_residuals(const cluster *c)
+{
+    if (!psr_compression_has_residual(c->compression))
+        return;
+    for (uint32_t r = 0; r < c->setup.ranks; r++)
+        assert_memory_equal(c->members[r].residual, c->expected.residuals[r], sizeof c->members[r].residual);
+    for (uint32_t b = 0; b < c->plan.bucket_count; b++)
+        for (size_t i = 0; i < c->plan.buckets[b].span.count; i++)
+            check_accounts(c, c->plan.buckets[b].span.offset + i);
+}
+
 static void run(const setup *s)
 {
     cluster *c = build(s);
@@ -239,6 +356,7 @@ static void run(const setup *s)
     for (uint32_t b = 0; b < c->plan.bucket_count; b++)
         all += c->plan.buckets[b].span.count;
     assert_int_equal(floats, 2 * (s->ranks - 1) * all * s->steps);
+    check_residuals(c);
     destroy(c);
 }
 
@@ -292,6 +410,63 @@ static void how_messages_are_sliced_does_not_matter(void **state)
     }
 }
 
+static const char *const compressions[] = {"fp16", "bf16", "int8", "topk:0.1", "topk:1", "1bit"};
+enum { COMPRESSIONS = sizeof compressions / sizeof compressions[0] };
+
+static void compressed_sums_have_the_bits_of_rounding_at_every_hop(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < COMPRESSIONS; c++)
+        for (uint32_t ranks = 1; ranks <= 5; ranks++)
+            for (uint64_t seed = 1; seed <= 6; seed++) {
+                setup s = {.ranks = ranks,
+                           .window = 1 + (uint32_t)seed % 3, /* chunks of more slices too */
+                           .steps = STEPS_MAX,
+                           .slice_floats = seed % 2 == 0 ? 16 : 48,
+                           .lengths = {1000, 64, 13, 777, 1, 2, 7},
+                           .delay_max_us = (uint32_t)(seed % 3) * 20,
+                           .seed = seed,
+                           .compress = compressions[c]};
+                run(&s);
+            }
+}
+
+static void compressed_chunks_that_are_empty_or_of_one_value_go_round(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < COMPRESSIONS; c++)
+        for (uint32_t ranks = 1; ranks <= 5; ranks++)
+            for (size_t length = 1; length <= 7; length++) {
+                setup s = {.ranks = ranks,
+                           .window = 1,
+                           .steps = STEPS_MAX,
+                           .slice_floats = 2,
+                           .lengths = {length},
+                           .delay_max_us = 5,
+                           .seed = length,
+                           .compress = compressions[c]};
+                run(&s);
+            }
+}
+
+static void how_compressed_messages_are_sliced_does_not_matter(void **state)
+{
+    (void)state;
+    static const size_t slices[] = {1, 3, 7, 100, 5000};
+    for (size_t c = 0; c < COMPRESSIONS; c++)
+        for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++) {
+            setup s = {.ranks = 3,
+                       .window = 2,
+                       .steps = 2,
+                       .slice_floats = slices[i],
+                       .lengths = {333, 1001},
+                       .delay_max_us = 9,
+                       .seed = 5,
+                       .compress = compressions[c]};
+            run(&s);
+        }
+}
+
 static void the_control_with_another_order_has_other_bits(void **state)
 {
     (void)state;
@@ -319,7 +494,7 @@ typedef struct sent {
 typedef struct bench {
     psr_plan plan;
     psr_ring *ring;
-    float arena[64];
+    float arena[64], residual[64];
     sent sent[64];
     uint32_t sent_count;
     uint32_t reduced;
@@ -328,10 +503,15 @@ typedef struct bench {
 /* Rank 1 of 3. Bucket 0: [32, 44), chunks of 4; bucket 1: [0, 12). Slices of 2. */
 static const psr_part bench_buckets[] = {{{32, 12}, 0}, {{0, 12}, 1}};
 
-static psr_plan bench_plan(uint32_t window)
+static psr_plan bench_plan(uint32_t window, const char *compress)
 {
-    const psr_plan_options options = {
-        .route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 2, .window = window};
+    psr_compression compression;
+    assert_ok(psr_compression_parse(compress, &compression));
+    const psr_plan_options options = {.route = PSR_ROUTE_RING,
+                                      .ranks = 3,
+                                      .slice_floats = 2,
+                                      .window = window,
+                                      .compression = &compression};
     psr_plan plan;
     assert_ok(psr_plan_make(&options, bench_buckets, 2, &plan));
     return plan;
@@ -353,17 +533,30 @@ static psr_err count_reduced(void *context, uint64_t step, uint32_t bucket)
     return PSR_OK;
 }
 
-static bench *bench_new(uint32_t window)
+static psr_err say_not_finite(void *context, uint64_t step, uint32_t bucket)
+{
+    (void)context;
+    return psr_fail(PSR_ERR_NUMERIC, "round %llu of bucket %u", (unsigned long long)step, bucket);
+}
+
+static bench *bench_compressed(uint32_t window, const char *compress)
 {
     bench *b = calloc(1, sizeof *b);
-    b->plan = bench_plan(window);
+    b->plan = bench_plan(window, compress);
     psr_ring_options options = {.plan = &b->plan,
                                 .rank = 1,
+                                .residual = b->residual,
                                 .outbox = {.context = b, .send = keep},
                                 .context = b,
-                                .reduced = count_reduced};
+                                .reduced = count_reduced,
+                                .not_finite = say_not_finite};
     assert_ok(psr_ring_new(&options, &b->ring));
     return b;
+}
+
+static bench *bench_new(uint32_t window)
+{
+    return bench_compressed(window, "none");
 }
 
 static void return_loans(bench *b)
@@ -610,6 +803,122 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     bench_free(b);
 }
 
+/* As make; two values of int8, both 1. */
+static psr_message *make_int8(uint64_t step, uint32_t bucket, psr_ring_phase phase, uint32_t chunk,
+                              uint32_t hop, size_t begin)
+{
+    psr_message *m = make(step, bucket, phase, chunk, hop, begin);
+    m->head.encoding = PSR_ENCODING_INT8;
+    m->payload_bytes = sizeof(float) + 2;
+    memset(((made *)m)->values + 1, 1, 2);
+    return m;
+}
+
+static void a_chunk_with_one_scale_goes_on_when_it_is_complete(void **state)
+{
+    (void)state;
+    bench *b = bench_compressed(1, "int8");
+    for (int i = 0; i < 64; i++)
+        b->arena[i] = 10.0f;
+    assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
+    assert_ok(start(b->ring, 0, 1, b->arena, &b->plan));
+    assert_int_equal(b->sent_count, 2); /* all of chunk 0, though the window is 1; bucket 1 waits for both */
+    assert_sent_last(b, PSR_RING_REDUCE, 0, 0);
+    assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 2);
+    return_loans(b);
+
+    assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 0)));
+    assert_int_equal(b->sent_count, 0);
+    assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 2)));
+    assert_int_equal(b->sent_count, 2);
+    assert_sent_last(b, PSR_RING_REDUCE, 2, 1);
+
+    b->arena[36] = 9.5f; /* chunk 1 ends here: the largest is 11, so a scale is 11/127 */
+    assert_ok(give(b, make_int8(0, 0, 0, 1, 1, 0)));
+    assert_true(b->arena[36] == 10.5f);
+    assert_ok(give(b, make_int8(0, 0, 0, 1, 1, 2)));
+    assert_int_equal(b->sent_count, 4);
+    assert_sent_last(b, PSR_RING_GATHER, 1, 0);
+    float scale = 11.0f / 127;
+    assert_true(b->arena[36] == 121 * scale && b->arena[37] == 127 * scale); /* as the others decode it */
+    assert_true(b->residual[36] == 10.5f - 121 * scale);
+
+    return_loans(b);
+    assert_ok(give(b, make_int8(0, 0, 1, 0, 0, 0))); /* passed on as it came */
+    assert_int_equal(b->sent_count, 1);
+    assert_int_equal(b->sent[0].payload.bytes, 6);
+    assert_memory_equal((const char *)b->sent[0].payload.data + 4, "\1\1", 2);
+    assert_ok(give(b, make_int8(0, 0, 1, 0, 0, 2)));
+    assert_int_equal(b->sent_count, 1 + 1 + 2); /* both are paid for: chunk 0 of bucket 1 */
+    assert_int_equal(b->sent[3].says.bucket, 1);
+    assert_ok(give(b, make_int8(0, 0, 1, 2, 1, 0)));
+    assert_int_equal(b->reduced, 0);
+    assert_ok(give(b, make_int8(0, 0, 1, 2, 1, 2)));
+    assert_int_equal(b->reduced, 1);
+    bench_free(b);
+}
+
+static void compressed_messages_that_cannot_come_now_are_refused(void **state)
+{
+    (void)state;
+    bench *b = bench_compressed(1, "int8");
+    for (size_t begin = 0; begin < 4; begin += 2) { /* a chunk is two slices, which go together */
+        assert_ok(give(b, make_int8(0, 0, 0, 2, 0, begin)));
+        assert_ok(give(b, make_int8(0, 1, 0, 2, 0, begin)));
+    }
+    assert_fails(give(b, make_int8(0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL, "more than 2 slices for each of 2");
+    assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
+    assert_int_equal(b->sent_count, 4); /* its own chunk, and the one that was held */
+    assert_fails(give(b, make(0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL, "in float32, not in int8");
+    psr_message *longer = make_int8(0, 0, 0, 1, 1, 0);
+    longer->payload_bytes++;
+    assert_fails(give(b, longer), PSR_ERR_PROTOCOL, "7 bytes, not the 6");
+    assert_ok(start(b->ring, 0, 1, b->arena, &b->plan));
+    bench_free(b);
+
+    b = bench_compressed(1, "int8");
+    assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
+    assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 0)));
+    assert_fails(give(b, make_int8(0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL,
+                 "not contributed"); /* half a chunk */
+    assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 2)));
+    assert_ok(give(b, make_int8(0, 0, 1, 2, 1, 0)));
+    bench_free(b);
+}
+
+static void what_is_not_finite_is_the_users_error_where_it_cannot_be_sent(void **state)
+{
+    (void)state;
+    bench *b = bench_compressed(1, "int8");
+    b->arena[33] = INFINITY; /* of chunk 0, which it injects */
+    assert_fails(start(b->ring, 4, 0, b->arena, &b->plan), PSR_ERR_NUMERIC, "round 4 of bucket 0");
+    bench_free(b);
+
+    b = bench_compressed(1, "topk:0.5");
+    b->arena[43] = NAN; /* of chunk 2 */
+    assert_ok(start(b->ring, 4, 0, b->arena, &b->plan));
+    for (size_t begin = 0; begin < 4; begin += 2) {
+        psr_message *nothing = make(4, 0, 0, 2, 0, begin); /* none of its values was selected */
+        nothing->head.encoding = PSR_ENCODING_TOPK;
+        nothing->payload_bytes = 0;
+        nothing->payload = NULL;
+        if (begin == 0)
+            assert_ok(give(b, nothing));
+        else
+            assert_fails(give(b, nothing), PSR_ERR_NUMERIC, "round 4 of bucket 0");
+    }
+    for (int i = 0; i < 64; i++)
+        assert_true(b->residual[i] == 0);
+    bench_free(b);
+
+    b = bench_compressed(1, "bf16"); /* can say it: who updates weights by the sum sees it */
+    b->arena[33] = INFINITY;
+    assert_ok(start(b->ring, 4, 0, b->arena, &b->plan));
+    assert_int_equal(b->sent_count, 1);
+    assert_int_equal(b->sent[0].payload.bytes, 4);
+    bench_free(b);
+}
+
 static psr_err refuse_to_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
     (void)context;
@@ -623,7 +932,7 @@ static void a_failure_to_send_is_the_callers(void **state)
 {
     (void)state;
     float arena[64] = {0};
-    psr_plan plan = bench_plan(1);
+    psr_plan plan = bench_plan(1, "none");
     psr_ring_options options = {.plan = &plan,
                                 .rank = 1,
                                 .outbox = {.context = NULL, .send = refuse_to_send},
@@ -643,6 +952,9 @@ int main(void)
         cmocka_unit_test(sums_have_the_bits_of_the_fold_for_every_number_of_ranks),
         cmocka_unit_test(buckets_shorter_than_the_ring_and_of_one_element_are_summed),
         cmocka_unit_test(how_messages_are_sliced_does_not_matter),
+        cmocka_unit_test(compressed_sums_have_the_bits_of_rounding_at_every_hop),
+        cmocka_unit_test(compressed_chunks_that_are_empty_or_of_one_value_go_round),
+        cmocka_unit_test(how_compressed_messages_are_sliced_does_not_matter),
         cmocka_unit_test(the_control_with_another_order_has_other_bits),
         cmocka_unit_test(a_bucket_goes_round_and_is_reported_once),
         cmocka_unit_test(the_window_bounds_what_is_injected_and_the_next_needed_goes_first),
@@ -650,6 +962,9 @@ int main(void)
         cmocka_unit_test(more_early_messages_than_windows_allow_are_refused),
         cmocka_unit_test(a_neighbour_at_another_step_is_refused),
         cmocka_unit_test(every_message_that_cannot_come_now_is_refused_and_changes_nothing),
+        cmocka_unit_test(a_chunk_with_one_scale_goes_on_when_it_is_complete),
+        cmocka_unit_test(compressed_messages_that_cannot_come_now_are_refused),
+        cmocka_unit_test(what_is_not_finite_is_the_users_error_where_it_cannot_be_sent),
         cmocka_unit_test(a_failure_to_send_is_the_callers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
