@@ -77,10 +77,6 @@ static psr_err check_compression(const psr_config *config)
                            "nothing is rounded then; leave --compress-as out");
     if (compresses && !config->exchange)
         return refuse_pair(config, "compress", "exchange", "nothing is sent then; leave one out");
-    if (compresses && config->mode == PSR_MODE_RING)
-        return refuse_pair(config, "compress", "mode", "it is not in this build; use --compress none");
-    if (config->compress_as == PSR_COMPRESS_AS_RING)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "--compress-as ring is not in this build; give ps");
     return PSR_OK;
 }
 

@@ -120,6 +120,7 @@ static psr_err engine_init(psr_engine *engine)
     psr_ring_options options = {
         .plan = env->plan,
         .rank = env->rank,
+        .residual = env->residuals != NULL ? env->residuals[0] : NULL,
         .outbox = env->outbox,
         .context = engine,
         .reduced = bucket_reduced,

@@ -59,16 +59,27 @@ float *psr_local_gradients(psr_local *local, uint32_t rank)
     return local->gradients[rank];
 }
 
-static void add_chunk(psr_local *local, uint32_t c, size_t begin, size_t end)
+static float *residual_of(const psr_local *local, uint32_t rank)
+{
+    return local->options.residuals != NULL ? local->options.residuals[rank] : NULL;
+}
+
+/* Of a chunk that is not empty. As a ring does, every rank on the way rounds what it sends on, and the last one what goes round. */
+static psr_err add_chunk(psr_local *local, uint32_t b, uint32_t c, size_t begin, size_t end)
 {
     uint32_t n = local->n;
+    bool each_hop = local->rounding != NULL && local->options.config->compress_as == PSR_COMPRESS_AS_RING;
     bool reversed = local->options.config->fold == PSR_FOLD_REVERSED;
     for (uint32_t p = 0; p < n; p++) {
         uint32_t rank = reversed ? (c + n - p) % n : (c + 1 + p) % n;
         const float *g = local->gradients[rank];
         for (size_t i = begin; i < end; i++)
             local->sum[i] = p == 0 ? g[i] : local->sum[i] + g[i];
+        if (each_hop)
+            PSR_TRY(psr_local_rounding_unit(local->rounding, b, (psr_span){begin, end - begin}, local->sum,
+                                            residual_of(local, rank)));
     }
+    return PSR_OK;
 }
 
 static psr_err refuse_bucket(uint64_t step, uint32_t b)
@@ -79,31 +90,35 @@ static psr_err refuse_bucket(uint64_t step, uint32_t b)
 }
 
 /* As parameter servers do: of every rank's bucket what a shard decodes. */
-static psr_err round_once(psr_local *local, uint64_t step, uint32_t b)
+static psr_err round_once(psr_local *local, uint32_t b)
 {
-    for (uint32_t rank = 0; rank < local->n; rank++) {
-        float *residual = local->options.residuals != NULL ? local->options.residuals[rank] : NULL;
-        psr_err err = psr_local_rounding_bucket(local->rounding, b, local->gradients[rank], residual);
-        if (err != PSR_OK)
-            return err == PSR_ERR_NUMERIC ? refuse_bucket(step, b) : err;
-    }
+    for (uint32_t rank = 0; rank < local->n; rank++)
+        PSR_TRY(
+            psr_local_rounding_bucket(local->rounding, b, local->gradients[rank], residual_of(local, rank)));
     return PSR_OK;
+}
+
+/* NUMERIC, whose words are refuse_bucket's: a gradient or the sum is not finite. */
+static psr_err add_bucket(psr_local *local, uint32_t b)
+{
+    const psr_bucket *bucket = &local->options.buckets->items[b];
+    uint64_t length = bucket->length, n = local->n;
+    if (local->rounding != NULL && local->options.config->compress_as == PSR_COMPRESS_AS_PS)
+        PSR_TRY(round_once(local, b));
+    for (uint64_t c = 0; c < n; c++)
+        if (c * length / n < (c + 1) * length / n)
+            PSR_TRY(add_chunk(local, b, (uint32_t)c, bucket->offset + c * length / n,
+                              bucket->offset + (c + 1) * length / n));
+    return psr_finite(local->sum + bucket->offset, bucket->length) ? PSR_OK : PSR_ERR_NUMERIC;
 }
 
 psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
 {
     float lr = psr_schedule_lr(local->options.config, step, total_steps);
-    uint64_t n = local->n;
     for (uint32_t b = 0; b < local->options.buckets->count; b++) {
-        const psr_bucket *bucket = &local->options.buckets->items[b];
-        uint64_t length = bucket->length;
-        if (local->rounding != NULL)
-            PSR_TRY(round_once(local, step, b));
-        for (uint64_t c = 0; c < n; c++)
-            add_chunk(local, (uint32_t)c, bucket->offset + c * length / n,
-                      bucket->offset + (c + 1) * length / n);
-        if (!psr_finite(local->sum + bucket->offset, bucket->length))
-            return refuse_bucket(step, b);
+        psr_err err = add_bucket(local, b);
+        if (err != PSR_OK)
+            return err == PSR_ERR_NUMERIC ? refuse_bucket(step, b) : err;
     }
     if (psr_optimizer_whole_tensors(local->options.optimizer)) {
         for (size_t tensor = 0; tensor < local->options.layout->tensor_count; tensor++)

@@ -30,7 +30,7 @@ void psr_local_free(psr_local *local);
 /* Where rank (below ranks) writes its gradient. Borrowed for life. */
 float *psr_local_gradients(psr_local *local, uint32_t rank);
 
-/* All ranks have written: rounds each gradient as a receiver would see it, sums, bucket by bucket, and updates the weights. step is 0-based of total_steps.
+/* All ranks have written: rounds as --compress-as says what each would send, sums, bucket by bucket, and updates the weights. step is 0-based of total_steps.
  * NUMERIC: a gradient or a sum is not finite. */
 PSR_MUST_CHECK psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps);
 

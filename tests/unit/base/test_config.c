@@ -476,9 +476,6 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
         {{{"fold", "reversed"}},
          PSR_ERR_USAGE,
          "--fold reversed does not go with --mode ps: it is the control of --mode local; use --fold rank"},
-        {{{"compress", "int8"}, {"mode", "ring"}},
-         PSR_ERR_USAGE,
-         "--compress int8 does not go with --mode ring: it is not in this build; use --compress none"},
         {{{"compress-as", "ring"}, {"compress", "int8"}},
          PSR_ERR_USAGE,
          "--compress-as ring does not go with --mode ps: only --mode local plays another architecture; leave "
@@ -560,6 +557,8 @@ static void what_fits_together_is_taken(void **state)
         {{"sync", "async"}, {"optimizer", "adam"}, {"shards", "2"}},
         {{"mode", "ring"}, {"workers", "8"}},
         {{"mode", "local"}, {"fold", "reversed"}},
+        {{"mode", "ring"}, {"compress", "topk:0.01"}},
+        {{"mode", "local"}, {"compress", "int8"}, {"compress-as", "ring"}},
         {{"steps", "0"}, {"epochs", "3"}},
         {{"optimizer", "adam"}, {"adam-beta1", "0.8"}},
         {{"optimizer", "lars"}, {"lars-trust", "0.01"}},
