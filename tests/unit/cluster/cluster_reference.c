@@ -117,6 +117,7 @@ float *reference_run_compressed(const psr_config *config, const psr_layout *layo
     psr_config alone = *config;
     alone.mode = PSR_MODE_LOCAL;
     alone.shards = 1;
+    alone.compress_as = config->mode == PSR_MODE_RING ? PSR_COMPRESS_AS_RING : PSR_COMPRESS_AS_PS;
     psr_local_options options = {.config = &alone, .layout = layout, .buckets = buckets};
     psr_plan plan;
     psr_local *local;

@@ -25,7 +25,7 @@ typedef enum reference_order { REFERENCE_FOLD, REFERENCE_ANOTHER } reference_ord
 float *reference_run(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets,
                      uint64_t first_step, uint64_t steps, reference_order which, float **slots);
 
-/* The same of a compressed run, which mode local plays (worker/exchange_local.h). residuals: [workers] arenas, what each owes: at the
+/* The same of a compressed run, which mode local plays as the config's mode rounds (worker/exchange_local.h). residuals: [workers] arenas, what each owes: at the
  * beginning, and then at the end. */
 float *reference_run_compressed(const psr_config *config, const psr_layout *layout,
                                 const psr_buckets *buckets, uint64_t first_step, uint64_t steps,

@@ -230,7 +230,7 @@ static void make_residuals(uint32_t n, bool resumed, float **residuals)
 /* Weights after every step, and what each worker owes at the end. */
 static void check_compressed(const cluster_options *options)
 {
-    enum { MOST = 4 };
+    enum { MOST = 5 };
     const uint32_t n = config.workers;
     const uint64_t steps = options->first_step + options->steps;
     float *residuals[MOST];
@@ -268,6 +268,44 @@ static void compressed_shards_end_every_step_with_the_bits_of_mode_local(void **
             }
 }
 
+static void a_compressed_ring_ends_every_step_with_the_bits_of_mode_local(void **state)
+{
+    (void)state;
+    enum { STEPS = 5 };
+    for (uint32_t k = 0; k < COMPRESSIONS; k++)
+        for (uint32_t n = 1; n <= 5; n++) {
+            config = reference_config(&reference_rules[(k + n) % REFERENCE_RULES], n);
+            strcpy(config.compress, compressions[k]);
+            config.mode = PSR_MODE_RING;
+            cluster_options options = options_of(STEPS, 6000 + 10 * k + n);
+            options.slow_worker = n > 2 ? k % n : CLUSTER_NOBODY;
+            check_compressed(&options);
+        }
+}
+
+/* With more than one worker: alone, a ring rounds its gradient once too. */
+static void a_ring_rounds_otherwise_than_shards_do(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < COMPRESSIONS; k++)
+        for (uint32_t n = 1; n <= 3; n++) {
+            float *history[2];
+            config = reference_config(&reference_rules[0], n);
+            strcpy(config.compress, compressions[k]);
+            for (int ring = 0; ring < 2; ring++) {
+                float *residuals[3];
+                config.mode = ring ? PSR_MODE_RING : PSR_MODE_PS;
+                make_residuals(n, false, residuals);
+                history[ring] = reference_run_compressed(&config, &layout, &buckets, 0, 1, residuals);
+                for (uint32_t r = 0; r < n; r++)
+                    free(residuals[r]);
+            }
+            assert_int_equal(reference_same(&layout, history[0], history[1]), n == 1);
+            free(history[0]);
+            free(history[1]);
+        }
+}
+
 static void a_compressed_run_that_is_resumed_owes_what_it_did(void **state)
 {
     (void)state;
@@ -278,6 +316,9 @@ static void a_compressed_run_that_is_resumed_owes_what_it_did(void **state)
             config.shards = shards;
             cluster_options options = options_of(3, 4000 + 10 * k + shards);
             options.first_step = 5;
+            check_compressed(&options);
+            config.mode = PSR_MODE_RING;
+            config.shards = 1;
             check_compressed(&options);
         }
 }
@@ -396,6 +437,8 @@ int main(void)
         OF_BUCKETS(512, a_resumed_run_goes_on_with_the_same_bits),
         OF_BUCKETS(512, a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after),
         OF_BUCKETS(512, compressed_shards_end_every_step_with_the_bits_of_mode_local),
+        OF_BUCKETS(512, a_compressed_ring_ends_every_step_with_the_bits_of_mode_local),
+        OF_BUCKETS(512, a_ring_rounds_otherwise_than_shards_do),
         OF_BUCKETS(512, a_compressed_run_that_is_resumed_owes_what_it_did),
         OF_BUCKETS(1024, compressed_runs_of_relaxed_consistency_end_well),
         OF_BUCKETS(1024, ssp_lets_workers_be_apart_but_never_by_more_than_its_bound),
