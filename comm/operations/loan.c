@@ -16,12 +16,16 @@ void psr_loan_begin(psr_loan *loan, uint32_t count)
     atomic_fetch_add_explicit(&loan->lent, count, memory_order_relaxed);
 }
 
+void psr_loan_forgo(psr_loan *loan, uint32_t count)
+{
+    uint32_t before = atomic_fetch_sub_explicit(&loan->lent, count, memory_order_release);
+    if (before == count && loan->returned != NULL)
+        loan->returned(loan->context);
+}
+
 static void end(void *context)
 {
-    psr_loan *loan = context;
-    uint32_t before = atomic_fetch_sub_explicit(&loan->lent, 1, memory_order_release);
-    if (before == 1 && loan->returned != NULL)
-        loan->returned(loan->context);
+    psr_loan_forgo(context, 1);
 }
 
 static void end_unasked(void *context)

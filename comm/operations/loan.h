@@ -19,6 +19,8 @@ void psr_loan_init(psr_loan *loan, const psr_outbox *outbox);
 
 /* count payloads more are to be sent from the memory. Its owner's thread. */
 void psr_loan_begin(psr_loan *loan, uint32_t count);
+/* So many of them will not be sent. */
+void psr_loan_forgo(psr_loan *loan, uint32_t count);
 /* One of them, lent: for the transport to send. loan NULL: its bytes stand for as long as anybody could ask. */
 psr_payload psr_loan_payload(psr_loan *loan, psr_payload payload);
 

@@ -20,8 +20,9 @@ typedef struct part {
     const float *pushed;        /* the buffer's */
     psr_encoder *encoder;       /* owned; NULL: pushes are sent as they lie */
     uint64_t round;             /* under way when active, else the last one */
-    bool active;
-    uint32_t sent, missing; /* slices of the round: pushed, and not landed yet */
+    bool active, pulls;         /* pulls: SSP, async: values are asked for */
+    uint64_t answer;            /* the rounds of the values that are expected */
+    uint32_t sent, missing;     /* slices of the round: pushed, and not landed yet */
     psr_loan loan;
 } part;
 
@@ -30,6 +31,7 @@ struct psr_table {
     const psr_plan *plan; /* the options' */
     part *parts;          /* [bucket] */
     uint64_t *landed;     /* [slice]: the rounds whose values are here: those below */
+    bool *wanted;         /* [slice]: values of `answer` are to come */
     psr_lane *lanes;      /* [shard]: of parts that have slices to push, by part_of_place */
     uint32_t *room;       /* the lanes' */
     uint64_t staleness;
@@ -94,7 +96,7 @@ static psr_err push_slice(part *p, const psr_slice *slice)
 static psr_err pull_slice(part *p, const psr_slice *slice)
 {
     psr_head head =
-        psr_msg_pull_head(&(psr_msg_pull){.bucket = p->index, .step = p->round + 1, .span = slice->span});
+        psr_msg_pull_head(&(psr_msg_pull){.bucket = p->index, .step = p->answer, .span = slice->span});
     return send_to(p->table, p->cut->home, &head, NULL);
 }
 
@@ -110,6 +112,13 @@ static void wait_to_push(part *p)
         psr_lane_add(&p->table->lanes[p->cut->home], part_of_place(p->table, p->index));
 }
 
+/* A part may be started again before its owner hears that this round is done. */
+static psr_err complete(part *p)
+{
+    p->active = false;
+    return p->table->options.landed(p->table->options.context, p->round, p->index);
+}
+
 /* The lane has room for one slice. */
 static psr_err part_event(psr_operation *operation, psr_event event)
 {
@@ -119,7 +128,9 @@ static psr_err part_event(psr_operation *operation, psr_event event)
     const psr_slice *slice = &p->table->plan->slices[p->cut->first_slice + p->sent++];
     wait_to_push(p);
     PSR_TRY(push_slice(p, slice));
-    return is_bsp(p->table) ? PSR_OK : pull_slice(p, slice);
+    if (p->pulls)
+        return pull_slice(p, slice);
+    return is_bsp(p->table) || p->sent < p->cut->slice_count ? PSR_OK : complete(p);
 }
 
 static psr_err push_what_may_go(psr_table *table, psr_lane *lane)
@@ -163,6 +174,7 @@ typedef struct arrival {
     psr_msg_weights says;
     uint32_t slice;  /* in the plan */
     uint64_t rounds; /* whose values they are: those below */
+    bool wanted;     /* else it is a duplicate */
     const float *values;
 } arrival;
 
@@ -177,22 +189,15 @@ static psr_err check(const part *p, const psr_message *message, arrival *ret_arr
     PSR_TRY(check_credit(table, message, a.says.received));
     /* In BSP they are those after a step, otherwise those for the one that follows it. */
     a.rounds = a.says.step + (is_bsp(table) ? 1 : 0);
-    if (a.rounds > table->landed[a.slice]) { /* else it is a duplicate */
-        bool sent = p->active && a.slice - p->cut->first_slice < p->sent;
-        uint64_t pushed = sent ? p->round + 1 : table->landed[a.slice];
-        if (a.rounds != pushed)
-            return psr_violation(message, "%" PRIu64 " steps of it were pushed", pushed);
+    bool asked = p->active && a.slice - p->cut->first_slice < p->sent;
+    a.wanted = asked && table->wanted[a.slice] && a.rounds == p->answer;
+    if (!a.wanted && a.rounds > table->landed[a.slice])
+        return psr_violation(message, "%" PRIu64 " steps of it were pushed",
+                             asked ? p->answer : table->landed[a.slice]);
+    if (a.wanted)
         PSR_TRY(check_staleness(table, message, a.says.staleness));
-    }
     *ret_arrival = a;
     return PSR_OK;
-}
-
-/* A part may be started again before its owner hears that this round is done. */
-static psr_err complete(part *p)
-{
-    p->active = false;
-    return p->table->options.landed(p->table->options.context, p->round, p->index);
 }
 
 static psr_err take_values(part *p, const psr_message *message)
@@ -201,10 +206,11 @@ static psr_err take_values(part *p, const psr_message *message)
     arrival a = {0};
     PSR_TRY(check(p, message, &a));
     PSR_TRY(take_credit(table, message->from.rank, a.says.received));
-    if (a.rounds <= table->landed[a.slice])
+    if (!a.wanted)
         return PSR_OK;
     memcpy(table->options.values + a.says.span.offset, a.values, a.says.span.count * sizeof *a.values);
     table->landed[a.slice] = a.rounds;
+    table->wanted[a.slice] = false;
     if (a.says.staleness > table->staleness)
         table->staleness = a.says.staleness;
     return --p->missing == 0 ? complete(p) : PSR_OK;
@@ -272,9 +278,8 @@ static float *residual_of(const part *p)
                : NULL;
 }
 
-static psr_err part_start(psr_operation *operation, uint64_t round, const psr_buffer *buffer)
+static psr_err push_part(part *p, uint64_t round, const psr_buffer *buffer, bool pulls)
 {
-    part *p = (part *)operation;
     psr_table *table = p->table;
     assert(!p->active && p->cut->route == PSR_ROUTE_SHARD && buffer->count == p->cut->span.count);
     const float *pushed = psr_buffer_data(buffer, PSR_TYPE_FLOAT32);
@@ -285,12 +290,57 @@ static psr_err part_start(psr_operation *operation, uint64_t round, const psr_bu
     p->pushed = pushed;
     p->round = round;
     p->active = true;
+    p->pulls = pulls;
+    p->answer = round + 1;
     p->sent = 0;
     p->missing = p->cut->slice_count;
-    for (uint32_t i = 0; i < p->cut->slice_count; i++)
+    for (uint32_t i = 0; i < p->cut->slice_count; i++) {
         table->landed[p->cut->first_slice + i] = round;
+        table->wanted[p->cut->first_slice + i] = pulls || is_bsp(table);
+    }
     wait_to_push(p);
     return push_what_may_go(table, &table->lanes[p->cut->home]);
+}
+
+static psr_err part_start(psr_operation *operation, uint64_t round, const psr_buffer *buffer)
+{
+    part *p = (part *)operation;
+    return push_part(p, round, buffer, !is_bsp(p->table));
+}
+
+psr_err psr_table_push(psr_table *table, uint32_t index, uint64_t round, const psr_buffer *buffer)
+{
+    assert(!is_bsp(table));
+    return push_part(&table->parts[index], round, buffer, false);
+}
+
+psr_err psr_table_pull(psr_table *table, uint32_t index, uint64_t next)
+{
+    part *p = &table->parts[index];
+    assert(!is_bsp(table) && !p->active && p->cut->route == PSR_ROUTE_SHARD);
+    p->active = p->pulls = true;
+    p->answer = next;
+    p->sent = p->missing = p->cut->slice_count;
+    for (uint32_t i = 0; i < p->cut->slice_count; i++) {
+        table->wanted[p->cut->first_slice + i] = true;
+        PSR_TRY(pull_slice(p, &table->plan->slices[p->cut->first_slice + i]));
+    }
+    return PSR_OK;
+}
+
+bool psr_table_pushed(const psr_table *table, uint32_t index)
+{
+    return table->parts[index].sent == table->parts[index].cut->slice_count;
+}
+
+void psr_table_abandon(psr_table *table)
+{
+    for (uint32_t b = 0; b < table->plan->bucket_count; b++) {
+        part *p = &table->parts[b];
+        if (p->active && p->encoder == NULL && p->sent < p->cut->slice_count)
+            psr_loan_forgo(&p->loan, p->cut->slice_count - p->sent);
+        p->sent = p->cut->slice_count;
+    }
 }
 
 static bool part_done(const psr_operation *operation)
@@ -387,10 +437,12 @@ psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
         .plan = plan,
         .parts = calloc((size_t)plan->bucket_count + 1, sizeof *table->parts),
         .landed = calloc((size_t)plan->slice_count + 1, sizeof *table->landed),
+        .wanted = calloc((size_t)plan->slice_count + 1, sizeof *table->wanted),
         .lanes = calloc((size_t)plan->shards + 1, sizeof *table->lanes),
         .room = calloc((size_t)plan->bucket_count + 1, sizeof *table->room),
     };
-    if (table->parts == NULL || table->landed == NULL || table->lanes == NULL || table->room == NULL) {
+    if (table->parts == NULL || table->landed == NULL || table->wanted == NULL || table->lanes == NULL ||
+        table->room == NULL) {
         psr_table_free(table);
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", plan->slice_count);
     }
@@ -419,6 +471,7 @@ void psr_table_free(psr_table *table)
         psr_encoder_free(&table->parts[b].encoder);
     free(table->room);
     free(table->lanes);
+    free(table->wanted);
     free(table->landed);
     free(table->parts);
     free(table);

@@ -8,7 +8,8 @@
  * What parts share is a lane for each shard (comm/operations/lane.h): of the slices that are ready for it, the lowest of the
  * table goes first, since the next forward pass needs it first; at most the plan's window of pushes is on its way to it, and every
  * message of a shard says how many it has received. BSP: the shard answers a push with the new values. SSP, async: a pull follows each
- * push on the same channel, so the answer holds this worker's own update too. One thread, but for an operation's lent. */
+ * push on the same channel, so the answer holds this worker's own update too; there each can also be had alone. One thread, but for an
+ * operation's lent. */
 #ifndef PSR_COMM_TABLE_H
 #define PSR_COMM_TABLE_H
 
@@ -26,7 +27,8 @@ typedef struct psr_table_options {
     float *residual;
     psr_outbox outbox;
     void *context;
-    /* A round of a part is done: its range of values holds those after it (SSP, async: for the round that follows). */
+    /* A round of a part is done: its range of values holds those after it (SSP, async: for the round that follows). What is pushed alone
+     * is done when all of it has been sent. */
     psr_err (*landed)(void *context, uint64_t round, uint32_t part);
 } psr_table_options;
 
@@ -47,6 +49,16 @@ PSR_MUST_CHECK psr_err psr_table_write(const psr_plan *plan, const psr_outbox *o
  * payload when it is sent, in memory of its own: at most a window's worth to each shard. NUMERIC: a compression with a residual was given
  * what is not finite; the part is not started then. */
 psr_operation *psr_table_operation(psr_table *table, uint32_t part);
+
+/* SSP, async: the halves of that operation, begun when it is done, and done as it is. A push is a round as any; a pull is none: next is the
+ * round that follows. Fail as psr_operation_start does. */
+PSR_MUST_CHECK psr_err psr_table_push(psr_table *table, uint32_t part, uint64_t round,
+                                      const psr_buffer *buffer);
+PSR_MUST_CHECK psr_err psr_table_pull(psr_table *table, uint32_t part, uint64_t next);
+/* All that its operation pushes has been sent. */
+bool psr_table_pushed(const psr_table *table, uint32_t part);
+/* Nothing more will be sent: what waits to be is not lent any more. The operations never end. */
+void psr_table_abandon(psr_table *table);
 
 /* WEIGHTS or ACK from a shard, for the part that it speaks of. Takes *message. PROTOCOL when it is not one that can come now
  * (shard, range, step, size, credit, staleness beyond the bound). */

@@ -102,6 +102,10 @@ static psr_err table_init(psr_table_shard *table)
     PSR_TRY(make_arrays(table));
     table->parts_at_clock = table->slices.held_count;
     table->clock = table->parts_at_clock > 0 ? options->first_step : options->end;
+    if (options->given) {
+        table->sections_wanted = 0;
+        table->slices_initialised = table->slices.count;
+    }
     return PSR_OK;
 }
 
@@ -480,6 +484,35 @@ bool psr_table_shard_waits(const psr_table_shard *table, uint64_t *ret_step, uin
             continue;
         found = true;
         found_gathering = gathering;
+        *ret_step = slice->version;
+        *ret_part = slice->part;
+        *ret_rank = rank;
+    }
+    return found;
+}
+
+static bool any_waits(const psr_table_shard *table, uint32_t s, bool gathering)
+{
+    if (is_bsp(table))
+        return gathering;
+    for (uint32_t r = 0; r < table->n; r++)
+        if (table->pulls[(size_t)s * table->n + r] != NO_PULL)
+            return true;
+    return false;
+}
+
+bool psr_table_shard_holds_up(const psr_table_shard *table, uint64_t *ret_step, uint32_t *ret_part,
+                              uint32_t *ret_rank)
+{
+    bool found = false;
+    for (uint32_t s = table->slices.count; s-- > 0;) {
+        const psr_table_slice *slice = &table->slices.items[s];
+        uint32_t rank = 0;
+        bool gathering = false;
+        if (!slice_waits(table, s, &rank, &gathering) || !any_waits(table, s, gathering) ||
+            (found && slice->version >= *ret_step))
+            continue;
+        found = true;
         *ret_step = slice->version;
         *ret_part = slice->part;
         *ret_rank = rank;

@@ -36,6 +36,7 @@ typedef struct psr_table_shard_options {
     const char *update;   /* by name; borrowed for the call, as the list of those registered */
     const psr_table_update *registered;
     uint32_t registered_count;
+    bool given; /* no INIT comes: whoever holds it sets the values (zero at first) before the first message */
     uint64_t first_step; /* above 0 the update's state is given at the beginning too, as the values are */
     uint64_t end;        /* steps after which it is finished */
     psr_outbox outbox;
@@ -69,6 +70,10 @@ bool psr_table_shard_initialised(const psr_table_shard *table);
  * have pushed already, if there is one. false: every step has been taken, or it is not initialised. */
 bool psr_table_shard_waits(const psr_table_shard *table, uint64_t *ret_step, uint32_t *ret_part,
                            uint32_t *ret_rank);
+/* Whom those wait for who wait: of what is pushed (BSP) or pulled, and not answered, the oldest round; the part, and the lowest rank that
+ * has not pushed. false: nobody waits for another worker. */
+bool psr_table_shard_holds_up(const psr_table_shard *table, uint64_t *ret_step, uint32_t *ret_part,
+                              uint32_t *ret_rank);
 /* Steps that are complete on all parts held here; the end when there are none. */
 uint64_t psr_table_shard_clock(const psr_table_shard *table);
 /* True when every step up to the end is complete here. */

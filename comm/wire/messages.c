@@ -169,6 +169,21 @@ psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring)
     return PSR_OK;
 }
 
+psr_head psr_msg_in_group(psr_head head, uint32_t epoch, uint32_t group)
+{
+    head.tag.epoch = epoch;
+    head.tag.group = group;
+    return head;
+}
+
+psr_err psr_msg_out_of_group(psr_message *message, uint32_t epoch)
+{
+    if (message->head.tag.epoch != epoch)
+        return psr_violation(message, "this is epoch %" PRIu32, epoch);
+    message->head.tag.epoch = message->head.tag.group = 0;
+    return PSR_OK;
+}
+
 /* ---- small collectives: slot 0, and the number is the round ---- */
 
 static psr_head collective_head(psr_message_type type, uint64_t number, psr_span span)

@@ -66,6 +66,11 @@ PSR_MUST_CHECK psr_err psr_msg_weights_read(const psr_message *message, psr_msg_
 PSR_MUST_CHECK psr_err psr_msg_ack_read(const psr_message *message, uint64_t *ret_received);
 PSR_MUST_CHECK psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring);
 
+/* The same of a table that is a group's (comm/node/node_table.h): its tag says of which group, in which epoch. */
+psr_head psr_msg_in_group(psr_head head, uint32_t epoch, uint32_t group);
+/* The other way: the message becomes one of the run's table. PROTOCOL: it is of another epoch. */
+PSR_MUST_CHECK psr_err psr_msg_out_of_group(psr_message *message, uint32_t epoch);
+
 /* ---- small collectives ---- */
 
 typedef struct psr_msg_gather {
