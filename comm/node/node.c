@@ -88,7 +88,8 @@ static psr_err keep_early(psr_node *node, psr_message **message)
     uint32_t id = psr_msg_group(*message);
     if (psr_node_was_closed(node, id))
         return PSR_OK;
-    if (psr_early_full(node->early) || (*message)->payload_bytes > 0)
+    if (psr_early_full(node->early) || psr_node_table_is_message((*message)->head.type) ||
+        (*message)->payload_bytes > 0)
         return psr_violation(*message, "this group is not open here");
     psr_early_put(node->early, 0, message);
     return PSR_OK;
@@ -100,8 +101,9 @@ static void take_of_rank(psr_node *node, psr_message **message, int64_t now_ms)
     psr_err err = PSR_OK;
     if (node->state != PSR_NODE_WHOLE)
         return;
-    if (type != PSR_MSG_VALUES && type != PSR_MSG_CREDIT && type != PSR_MSG_AHEAD) {
-        err = psr_violation(*message, "a rank says VALUES, CREDIT and AHEAD to another");
+    if (type != PSR_MSG_VALUES && type != PSR_MSG_CREDIT && type != PSR_MSG_AHEAD &&
+        !psr_node_table_is_message(type)) {
+        err = psr_violation(*message, "a rank says VALUES, CREDIT, AHEAD and a table's words to another");
     } else {
         psr_node_group *g = psr_node_group_of(node, psr_msg_group(*message));
         if (g != NULL) {
@@ -132,7 +134,7 @@ static int64_t left_ms(const psr_node_request *r, int64_t present_ms, psr_waitin
                        int64_t *ret_last_ms)
 {
     int64_t last_ms = r->since_ms;
-    if (psr_request_waits(r->request, ret_waiting)) {
+    if (psr_node_request_waits(r, ret_waiting)) {
         if (r->group->heard_ms[ret_waiting->peer.rank] > last_ms)
             last_ms = r->group->heard_ms[ret_waiting->peer.rank];
     } else {
@@ -199,15 +201,18 @@ void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
 
 /* ---- what it reports ---- */
 
-/* Of what is under way the oldest, of any group: whom this rank waits for. */
+/* Whom this rank waits for: for those who wait for its tables, else in the oldest of what is under way, of any group. */
 static bool waits(const psr_node *node, psr_waiting *ret_waiting)
 {
     const psr_node_request *oldest = NULL;
     for (psr_node_group *g = node->groups; g != NULL; g = g->next)
+        if (g->table != NULL && psr_node_table_waits(g->table, ret_waiting))
+            return true;
+    for (psr_node_group *g = node->groups; g != NULL; g = g->next)
         for (psr_node_request *r = g->first; r != NULL; r = r->next)
-            if (r->under_way && (oldest == NULL || r->since_ms < oldest->since_ms))
+            if (r->under_way && !r->unasked && (oldest == NULL || r->since_ms < oldest->since_ms))
                 oldest = r;
-    return oldest != NULL && psr_request_waits(oldest->request, ret_waiting);
+    return oldest != NULL && psr_node_request_waits(oldest, ret_waiting);
 }
 
 void psr_node_report(const psr_node *node, psr_msg_progress *progress)

@@ -56,7 +56,7 @@ typedef enum psr_node_order {
 
 /* object: a psr_node_group, a psr_node_request or a psr_failure. What goes wrong is the request's, or breaks the node. */
 void psr_node_take(psr_node *node, psr_node_order order, void *object, int64_t now_ms);
-/* VALUES, CREDIT, AHEAD of the other ranks, VERDICT of the coordinator. Takes *message. What goes wrong breaks the node. */
+/* VALUES, CREDIT, AHEAD and what tables say (comm/node/node_table.h) of the other ranks, VERDICT of the coordinator. Takes *message. What goes wrong breaks the node. */
 void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms);
 /* Time passes. To be called by *ret_next_ms. */
 void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms);
@@ -80,6 +80,7 @@ PSR_MUST_CHECK psr_err psr_node_group_new(psr_node *node, uint32_t id, const uin
                                           psr_node_group **ret_group);
 /* One that was never opened. NULL allowed. */
 void psr_node_group_free(psr_node_group *group);
+uint32_t psr_node_group_id(const psr_node_group *group);
 uint32_t psr_node_group_rank(const psr_node_group *group); /* own, in it */
 uint32_t psr_node_group_size(const psr_node_group *group);
 const uint32_t *psr_node_group_ranks(const psr_node_group *group); /* [size]; borrowed from group */
@@ -91,6 +92,8 @@ PSR_MUST_CHECK psr_err psr_node_request_new(psr_node_group *group, const psr_req
                                             psr_node_request **ret_request);
 /* One that was never ordered. NULL allowed. */
 void psr_node_request_free(psr_node_request *request);
+/* Before it is ordered: it waits for what may never come. Whom it waits for is not told to the others. */
+void psr_node_request_is_unasked(psr_node_request *request);
 psr_node_group *psr_node_request_group(const psr_node_request *request);
 bool psr_node_request_persistent(const psr_node_request *request);
 /* To be called before each order to start it: from then on it has not ended. */

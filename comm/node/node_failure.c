@@ -28,10 +28,13 @@ void psr_node_break(psr_node *node, const psr_failure *failure)
     for (uint32_t r = 0; r < node->ranks; r++)
         if (r != node->options.rank)
             node->options.cut(node->options.context, (psr_peer){PSR_ROLE_WORKER, r});
-    for (psr_node_group *g = node->groups; g != NULL; g = g->next)
+    for (psr_node_group *g = node->groups; g != NULL; g = g->next) {
+        if (g->table != NULL)
+            psr_node_table_break(g->table);
         for (psr_node_request *r = g->first; r != NULL; r = r->next)
             if (atomic_load(&r->state) == PSR_NODE_REQUEST_UNDER_WAY)
                 psr_node_request_end(r, &node->failure);
+    }
     node->options.changed(node->options.context);
 }
 

@@ -33,11 +33,13 @@ void psr_node_group_take(psr_node *node, psr_node_group *g, psr_message **messag
     uint32_t from = (*message)->from.rank;
     if ((*message)->from.role == PSR_ROLE_WORKER && from < node->ranks)
         g->heard_ms[from] = psr_presence_clock_ms(&node->presence, now_ms);
-    psr_err err = psr_group_message(g->group, message);
+    bool of_table = psr_node_table_is_message((*message)->head.type);
+    psr_err err = of_table ? psr_node_table_message(g, message) : psr_group_message(g->group, message);
     if (err != PSR_OK) {
         bool both = err == PSR_ERR_MISMATCH;
-        psr_failure failure = psr_node_failure_of_detail(err, from, both ? node->options.rank : PSR_RANK_ANY,
-                                                         both ? g->calls : 0);
+        uint32_t blamed = of_table && err != PSR_ERR_PROTOCOL ? node->options.rank : from;
+        psr_failure failure = psr_node_failure_of_detail(
+            err, blamed, both ? node->options.rank : PSR_RANK_ANY, both ? g->calls : 0);
         psr_node_find(node, &failure, now_ms);
         return;
     }
@@ -161,10 +163,16 @@ void psr_node_group_free(psr_node_group *group)
 {
     if (group == NULL)
         return;
+    psr_node_table_free(group->table);
     psr_group_free(group->group);
     free(group->ranks);
     free(group->heard_ms);
     free(group);
+}
+
+uint32_t psr_node_group_id(const psr_node_group *group)
+{
+    return group->id;
 }
 
 uint32_t psr_node_group_rank(const psr_node_group *group)

@@ -4,7 +4,7 @@
 #define PSR_COMM_NODE_PRIVATE_H
 
 #include "base/clock.h"
-#include "comm/node/node.h"
+#include "comm/node/node_table.h"
 
 enum {
     PSR_NODE_NAME_BYTES = 64,
@@ -19,12 +19,26 @@ typedef enum psr_node_request_state {
     PSR_NODE_REQUEST_FAILED
 } psr_node_request_state;
 
+/* What a request asks of a table. */
+typedef struct psr_node_table_call psr_node_table_call;
+struct psr_node_table_call {
+    psr_node_table_verb verb;
+    uint32_t part;
+    const float *values;
+    float *ret_values;
+    psr_node_table_call *next; /* of those for the same part */
+    bool begun, done;
+};
+
 struct psr_node_request {
     psr_node_group *group;
     psr_node_request *next, *previous; /* of the group's */
     psr_request_options options;
     size_t *counts, *send_counts; /* owned, as the blocks: options points to them */
     psr_block *send_blocks, *receive_blocks;
+    bool of_table; /* it is call, not options */
+    psr_node_table_call call;
+    bool unasked; /* nobody is to blame for what does not come */
     char name[PSR_NODE_NAME_BYTES];
     int64_t deadline_ms;
     /* The node's: */
@@ -47,6 +61,7 @@ struct psr_node_group {
     uint32_t *ranks;   /* of all ranks */
     int64_t *heard_ms; /* [all ranks] present time: its last message of this group */
     psr_group *group;
+    psr_node_table *table;          /* owned; NULL: none */
     psr_node_request *first, *last; /* all that there are */
     uint64_t calls;                 /* of the order of calls, started */
 };
@@ -115,7 +130,32 @@ void psr_node_request_end(psr_node_request *request, psr_failure *failure);
 void psr_node_request_fail_alone(psr_node_request *request, psr_err err);
 /* Takes it out of its group's list, and frees it. */
 void psr_node_request_drop(psr_node_request *request);
+/* It is done, or failed: whom it waits for. */
+bool psr_node_request_waits(const psr_node_request *request, psr_waiting *ret_waiting);
 /* Those of the group that an event may have ended. */
 void psr_node_group_end_what_is_done(psr_node_group *group);
+
+/* ---- node_table.c ---- */
+
+bool psr_node_table_is_message(psr_message_type type);
+/* A message to the group's table, if it has one. Takes *message, whose sender it may rename, or leaves it to be freed. PROTOCOL: the sender
+ * broke it; else what an update failed with. */
+psr_err psr_node_table_message(psr_node_group *group, psr_message **message);
+/* Borrows call until it is done, or forgotten. */
+psr_err psr_node_table_start(psr_node_table *table, psr_node_table_call *call);
+void psr_node_table_forget(psr_node_table *table, psr_node_table_call *call);
+bool psr_node_table_call_waits(const psr_node_table *table, const psr_node_table_call *call,
+                               psr_waiting *ret_waiting);
+/* Any thread. */
+uint32_t psr_node_table_lent(const psr_node_table *table, const psr_node_table_call *call);
+/* As a shard: the worker that others wait for. false: none. */
+bool psr_node_table_waits(const psr_node_table *table, psr_waiting *ret_waiting);
+/* Nothing more will be sent. */
+void psr_node_table_break(psr_node_table *table);
+/* "push of part 3 of table "weights"" */
+void psr_node_table_describe(const psr_node_table *table, const psr_node_table_call *call, char *text,
+                             size_t size);
+/* NULL allowed. After the transport, or when nothing of it is under way on any rank. */
+void psr_node_table_free(psr_node_table *table);
 
 #endif

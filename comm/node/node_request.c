@@ -8,6 +8,10 @@
 
 void psr_node_request_describe(const psr_node_request *r, char *text, size_t size)
 {
+    if (r->of_table) {
+        psr_node_table_describe(r->group->table, &r->call, text, size);
+        return;
+    }
     size_t used = (size_t)snprintf(text, size, "%s", psr_kind_name(r->options.kind));
     if (r->number > 0 && used < size)
         used += (size_t)snprintf(text + used, size - used, " %" PRIu64, r->number);
@@ -29,11 +33,22 @@ void psr_node_request_end(psr_node_request *r, psr_failure *failure)
                           memory_order_release);
 }
 
+static bool is_done(const psr_node_request *r)
+{
+    return r->of_table ? r->call.done : psr_request_done(r->request);
+}
+
+bool psr_node_request_waits(const psr_node_request *r, psr_waiting *ret_waiting)
+{
+    return r->of_table ? psr_node_table_call_waits(r->group->table, &r->call, ret_waiting)
+                       : psr_request_waits(r->request, ret_waiting);
+}
+
 void psr_node_group_end_what_is_done(psr_node_group *g)
 {
     bool any = false;
     for (psr_node_request *r = g->first; r != NULL; r = r->next) {
-        if (!r->under_way || !psr_request_done(r->request))
+        if (!r->under_way || !is_done(r))
             continue;
         psr_node_request_end(r, NULL);
         any = true;
@@ -54,6 +69,8 @@ void psr_node_request_fail_alone(psr_node_request *r, psr_err err)
 psr_err psr_node_request_make(psr_node_request *r)
 {
     psr_request *request = NULL;
+    if (r->of_table)
+        return PSR_OK;
     PSR_TRY(psr_request_new(r->group->group, &r->options, &request));
     r->request = request;
     return PSR_OK;
@@ -61,7 +78,8 @@ psr_err psr_node_request_make(psr_node_request *r)
 
 static bool in_order_of_calls(const psr_node_request *r)
 {
-    return !r->options.persistent && r->options.kind != PSR_KIND_SEND && r->options.kind != PSR_KIND_RECEIVE;
+    return !r->of_table && !r->options.persistent && r->options.kind != PSR_KIND_SEND &&
+           r->options.kind != PSR_KIND_RECEIVE;
 }
 
 void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
@@ -82,7 +100,7 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
     r->under_way = true;
     if (node->state == PSR_NODE_FOUND)
         return; /* the verdict will end it */
-    err = psr_request_start(r->request);
+    err = r->of_table ? psr_node_table_start(r->group->table, &r->call) : psr_request_start(r->request);
     if (err != PSR_OK) {
         /* Of a message that came before, or this rank's own. */
         psr_peer of = {PSR_ROLE_WORKER, node->options.rank};
@@ -106,6 +124,8 @@ void psr_node_request_add(psr_node_request *r)
 void psr_node_request_drop(psr_node_request *r)
 {
     psr_node_group *g = r->group;
+    if (r->of_table)
+        psr_node_table_forget(g->table, &r->call);
     *(r->previous != NULL ? &r->previous->next : &g->first) = r->next;
     *(r->next != NULL ? &r->next->previous : &g->last) = r->previous;
     psr_node_request_free(r);
@@ -168,6 +188,11 @@ void psr_node_request_free(psr_node_request *request)
     free(request);
 }
 
+void psr_node_request_is_unasked(psr_node_request *request)
+{
+    request->unasked = true;
+}
+
 psr_node_group *psr_node_request_group(const psr_node_request *request)
 {
     return request->group;
@@ -188,8 +213,11 @@ bool psr_node_request_ended(const psr_node_request *request)
     int state = atomic_load_explicit(&request->state, memory_order_acquire);
     if (state == PSR_NODE_REQUEST_IDLE)
         return true;
-    return state != PSR_NODE_REQUEST_UNDER_WAY &&
-           (request->request == NULL || psr_request_lent(request->request) == 0);
+    if (state == PSR_NODE_REQUEST_UNDER_WAY)
+        return false;
+    if (request->of_table)
+        return psr_node_table_lent(request->group->table, &request->call) == 0;
+    return request->request == NULL || psr_request_lent(request->request) == 0;
 }
 
 psr_err psr_node_request_status(const psr_node_request *request)

@@ -1,0 +1,380 @@
+/* Adapts both ends of a table to a node: ranks for workers and shards, a group's number for a table's, requests for operations. */
+#include "comm/node/node_private.h"
+
+#include "base/arena.h"
+#include "comm/tables/table.h"
+#include "comm/tables/table_shard.h"
+#include "comm/wire/messages.h"
+#include "net/violation.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SLICE_BYTES = 256 << 10,
+    WINDOW = 8, /* slices */
+};
+
+/* What is to be done with a part, one after another. */
+typedef struct part_queue {
+    psr_node_table_call *first, *last;
+    uint64_t rounds; /* pushed */
+} part_queue;
+
+struct psr_node_table {
+    psr_node_group *group;
+    char name[PSR_NODE_NAME_BYTES];
+    uint32_t workers;
+    psr_consistency consistency;
+    void *owned;
+    void (*release)(void *owned);
+    psr_plan plan;
+    /* A worker's: */
+    psr_table *worker;
+    float *values;
+    part_queue *queues; /* [part] */
+    uint32_t waiting;   /* calls in them */
+    _Atomic uint64_t staleness;
+    /* A shard's: */
+    psr_table_shard *shard;
+};
+
+/* A plan's buckets count from the end of the table. Its own inverse. */
+static uint32_t bucket_of(const psr_node_table *t, uint32_t part)
+{
+    return t->plan.bucket_count - 1 - part;
+}
+
+/* ---- names: workers and shards for the machines, ranks for the others ---- */
+
+static psr_err send_to(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    const psr_node_table *t = context;
+    const psr_node_group *g = t->group;
+    const psr_outbox *outbox = &g->node->options.outbox;
+    uint32_t rank = g->ranks[to.role == PSR_ROLE_SHARD ? t->workers + to.rank : to.rank];
+    const psr_head tagged = psr_msg_in_group(*head, g->node->options.view->epoch, g->id);
+    return outbox->send(outbox->context, (psr_peer){PSR_ROLE_WORKER, rank}, &tagged, payload);
+}
+
+static void returned(void *context)
+{
+    const psr_node *node = ((psr_node_table *)context)->group->node;
+    if (node->options.outbox.returned != NULL)
+        node->options.outbox.returned(node->options.outbox.context);
+}
+
+/* The other way. */
+static psr_err rename_sender(const psr_node_table *t, psr_message *message)
+{
+    const psr_node_group *g = t->group;
+    for (uint32_t i = 0; i < g->count && message->from.role == PSR_ROLE_WORKER; i++) {
+        if (g->ranks[i] != message->from.rank)
+            continue;
+        message->from =
+            i < t->workers ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, i - t->workers};
+        return psr_msg_out_of_group(message, g->node->options.view->epoch);
+    }
+    return psr_violation(message, "it is no rank of group %" PRIu32, g->id);
+}
+
+/* ---- what a worker has begun ---- */
+
+static psr_err landed(void *context, uint64_t round, uint32_t bucket)
+{
+    (void)context; /* whoever handed the event in looks at all that wait */
+    (void)round;
+    (void)bucket;
+    return PSR_OK;
+}
+
+static bool is_bsp(const psr_node_table *t)
+{
+    return t->consistency.kind == PSR_CONSISTENCY_BSP;
+}
+
+static psr_err begin_call(psr_node_table *t, psr_node_table_call *call)
+{
+    const uint32_t bucket = bucket_of(t, call->part);
+    part_queue *queue = &t->queues[call->part];
+    psr_operation *operation = psr_table_operation(t->worker, bucket);
+    const psr_buffer pushed = {.data = (void *)(uintptr_t)call->values, /* only read */
+                               .count = t->plan.buckets[bucket].span.count,
+                               .type = PSR_TYPE_FLOAT32};
+    call->begun = true;
+    if (call->verb == PSR_NODE_PULL)
+        return is_bsp(t) ? PSR_OK : psr_table_pull(t->worker, bucket, queue->rounds);
+    uint64_t round = queue->rounds++;
+    if (call->verb == PSR_NODE_PUSH && !is_bsp(t))
+        return psr_table_push(t->worker, bucket, round, &pushed);
+    return psr_operation_start(operation, round, &pushed);
+}
+
+static bool is_done(const psr_node_table *t, const psr_node_table_call *call)
+{
+    const uint32_t bucket = bucket_of(t, call->part);
+    return call->verb == PSR_NODE_PUSH ? psr_table_pushed(t->worker, bucket)
+                                       : psr_operation_done(psr_table_operation(t->worker, bucket));
+}
+
+static void leave_queue(psr_node_table *t, psr_node_table_call *call)
+{
+    part_queue *queue = &t->queues[call->part];
+    psr_node_table_call **at = &queue->first, *before = NULL;
+    for (; *at != NULL && *at != call; at = &(*at)->next)
+        before = *at;
+    if (*at == NULL)
+        return;
+    *at = call->next;
+    if (queue->last == call)
+        queue->last = before;
+    t->waiting--;
+}
+
+/* In BSP the values of a push that was made alone are on their way when the next call begins. */
+static psr_err advance_part(psr_node_table *t, uint32_t part)
+{
+    for (psr_node_table_call *call; (call = t->queues[part].first) != NULL;) {
+        psr_span span = psr_node_table_part(t, part);
+        if (!call->begun && !psr_operation_done(psr_table_operation(t->worker, bucket_of(t, part))))
+            return PSR_OK;
+        if (!call->begun)
+            PSR_TRY(begin_call(t, call));
+        if (!is_done(t, call))
+            return PSR_OK;
+        if (call->ret_values != NULL)
+            memcpy(call->ret_values, t->values + span.offset, span.count * sizeof *t->values);
+        call->done = true;
+        leave_queue(t, call);
+    }
+    return PSR_OK;
+}
+
+static psr_err advance(psr_node_table *t)
+{
+    uint64_t staleness = psr_table_take_staleness(t->worker);
+    if (staleness > atomic_load(&t->staleness))
+        atomic_store(&t->staleness, staleness);
+    for (uint32_t part = 0; part < t->plan.bucket_count && t->waiting > 0; part++)
+        PSR_TRY(advance_part(t, part));
+    return PSR_OK;
+}
+
+psr_err psr_node_table_start(psr_node_table *t, psr_node_table_call *call)
+{
+    part_queue *queue = &t->queues[call->part];
+    call->begun = call->done = false;
+    call->next = NULL;
+    *(queue->last != NULL ? &queue->last->next : &queue->first) = call;
+    queue->last = call;
+    t->waiting++;
+    return advance_part(t, call->part);
+}
+
+void psr_node_table_forget(psr_node_table *t, psr_node_table_call *call)
+{
+    leave_queue(t, call);
+}
+
+bool psr_node_table_call_waits(const psr_node_table *t, const psr_node_table_call *call,
+                               psr_waiting *ret_waiting)
+{
+    if (call->done)
+        return false;
+    uint32_t shard = t->plan.buckets[bucket_of(t, call->part)].home;
+    *ret_waiting = (psr_waiting){.peer = {PSR_ROLE_WORKER, t->group->ranks[t->workers + shard]}};
+    return true;
+}
+
+uint32_t psr_node_table_lent(const psr_node_table *t, const psr_node_table_call *call)
+{
+    if (call->verb == PSR_NODE_PULL)
+        return 0;
+    return psr_operation_lent(psr_table_operation(t->worker, bucket_of(t, call->part)));
+}
+
+/* ---- what comes in ---- */
+
+static psr_err take(psr_node_table *t, psr_message **message)
+{
+    PSR_TRY(rename_sender(t, *message));
+    if (t->shard != NULL)
+        return psr_table_shard_message(t->shard, message);
+    PSR_TRY(psr_table_message(t->worker, message));
+    return advance(t);
+}
+
+psr_err psr_node_table_message(psr_node_group *g, psr_message **message)
+{
+    if (g->table == NULL)
+        return psr_violation(*message, "group %" PRIu32 " has no table", g->id);
+    uint32_t from = (*message)->from.rank;
+    psr_err err = take(g->table, message);
+    if (err == PSR_OK)
+        return PSR_OK;
+    return psr_fail_context(err, "table \"%s\", hearing rank %" PRIu32, g->table->name, from);
+}
+
+bool psr_node_table_is_message(psr_message_type type)
+{
+    return type == PSR_MSG_PUSH || type == PSR_MSG_PULL || type == PSR_MSG_WEIGHTS || type == PSR_MSG_ACK;
+}
+
+bool psr_node_table_waits(const psr_node_table *t, psr_waiting *ret_waiting)
+{
+    uint64_t step = 0;
+    uint32_t bucket = 0, worker = 0;
+    if (t->shard == NULL || !psr_table_shard_holds_up(t->shard, &step, &bucket, &worker))
+        return false;
+    *ret_waiting = (psr_waiting){.peer = {PSR_ROLE_WORKER, t->group->ranks[worker]}, .round = step};
+    return true;
+}
+
+void psr_node_table_break(psr_node_table *t)
+{
+    if (t->worker != NULL)
+        psr_table_abandon(t->worker);
+}
+
+/* ---- [owner] ---- */
+
+psr_node_table *psr_node_group_table(const psr_node_group *group)
+{
+    return group->table;
+}
+
+float *psr_node_table_values(psr_node_table *t)
+{
+    return t->shard != NULL ? psr_table_shard_values(t->shard) : t->values;
+}
+
+size_t psr_node_table_length(const psr_node_table *t)
+{
+    return psr_plan_length(&t->plan);
+}
+
+psr_span psr_node_table_part(const psr_node_table *t, uint32_t part)
+{
+    return t->plan.buckets[bucket_of(t, part)].span;
+}
+
+uint64_t psr_node_table_take_staleness(psr_node_table *t)
+{
+    return atomic_exchange(&t->staleness, 0);
+}
+
+psr_err psr_node_table_request_new(psr_node_group *group, psr_node_table_verb verb, uint32_t part,
+                                   const float *values, float *ret_values, int64_t deadline_ms,
+                                   const char *name, psr_node_request **ret_request)
+{
+    psr_node_request *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a request of a table");
+    r->group = group;
+    r->of_table = true;
+    r->call = (psr_node_table_call){.verb = verb, .part = part, .values = values, .ret_values = ret_values};
+    r->deadline_ms = deadline_ms;
+    snprintf(r->name, sizeof r->name, "%s", name != NULL ? name : "");
+    *ret_request = r;
+    return PSR_OK;
+}
+
+void psr_node_table_describe(const psr_node_table *t, const psr_node_table_call *call, char *text,
+                             size_t size)
+{
+    static const char *const verbs[] = {
+        [PSR_NODE_PUSH] = "push", [PSR_NODE_PULL] = "pull", [PSR_NODE_PUSH_PULL] = "push_pull"};
+    snprintf(text, size, "%s of part %" PRIu32 " of table \"%s\"", verbs[call->verb], call->part, t->name);
+}
+
+/* ---- beginning and end ---- */
+
+static psr_err make_plan(psr_node_table *t, const psr_node_table_options *o)
+{
+    const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
+                                      .ranks = o->workers,
+                                      .shards = t->group->count - o->workers,
+                                      .slice_floats = psr_plan_slice_floats(SLICE_BYTES),
+                                      .window = WINDOW};
+    psr_part *parts = calloc(o->part_count, sizeof *parts);
+    if (parts == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " parts", o->part_count);
+    size_t offset = 0;
+    for (uint32_t p = 0; p < o->part_count; p++) {
+        const uint32_t bucket = o->part_count - 1 - p;
+        parts[bucket].span = (psr_span){offset, o->parts[p]};
+        parts[bucket].together = bucket;
+        offset += (o->parts[p] + PSR_NODE_TABLE_SPAN_ALIGN - 1) / PSR_NODE_TABLE_SPAN_ALIGN *
+                  PSR_NODE_TABLE_SPAN_ALIGN;
+    }
+    psr_err err = psr_plan_make(&options, parts, o->part_count, &t->plan);
+    free(parts);
+    return err;
+}
+
+static psr_err make_shard(psr_node_table *t, const psr_node_table_options *o)
+{
+    const psr_table_shard_options options = {.plan = &t->plan,
+                                             .shard = t->group->rank - t->workers,
+                                             .consistency = o->consistency,
+                                             .update = o->update,
+                                             .registered = o->registered,
+                                             .registered_count = o->registered_count,
+                                             .given = true,
+                                             .end = UINT64_MAX,
+                                             .outbox = {t, send_to, returned},
+                                             .context = t};
+    return psr_table_shard_new(&options, &t->shard);
+}
+
+static psr_err make_worker(psr_node_table *t)
+{
+    PSR_TRY(psr_arena_new(psr_plan_length(&t->plan), &t->values));
+    t->queues = calloc(t->plan.bucket_count, sizeof *t->queues);
+    if (t->queues == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " parts", t->plan.bucket_count);
+    const psr_table_options options = {.plan = &t->plan,
+                                       .consistency = t->consistency,
+                                       .values = t->values,
+                                       .outbox = {t, send_to, returned},
+                                       .context = t,
+                                       .landed = landed};
+    return psr_table_new(&options, &t->worker);
+}
+
+psr_err psr_node_table_new(psr_node_group *group, const psr_node_table_options *options)
+{
+    psr_node_table *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
+    *t = (psr_node_table){.group = group, .workers = options->workers, .consistency = options->consistency};
+    snprintf(t->name, sizeof t->name, "%s", options->name);
+    psr_err err = make_plan(t, options);
+    if (err == PSR_OK)
+        err = group->rank < t->workers ? make_worker(t) : make_shard(t, options);
+    if (err != PSR_OK) {
+        psr_node_table_free(t);
+        return err;
+    }
+    t->owned = options->owned;
+    t->release = options->release;
+    group->table = t;
+    return PSR_OK;
+}
+
+void psr_node_table_free(psr_node_table *t)
+{
+    if (t == NULL)
+        return;
+    if (t->values != NULL)
+        psr_arena_free(t->values, psr_plan_length(&t->plan));
+    psr_table_free(t->worker);
+    psr_table_shard_free(t->shard);
+    if (t->release != NULL)
+        t->release(t->owned);
+    psr_plan_done(&t->plan);
+    free(t->queues);
+    free(t);
+}
