@@ -15,7 +15,8 @@
 #include "comm/wire/messages.h"
 #include "net/transport.h"
 
-#define PSR_NODE_FACTS_MAX (64u << 10) /* bytes */
+#define PSR_NODE_FACTS_MAX                                                                                   \
+    ((64u << 10) + 64) /* bytes: what a program lets its ranks agree on, and the library */
 
 typedef struct psr_node_coordinator psr_node_coordinator;
 

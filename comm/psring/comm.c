@@ -15,6 +15,7 @@ enum {
     /* What was lent has left before an operation ends. What is left is small, and may be for a rank that has closed already. */
     LINGER_MS = 2000,
     ABORT_LINGER_MS = 300, /* for last words: who is gone takes none, and nobody should wait for that */
+    AGREE_MAX = 64 << 10,  /* bytes; the facts of a communicator have the number of shards beside it */
 };
 
 /* ---- calls ---- */
@@ -64,6 +65,16 @@ psr_err psr_comm_find(psring_comm *comm, const psr_failure *failure)
     return psr_comm_check(comm);
 }
 
+psr_err psr_comm_give_up(psring_comm *comm, psr_err err, const char *doing)
+{
+    psr_failure failure = {.err = err, .rank = comm->rank, .other = PSR_RANK_ANY};
+    if (psr_node_failure(comm->node) != NULL)
+        return err;
+    snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " %s: %.400s", comm->rank, doing,
+             psr_err_detail());
+    return psr_comm_find(comm, &failure);
+}
+
 void psring_report(psring_comm *comm, uint64_t step)
 {
     psr_node_progress(comm->node, step);
@@ -83,9 +94,11 @@ static psr_err check_options(const psring_options *o)
                         o->deadline_ms < 0 || o->deadline_ms > INT32_MAX ? o->deadline_ms
                                                                          : o->join_deadline_ms,
                         INT32_MAX);
-    if (o->agree_bytes > PSR_NODE_FACTS_MAX || (o->agree_bytes > 0 && o->agree == NULL))
-        return psr_fail(PSR_ERR_USAGE, "agree has %zu bytes: %u is the most", o->agree_bytes,
-                        PSR_NODE_FACTS_MAX);
+    if (o->agree_bytes > AGREE_MAX || (o->agree_bytes > 0 && o->agree == NULL))
+        return psr_fail(PSR_ERR_USAGE, "agree has %zu bytes: %u is the most", o->agree_bytes, AGREE_MAX);
+    if (o->shards < 0 || o->shards >= o->ranks)
+        return psr_fail(PSR_ERR_USAGE, "shards is %d, of %d ranks: at least one other rank is needed",
+                        o->shards, o->ranks);
     if (o->ranks > 1 && o->scheduler == NULL)
         return psr_fail(PSR_ERR_USAGE, "%d ranks without a scheduler to find each other at", o->ranks);
     return PSR_OK;
@@ -118,13 +131,17 @@ static psr_err take_place(void *context, const psr_place *place, psr_bytes given
         return psr_fail(PSR_ERR_USAGE, "ranks is %d here, and the scheduler's is %" PRIu32, o->ranks,
                         place->ranks);
     comm->rank = place->rank;
-    if (o->agree_bytes == 0)
+    const size_t bytes = sizeof comm->shards + o->agree_bytes;
+    if (o->agree_bytes == 0 && comm->shards == 0)
         return PSR_OK;
-    *ret_facts = malloc(o->agree_bytes);
-    if (*ret_facts == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes to agree on", o->agree_bytes);
-    memcpy(*ret_facts, o->agree, o->agree_bytes);
-    *ret_facts_size = o->agree_bytes;
+    uint8_t *facts = malloc(bytes);
+    if (facts == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes to agree on", bytes);
+    memcpy(facts, &comm->shards, sizeof comm->shards);
+    if (o->agree_bytes > 0)
+        memcpy(facts + sizeof comm->shards, o->agree, o->agree_bytes);
+    *ret_facts = facts;
+    *ret_facts_size = bytes;
     return PSR_OK;
 }
 
@@ -180,23 +197,37 @@ static psr_err be_alone(psring_comm *comm, const psring_options *o)
     return PSR_OK;
 }
 
-static psr_err open_world(psring_comm *comm)
+/* Of ranks [first, first + count). */
+static psr_err open_range(psring_comm *comm, uint32_t id, uint32_t first, uint32_t count,
+                          psr_node_group **ret_group)
 {
-    uint32_t count = comm->view->member_count;
+    psr_node_group *group = NULL;
     uint32_t *ranks = calloc(count, sizeof *ranks);
     if (ranks == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", count);
     for (uint32_t r = 0; r < count; r++)
-        ranks[r] = r;
-    comm->world.comm = comm;
-    psr_err err = psr_node_group_new(comm->node, 0, ranks, count, &comm->world.group);
+        ranks[r] = first + r;
+    psr_err err = psr_node_group_new(comm->node, id, ranks, count, &group);
     free(ranks);
     if (err != PSR_OK)
         return err;
-    err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, comm->world.group);
+    err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, group);
     if (err != PSR_OK)
-        psr_node_group_free(comm->world.group);
+        psr_node_group_free(group);
+    else
+        *ret_group = group;
     return err;
+}
+
+/* No group that is made later has their ids: its number is 2 or more (psr_comm_next_group). */
+static psr_err open_world(psring_comm *comm)
+{
+    const uint32_t all = comm->view->member_count;
+    bool shard = comm->rank >= comm->workers;
+    comm->world.comm = comm;
+    PSR_TRY(open_range(comm, shard ? comm->workers : 0, shard ? comm->workers : 0,
+                       shard ? comm->shards : comm->workers, &comm->world.group));
+    return comm->shards > 0 ? open_range(comm, all, 0, all, &comm->service) : PSR_OK;
 }
 
 static bool has_begun(void *context)
@@ -208,7 +239,9 @@ static bool has_begun(void *context)
 static psr_err open_comm(psring_comm *comm, const psring_options *o)
 {
     comm->deadline_ms = o->deadline_ms;
-    comm->next_group = 1;
+    comm->next_group = 2;
+    comm->shards = (uint32_t)o->shards;
+    comm->workers = (uint32_t)(o->ranks - o->shards);
     PSR_TRY(o->scheduler == NULL ? be_alone(comm, o) : find_others(comm, o));
     const psr_driver_options driver = {.transport = comm->transport,
                                        .member = comm->member,
@@ -246,6 +279,14 @@ static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
     for (psring_request *r = comm->requests, *next; r != NULL; r = next) {
         next = r->next;
         free(r);
+    }
+    for (psring_table *t = comm->tables, *next; t != NULL; t = next) {
+        next = t->next;
+        free(t);
+    }
+    for (psr_defined_update *u = comm->updates, *next; u != NULL; u = next) {
+        next = u->next;
+        free(u);
     }
     free(comm);
 }
@@ -291,7 +332,10 @@ psring_err psring_close(psring_comm **comm)
         return (psring_err)err;
     *comm = NULL;
     (void)psr_driver_wait(gone->driver, all_ended, gone, INT64_MAX);
-    bool told = gone->told, whole = psr_node_failure(gone->node) == NULL;
+    bool told = gone->told;
+    if (psr_node_failure(gone->node) == NULL)
+        (void)psr_comm_leave_shards(gone); /* what it fails with is the communicator's failure */
+    bool whole = psr_node_failure(gone->node) == NULL;
     err = whole || told ? PSR_OK : psr_comm_check(gone);
     char line[PSR_FAILURE_LINE_BYTES];
     snprintf(line, sizeof line, "%s", err != PSR_OK ? psr_err_detail() : "");

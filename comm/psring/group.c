@@ -20,6 +20,13 @@ static psr_err check_number(const psring_comm *comm)
                     comm->next_group);
 }
 
+psr_err psr_comm_next_group(psring_comm *comm, uint32_t *ret_id)
+{
+    PSR_TRY(check_number(comm));
+    *ret_id = id_of(comm, comm->next_group++, comm->rank);
+    return PSR_OK;
+}
+
 /* ---- what is known ---- */
 
 psring_group *psring_world(psring_comm *comm)
@@ -417,6 +424,9 @@ void psring_group_free(psring_group **group)
         if (r->group == gone)
             psr_request_end(r);
     }
+    for (psring_table *t = comm->tables; t != NULL; t = t->next)
+        if (t->group == gone)
+            t->group = NULL;
     psr_err err = psr_driver_order(comm->driver, PSR_NODE_CLOSE_GROUP, gone->group);
     (void)err; /* without memory for the order it ends with comm */
     *(gone->previous != NULL ? &gone->previous->next : &comm->groups) = gone->next;

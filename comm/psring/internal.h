@@ -17,8 +17,24 @@ struct psring_request {
     psring_request *next, *previous; /* of the communicator's */
     psring_group *group;
     psr_node_request *request;
+    psring_table *table; /* NULL: of none */
     bool persistent;
 };
+
+struct psring_table {
+    psring_comm *comm;
+    psring_table *next;  /* of the communicator's */
+    psring_group *group; /* that opened it; NULL: it is gone */
+    psr_node_group *node_group;
+    uint32_t part_count;
+};
+
+/* An update that this shard knows. */
+typedef struct psr_defined_update {
+    struct psr_defined_update *next;
+    char name[64];
+    psring_update update;
+} psr_defined_update;
 
 /* What the member's callbacks know; it comes first, and outlives joining. */
 typedef struct psr_joining {
@@ -37,10 +53,14 @@ struct psring_comm {
     psr_driver *driver;
     _Atomic(psr_node *) node; /* the driver's */
     uint32_t rank;
-    int64_t deadline_ms; /* of calls that give none */
+    uint32_t workers, shards; /* of all ranks the first, and the last ones */
+    int64_t deadline_ms;      /* of calls that give none */
     psring_group world;
     psring_group *groups;
     psring_request *requests;
+    psr_node_group *service; /* of all ranks (comm/psring/service.h); NULL: there are no shards */
+    psring_table *tables;
+    psr_defined_update *updates;
     uint64_t next_group; /* of those that this rank is the first of */
     bool told;           /* a call has said how it failed */
     _Atomic bool entered;
@@ -67,9 +87,22 @@ psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_reque
 psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request);
 /* What this rank found is everybody's: waits until it has become a failure, and returns that. */
 psr_err psr_comm_find(psring_comm *comm, const psr_failure *failure);
+/* What this rank alone could not do, as the last failure on this thread says, is everybody's: the others wait for it. doing: "opens a table".
+ * Returns the communicator's failure, which may have been there before. */
+psr_err psr_comm_give_up(psring_comm *comm, psr_err err, const char *doing);
 /* How an operation ended that has. */
 psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request);
 
+/* The id of the next group that this rank is the first of. UNSUPPORTED: there are no more. */
+psr_err psr_comm_next_group(psring_comm *comm, uint32_t *ret_id);
+/* On each shard, when this worker opens no table any more. */
+psr_err psr_comm_leave_shards(psring_comm *comm);
+/* Orders a request that has been made, and waits for it. Consumes. */
+psr_err psr_comm_run(psring_comm *comm, psr_node_request *request);
+
+/* Gives what is under way to the caller as a request: consumes made, on failure too. ret owns: psr_request_end. */
+psr_err psr_request_keep(psring_comm *comm, psring_group *group, psr_node_request *made,
+                         psring_request **ret_request);
 /* A request of the caller's, within a call. ret owns: psr_request_end. */
 psr_err psr_request_open(psring_group *group, const psr_request_options *options, const psring_call *call,
                          psring_request **ret_request);

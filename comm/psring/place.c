@@ -161,7 +161,8 @@ psring_err psring_options_env(psring_options *ret_options)
                                     .host = e.host,
                                     .interface = e.interface,
                                     .host_scheduler = e.host_scheduler && e.scheduler != NULL,
-                                    .deadline_ms = e.deadline_ms};
+                                    .deadline_ms = e.deadline_ms,
+                                    .shards = (int)e.shards};
     return (psring_err)psr_options_write("psring_options", &options, sizeof options, ret_options,
                                          sizeof options);
 }

@@ -1,5 +1,5 @@
-/* A communicator for C and C++ programs: collectives, messages and neighbour exchange between the processes of a program, on one
- * machine or several. docs/library.md is its guide. What holds for every call:
+/* A communicator for C and C++ programs: collectives, messages, neighbour exchange and parameter servers between the processes of a
+ * program, on one machine or several. docs/library.md is its guide. What holds for every call:
  *
  * - Options structs begin with their size. Zero in any other field is the default. Bytes beyond what this library knows must be zero.
  *   Structs that are filled in are filled up to the size that the caller has put into them.
@@ -48,6 +48,7 @@ typedef struct psring_comm
     psring_comm; /* this process among the others: owns sockets and a progress thread */
 typedef struct psring_group psring_group;     /* ranks 0 .. size-1, with an order of calls of their own */
 typedef struct psring_request psring_request; /* an operation */
+typedef struct psring_table psring_table;     /* an array in parts, on the ranks that are shards */
 
 /* ---- errors ---- */
 
@@ -112,10 +113,11 @@ typedef struct psring_options {
     int64_t join_deadline_ms; /* of psring_init. 0: deadline_ms */
     const void *agree; /* at most 64 KiB that all ranks must say alike, or psring_init fails. NULL: nothing */
     size_t agree_bytes;
+    int shards; /* of the ranks the last ones, the same number on all: they hold tables, and are not of psring_world */
 } psring_options;
 
-/* [any] From PSRING_RANKS, PSRING_RANK, PSRING_SCHEDULER, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_HOST_SCHEDULER
- * (0, 1; the default is 1 for rank 0), PSRING_DEADLINE_MS. Its text is the environment's. USAGE: what there is makes no sense.
+/* [any] From PSRING_RANKS, PSRING_RANK, PSRING_SHARDS, PSRING_SCHEDULER, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE,
+ * PSRING_HOST_SCHEDULER (0, 1; the default is 1 for rank 0), PSRING_DEADLINE_MS. Its text is the environment's. USAGE: what there is makes no sense.
  * NOT_FOUND: there is no PSRING_RANKS. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
 
@@ -198,7 +200,7 @@ PSRING_API const char *psring_algorithm(const psring_request *request);
 
 /* ---- groups ---- */
 
-/* Of all ranks. Borrowed from comm. */
+/* Of all ranks but the shards; on a shard: of the shards. Borrowed from comm. */
 PSRING_API psring_group *psring_world(psring_comm *comm);
 PSRING_API int psring_rank(const psring_group *group); /* this process's, in the group */
 PSRING_API int psring_size(const psring_group *group);
@@ -331,6 +333,86 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_halo_exchange(psring_group *group
                                                              const void *in, void *out, psring_type type,
                                                              const psring_call *call,
                                                              psring_request **ret_request);
+
+/* ---- tables ----
+ * A table is an array of float32 in parts that lie on the shards, the last psring_options.shards ranks, balanced by their sizes: a
+ * parameter server. The ranks of the group that opens it are its workers. A push gives a part's update something to work with, a pull
+ * gets the part's values:
+ *   "bsp"    All workers push a part the same number of times; the n-th pushes of all are one update by their sum, in the order of ranks
+ *            (docs/algorithms.md): the same bits with any number of shards, in every run. A pull waits for the update of this worker's last
+ *            push; before any push it gets the initial values. Values come back with every push, so a pull costs no message.
+ *   "ssp:K"  Each push is an update, at once. A pull waits while a worker has pushed the part more than K times less than this one has.
+ *   "async"  The same, and no pull waits.
+ * A pull holds this worker's own pushes. Calls for one part take effect in their order, also those that were only started; of different
+ * parts one may be ahead of another. In SSP and async a part above 256 KiB is updated in pieces, and a pull may find some of them newer.
+ * An update's failure is all ranks', as PEER, and the shard's own. */
+
+/* A run of values of one part. All borrowed for the call. */
+typedef struct psring_update_run {
+    size_t size;
+    const char *arguments; /* what stands behind the update's name in psring_table_options; "" */
+    uint64_t number;       /* of the update of these values, from 1 */
+    size_t part, offset, count;
+    float *values;        /* [count] from offset in the part; in and out */
+    const float *pushed;  /* [count] in BSP the sum over all workers, else one worker's */
+    float *const *states; /* each [count]; in and out */
+} psring_update_run;
+
+typedef struct psring_update {
+    size_t size;
+    uint32_t states; /* arrays beside a table's values, zero at first; at most 8 */
+    void *context;   /* of the functions; borrowed until comm is closed */
+    /* Are these arguments its? Else USAGE; its words are the line that psring_table_open fails with. NULL: it has none. On the thread that
+     * is in psring_serve. */
+    psring_err (*check)(void *context, const char *arguments, char *ret_line, size_t line_bytes);
+    /* Of every value once in each update, in runs of any cut, on the progress thread: no psring call but psring_report. */
+    psring_err (*apply)(void *context, const psring_update_run *run);
+} psring_update;
+
+/* Makes an update known on this shard, by a name of letters, digits, '-' and '_'; "sum" (values grow by what is pushed) and "assign" (they
+ * become it; with several workers in BSP: its sum) are there. Copied. USAGE: the name is taken, or none; not a shard. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_update_define(psring_comm *comm, const char *name,
+                                                             const psring_update *update);
+
+/* What a shard does: holds tables that others open, until all others have called psring_close. Fails as any call; nothing of it has a
+ * deadline but what it says to others. USAGE: not a shard. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_serve(psring_comm *comm);
+/* How many shards there are, and whether this rank is one. */
+PSRING_API int psring_shards(const psring_comm *comm);
+PSRING_API bool psring_is_shard(const psring_comm *comm);
+
+typedef struct psring_table_options {
+    size_t size;
+    const size_t *parts; /* [part_count] values of each, at least 1: what is pushed and pulled as one */
+    size_t part_count;
+    psring_type type; /* 0: PSRING_FLOAT32. Others are UNSUPPORTED in this version */
+    const char *
+        update; /* a name that the shards know, and its arguments behind a space: "sgd lr=0.1". NULL: "sum" */
+    const char *sync; /* "bsp", "ssp:K", "async". NULL: "bsp" */
+    const void *
+        initial; /* of the group's rank 0, which tells the others: all parts behind one another. NULL: zeros */
+} psring_table_options;
+
+/* By all of the group, in the order of its calls. Returns when the initial values are in place everywhere. name: at most 63 bytes, for lines.
+ * All is copied. MISMATCH: two ranks open different tables. USAGE: there are no shards; this is one; they do not know the update (then
+ * nothing is broken). Of call a deadline alone. ret owns: psring_table_close, before its group is freed. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_table_open(psring_group *group, const char *name,
+                                                          const psring_table_options *options,
+                                                          const psring_call *call, psring_table **ret_table);
+/* values: [of the part]. A push has ended when they may be written again. Of call a deadline and a name alone. USAGE: no such part. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_push(psring_table *table, size_t part, const void *values,
+                                                    const psring_call *call, psring_request **ret_request);
+PSRING_API PSRING_MUST_CHECK psring_err psring_pull(psring_table *table, size_t part, void *ret_values,
+                                                    const psring_call *call, psring_request **ret_request);
+/* Both; not slower than a push. values may be ret_values. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_push_pull(psring_table *table, size_t part, const void *values,
+                                                         void *ret_values, const psring_call *call,
+                                                         psring_request **ret_request);
+/* By how many pushes of the slowest worker what was pulled was older than it would be in BSP: the most since the last call. */
+PSRING_API uint64_t psring_table_staleness(psring_table *table);
+/* By all of the group, in the order of its calls. Waits until this rank's requests have ended and all others have called it; the values are
+ * lost. Consumes, on failure too. NULL, and a pointer to it, are allowed. */
+PSRING_API psring_err psring_table_close(psring_table **table, const psring_call *call);
 
 #ifdef __cplusplus
 }

@@ -50,6 +50,17 @@ psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request)
     return err;
 }
 
+psr_err psr_comm_run(psring_comm *comm, psr_node_request *request)
+{
+    psr_node_request_begins(request);
+    psr_err err = psr_driver_order(comm->driver, PSR_NODE_START, request);
+    if (err != PSR_OK) {
+        psr_node_request_free(request);
+        return err;
+    }
+    return psr_comm_finish(comm, request);
+}
+
 static bool has_ended(void *context)
 {
     return psr_node_request_ended(context);
@@ -103,6 +114,28 @@ psr_err psr_request_open(psring_group *group, const psr_request_options *options
         free(r);
         return err;
     }
+    if (comm->requests != NULL)
+        comm->requests->previous = r;
+    comm->requests = r;
+    *ret_request = r;
+    return PSR_OK;
+}
+
+psr_err psr_request_keep(psring_comm *comm, psring_group *group, psr_node_request *made,
+                         psring_request **ret_request)
+{
+    psring_request *r = calloc(1, sizeof *r);
+    psr_err err = r != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a request");
+    if (err == PSR_OK) {
+        psr_node_request_begins(made);
+        err = psr_driver_order(comm->driver, PSR_NODE_START, made);
+    }
+    if (err != PSR_OK) {
+        psr_node_request_free(made);
+        free(r);
+        return err;
+    }
+    *r = (psring_request){.comm = comm, .group = group, .next = comm->requests, .request = made};
     if (comm->requests != NULL)
         comm->requests->previous = r;
     comm->requests = r;

@@ -34,6 +34,7 @@ psr_err psr_environment_read(psr_environment *ret_environment)
         return psr_fail(PSR_ERR_NOT_FOUND, "PSRING_RANKS is not set: a launcher does, or a person");
     PSR_TRY(read_number("PSRING_RANKS", 1, INT32_MAX, &e.ranks));
     PSR_TRY(read_number("PSRING_RANK", 0, e.ranks - 1, &e.rank));
+    PSR_TRY(read_number("PSRING_SHARDS", 0, e.ranks - 1, &e.shards));
     PSR_TRY(read_number("PSRING_HOST_SCHEDULER", 0, 1, &hosts));
     PSR_TRY(read_number("PSRING_DEADLINE_MS", 1, INT32_MAX, &e.deadline_ms));
     e.scheduler = text("PSRING_SCHEDULER");

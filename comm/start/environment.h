@@ -12,6 +12,7 @@
 typedef struct psr_environment {
     int64_t ranks;                                       /* PSRING_RANKS */
     int64_t rank;                                        /* PSRING_RANK; -1: not set */
+    int64_t shards;                                      /* PSRING_SHARDS; 0: not set */
     const char *scheduler, *key_file, *host, *interface; /* PSRING_SCHEDULER, _KEY_FILE, _HOST, _INTERFACE */
     bool host_scheduler;                                 /* PSRING_HOST_SCHEDULER; not set: of rank 0 */
     int64_t deadline_ms;                                 /* PSRING_DEADLINE_MS; 0: not set */

@@ -57,12 +57,18 @@ static void *run(void *context)
 
 void ranks_run_within(int ranks, int64_t deadline_ms, ranks_body *body, void *context)
 {
+    ranks_run_sharded(ranks, 0, deadline_ms, body, context);
+}
+
+void ranks_run_sharded(int ranks, int shards, int64_t deadline_ms, ranks_body *body, void *context)
+{
     ranks_folder folder;
     one_rank each[RANKS_MAX];
     pthread_t threads[RANKS_MAX];
     ranks_folder_make(&folder);
     for (int r = 0; r < ranks; r++) {
         each[r] = (one_rank){ranks_options(&folder, ranks, r, deadline_ms), body, context};
+        each[r].options.shards = shards;
         expect(pthread_create(&threads[r], NULL, run, &each[r]) == 0);
     }
     for (int r = 0; r < ranks; r++)

@@ -29,6 +29,9 @@ void ranks_run(int ranks, ranks_body *body, void *context);
 /* The same with another deadline. */
 void ranks_run_within(int ranks, int64_t deadline_ms, ranks_body *body, void *context);
 
+/* The last `shards` of the ranks are shards. */
+void ranks_run_sharded(int ranks, int shards, int64_t deadline_ms, ranks_body *body, void *context);
+
 /* A folder of this user's alone, and the path of a socket in it. Removed by ranks_folder_remove. */
 typedef struct ranks_folder {
     char path[64], scheduler[80];

@@ -1,0 +1,112 @@
+#include "comm/psring/service.h"
+
+#include "comm/node/node_table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- words ---- */
+
+psr_err psr_service_send(psring_comm *comm, uint32_t rank, psr_service_tag tag, const void *words,
+                         size_t count, const psring_call *call)
+{
+    psr_node_request *request = NULL;
+    const psr_request_options options = {.kind = PSR_KIND_SEND,
+                                         .type = PSR_TYPE_INT64,
+                                         .send = words,
+                                         .count = count,
+                                         .peer = rank,
+                                         .tag = (uint32_t)tag};
+    PSR_TRY(psr_comm_start(comm, comm->service, &options, call, &request));
+    return psr_comm_finish(comm, request);
+}
+
+psr_err psr_service_receive(psring_comm *comm, uint32_t rank, psr_service_tag tag, void *ret_words,
+                            size_t count, const psring_call *call)
+{
+    psr_node_request *request = NULL;
+    const psr_request_options options = {.kind = PSR_KIND_RECEIVE,
+                                         .type = PSR_TYPE_INT64,
+                                         .receive = ret_words,
+                                         .count = count,
+                                         .peer = rank,
+                                         .tag = (uint32_t)tag};
+    PSR_TRY(psr_comm_start(comm, comm->service, &options, call, &request));
+    return psr_comm_finish(comm, request);
+}
+
+psr_err psr_service_notify(psring_comm *comm, psr_notice what, int64_t number, const psring_call *call)
+{
+    const int64_t notice[PSR_NOTICE_WORDS] = {[PSR_NOTICE_WHAT] = what, [PSR_NOTICE_NUMBER] = number};
+    for (uint32_t s = 0; s < comm->shards; s++)
+        PSR_TRY(
+            psr_service_send(comm, comm->workers + s, PSR_SERVICE_NOTICE, notice, PSR_NOTICE_WORDS, call));
+    return PSR_OK;
+}
+
+psr_err psr_comm_leave_shards(psring_comm *comm)
+{
+    if (comm->rank >= comm->workers)
+        return PSR_OK;
+    return psr_service_notify(comm, PSR_NOTICE_LEAVE, 0, &(psring_call){0});
+}
+
+/* ---- the group of a table ---- */
+
+psr_err psr_service_make_group(psring_comm *comm, const psr_opening *opening,
+                               const psr_node_table_options *of_shard, psr_node_group **ret_group)
+{
+    psr_node_group *group = NULL;
+    uint32_t count = opening->worker_count + comm->shards;
+    uint32_t *ranks = calloc(count, sizeof *ranks);
+    if (ranks == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", count);
+    for (uint32_t r = 0; r < count; r++)
+        ranks[r] =
+            r < opening->worker_count ? opening->workers[r] : comm->workers + (r - opening->worker_count);
+    psr_err err = psr_node_group_new(comm->node, opening->id, ranks, count, &group);
+    free(ranks);
+    if (err != PSR_OK)
+        return err;
+    psr_node_table_options options = of_shard != NULL ? *of_shard : (psr_node_table_options){0};
+    options.name = opening->name;
+    options.parts = opening->parts;
+    options.part_count = opening->part_count;
+    options.workers = opening->worker_count;
+    options.consistency = opening->consistency;
+    err = psr_node_table_new(group, &options);
+    if (err != PSR_OK)
+        psr_node_group_free(group);
+    else
+        *ret_group = group;
+    return err;
+}
+
+static psr_err operate(psring_comm *comm, psr_node_group *group, const psr_request_options *options,
+                       const psring_call *call)
+{
+    psr_node_request *request = NULL;
+    PSR_TRY(psr_comm_start(comm, group, options, call, &request));
+    return psr_comm_finish(comm, request);
+}
+
+psr_err psr_service_begin_table(psring_comm *comm, psr_node_group *group, bool initial,
+                                const psring_call *call)
+{
+    psr_node_table *table = psr_node_group_table(group);
+    const psr_request_options barrier = {.kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8};
+    const psr_request_options broadcast = {.kind = PSR_KIND_BROADCAST,
+                                           .type = PSR_TYPE_FLOAT32,
+                                           .receive = psr_node_table_values(table),
+                                           .count = psr_node_table_length(table)};
+    psr_err err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, group);
+    if (err != PSR_OK) {
+        psr_node_group_free(group);
+        return err;
+    }
+    PSR_TRY(operate(comm, group, &barrier, call));
+    if (!initial)
+        return PSR_OK;
+    PSR_TRY(operate(comm, group, &broadcast, call));
+    return operate(comm, group, &barrier, call); /* nobody pushes to a shard that lacks them */
+}

@@ -1,0 +1,354 @@
+/* Tables, as workers use them: opening, pushing, pulling, closing. */
+#include "comm/psring/service.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- checks ---- */
+
+/* What of a caller's options concerns a table: a deadline, and of a push or pull a name. */
+static psr_err read_call(const char *what, const psring_call *given, psring_call *ret_call)
+{
+    psring_call call;
+    PSR_TRY(psr_options_read("psring_call", given, sizeof *given, &call, sizeof call));
+    if (call.algorithm != NULL || call.counts != NULL || call.persistent)
+        return psr_fail(PSR_ERR_USAGE, "%s: of a call it takes a deadline and a name alone", what);
+    if (call.deadline_ms < 0)
+        return psr_fail(PSR_ERR_USAGE, "%s: deadline_ms is %" PRId64, what, call.deadline_ms);
+    *ret_call = call;
+    return PSR_OK;
+}
+
+static psr_err read_options(const psring_table_options *given, psring_table_options *ret_options)
+{
+    psring_table_options o;
+    if (given == NULL)
+        return psr_fail(PSR_ERR_USAGE, "options is NULL: a table has parts");
+    PSR_TRY(psr_options_read("psring_table_options", given, sizeof *given, &o, sizeof o));
+    if (o.type != 0 && o.type != PSRING_FLOAT32)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "a table of type %d: this version has float32 alone",
+                        (int)o.type);
+    o.update = o.update != NULL ? o.update : "sum";
+    o.sync = o.sync != NULL ? o.sync : "bsp";
+    if ((uintptr_t)o.initial % sizeof(float) != 0)
+        return psr_fail(PSR_ERR_USAGE, "initial is not aligned for float32");
+    *ret_options = o;
+    return PSR_OK;
+}
+
+static psr_err check_group(const psring_group *group)
+{
+    const psring_comm *comm = group->comm;
+    if (comm->shards == 0)
+        return psr_fail(PSR_ERR_USAGE, "there are no shards: psring_options.shards, PSRING_SHARDS or "
+                                       "psring run --shards says how many ranks hold tables");
+    if (comm->rank >= comm->workers)
+        return psr_fail(PSR_ERR_USAGE, "this rank is a shard, and calls psring_serve");
+    return PSR_OK;
+}
+
+static psr_err make_opening(const psring_group *group, const char *name, const psring_table_options *o,
+                            psr_opening *ret_opening)
+{
+    psr_opening opening;
+    PSR_TRY(psr_opening_make(name, o->parts, o->part_count, o->update, o->sync, &opening));
+    opening.worker_count = psr_node_group_size(group->group);
+    opening.workers = malloc(opening.worker_count * sizeof *opening.workers);
+    if (opening.workers == NULL) {
+        psr_opening_done(&opening);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " workers", opening.worker_count);
+    }
+    memcpy(opening.workers, psr_node_group_ranks(group->group),
+           opening.worker_count * sizeof *opening.workers);
+    *ret_opening = opening;
+    return PSR_OK;
+}
+
+/* ---- opening ---- */
+
+/* The group's first rank asks all shards. How many have heard of it: those wait for GO. */
+static psr_err ask_shards(psring_comm *comm, const psr_opening *opening, const psring_call *call,
+                          uint32_t *ret_asked, psr_reply *ret_reply)
+{
+    int64_t *words = NULL;
+    size_t count = 0;
+    psr_err err = psr_opening_to_words(opening, &words, &count);
+    for (uint32_t s = 0; s < comm->shards && err == PSR_OK && ret_reply->err == PSR_OK; s++) {
+        const uint32_t shard = comm->workers + s;
+        const int64_t notice[PSR_NOTICE_WORDS] = {PSR_NOTICE_OPEN, (int64_t)count};
+        err = psr_service_send(comm, shard, PSR_SERVICE_NOTICE, notice, PSR_NOTICE_WORDS, call);
+        if (err == PSR_OK)
+            err = psr_service_send(comm, shard, PSR_SERVICE_OPENING, words, count, call);
+        if (err == PSR_OK)
+            err = psr_service_receive(comm, shard, PSR_SERVICE_REPLY, ret_reply, PSR_REPLY_WORDS, call);
+        ++*ret_asked;
+    }
+    free(words);
+    ret_reply->line[sizeof ret_reply->line - 1] = '\0';
+    return err;
+}
+
+/* What each rank tells the others of the group. */
+typedef struct record {
+    int64_t digest, id, initial;
+    psr_reply reply; /* the first rank's: the shards' */
+    char says[PSR_OPENING_LINE_BYTES];
+} record;
+
+_Static_assert(sizeof(record) % sizeof(int64_t) == 0, "a record is words");
+
+static psr_err gather(const psring_group *group, const record *own, record *all, const psring_call *call)
+{
+    psr_node_request *request = NULL;
+    const psr_request_options options = {.kind = PSR_KIND_ALL_GATHER,
+                                         .type = PSR_TYPE_INT64,
+                                         .send = own,
+                                         .receive = all,
+                                         .count = sizeof *own / sizeof(int64_t)};
+    PSR_TRY(psr_comm_start(group->comm, group->group, &options, call, &request));
+    return psr_comm_finish(group->comm, request);
+}
+
+static psr_err other_table(const psring_group *group, const record *all, uint32_t other)
+{
+    const uint32_t *ranks = psr_node_group_ranks(group->group);
+    psr_failure failure = {.err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[other]};
+    snprintf(failure.line, sizeof failure.line,
+             "rank %" PRIu32 " opens %.200s, rank %" PRIu32 " opens %.200s", ranks[0], all[0].says,
+             ranks[other], all[other].says);
+    return psr_comm_find(group->comm, &failure);
+}
+
+static psr_err compare(const psring_group *group, record *all)
+{
+    for (uint32_t r = 0; r < psr_node_group_size(group->group); r++) {
+        all[r].says[sizeof all[r].says - 1] = '\0';
+        all[r].reply.line[sizeof all[r].reply.line - 1] = '\0';
+    }
+    for (uint32_t r = 1; r < psr_node_group_size(group->group); r++)
+        if (all[r].digest != all[0].digest)
+            return other_table(group, all, r);
+    return PSR_OK;
+}
+
+static void set_initial(psr_node_table *table, uint32_t part_count, const float *initial)
+{
+    float *values = psr_node_table_values(table);
+    for (uint32_t p = 0; p < part_count; p++) {
+        psr_span span = psr_node_table_part(table, p);
+        memcpy(values + span.offset, initial, span.count * sizeof *values);
+        initial += span.count;
+    }
+}
+
+static psr_err begin(psring_group *group, const psr_opening *opening, const float *initial,
+                     const psring_call *call, psring_table **ret_table)
+{
+    psring_comm *comm = group->comm;
+    psring_table *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
+    *t =
+        (psring_table){.comm = comm, .next = comm->tables, .group = group, .part_count = opening->part_count};
+    psr_err err = psr_service_make_group(comm, opening, NULL, &t->node_group);
+    if (err == PSR_OK && psr_node_group_rank(group->group) == 0 && opening->initial)
+        set_initial(psr_node_group_table(t->node_group), opening->part_count, initial);
+    if (err == PSR_OK)
+        err = psr_service_begin_table(comm, t->node_group, opening->initial, call);
+    if (err != PSR_OK) { /* a group that was opened ends with comm */
+        free(t);
+        return err;
+    }
+    comm->tables = t;
+    *ret_table = t;
+    return PSR_OK;
+}
+
+static psr_err go(psring_comm *comm, uint32_t asked, bool yes, const psring_call *call)
+{
+    const int64_t word = yes;
+    for (uint32_t s = 0; s < asked; s++)
+        PSR_TRY(psr_service_send(comm, comm->workers + s, PSR_SERVICE_GO, &word, 1, call));
+    return PSR_OK;
+}
+
+static psr_err open_with(psring_group *group, psr_opening *opening, const float *initial, record *all,
+                         const psring_call *call, psring_table **ret_table)
+{
+    psring_comm *comm = group->comm;
+    const bool first = psr_node_group_rank(group->group) == 0;
+    record own = {.digest = (int64_t)psr_opening_digest(opening)};
+    uint32_t asked = 0;
+    psr_opening_describe(opening, own.says);
+    if (first) {
+        opening->initial = initial != NULL;
+        PSR_TRY(psr_comm_next_group(comm, &opening->id));
+        PSR_TRY(ask_shards(comm, opening, call, &asked, &own.reply));
+        own.id = opening->id;
+        own.initial = opening->initial;
+    }
+    PSR_TRY(gather(group, &own, all, call));
+    PSR_TRY(compare(group, all));
+    const bool yes = all[0].reply.err == PSR_OK;
+    PSR_TRY(go(comm, asked, yes, call));
+    if (!yes)
+        return psr_fail((psr_err)all[0].reply.err, "%s", all[0].reply.line);
+    opening->id = (uint32_t)all[0].id;
+    opening->initial = all[0].initial != 0;
+    psr_err err = begin(group, opening, initial, call, ret_table);
+    return err == PSR_OK ? PSR_OK : psr_comm_give_up(comm, err, "opens a table");
+}
+
+static psr_err open_table(psring_group *group, const char *name, const psring_table_options *options,
+                          const psring_call *given, psring_table **ret_table)
+{
+    psring_call call;
+    psring_table_options o = {0};
+    psr_opening opening;
+    PSR_TRY(check_group(group));
+    PSR_TRY(read_call("psring_table_open", given, &call));
+    PSR_TRY(read_options(options, &o));
+    PSR_TRY(psr_comm_check(group->comm));
+    PSR_TRY(make_opening(group, name, &o, &opening));
+    call.name = "psring_table_open";
+    record *all = calloc(psr_node_group_size(group->group), sizeof *all);
+    psr_err err = all != NULL ? open_with(group, &opening, o.initial, all, &call, ret_table)
+                              : psr_fail(PSR_ERR_NOMEM, "no memory to open a table");
+    free(all);
+    psr_opening_done(&opening);
+    return err;
+}
+
+psring_err psring_table_open(psring_group *group, const char *name, const psring_table_options *options,
+                             const psring_call *call, psring_table **ret_table)
+{
+    psr_err err = psr_comm_enter(group->comm);
+    if (err != PSR_OK)
+        return (psring_err)err;
+    return psr_comm_leave(group->comm, open_table(group, name, options, call, ret_table));
+}
+
+/* ---- pushing and pulling ---- */
+
+static psr_err check_values(const char *what, const void *values)
+{
+    if (values != NULL && (uintptr_t)values % sizeof(float) == 0)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE, "%s: its values are %s", what,
+                    values == NULL ? "NULL" : "not aligned for float32");
+}
+
+static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, const void *values,
+                       void *ret_values, const psring_call *given, psring_request **ret_request)
+{
+    static const char *const names[] = {[PSR_NODE_PUSH] = "psring_push",
+                                        [PSR_NODE_PULL] = "psring_pull",
+                                        [PSR_NODE_PUSH_PULL] = "psring_push_pull"};
+    psring_comm *comm = t->comm;
+    psring_call call;
+    psr_node_request *request = NULL;
+    PSR_TRY(read_call(names[verb], given, &call));
+    if (part >= t->part_count)
+        return psr_fail(PSR_ERR_USAGE, "%s: part %zu is none of %" PRIu32, names[verb], part, t->part_count);
+    if (verb != PSR_NODE_PULL)
+        PSR_TRY(check_values(names[verb], values));
+    if (verb != PSR_NODE_PUSH)
+        PSR_TRY(check_values(names[verb], ret_values));
+    PSR_TRY(psr_comm_check(comm));
+    PSR_TRY(psr_node_table_request_new(t->node_group, verb, (uint32_t)part, values, ret_values,
+                                       call.deadline_ms > 0 ? call.deadline_ms : comm->deadline_ms, call.name,
+                                       &request));
+    if (ret_request == NULL)
+        return psr_comm_run(comm, request);
+    PSR_TRY(psr_request_keep(comm, t->group, request, ret_request));
+    (*ret_request)->table = t;
+    return PSR_OK;
+}
+
+static psring_err operate_within(psring_table *t, psr_node_table_verb verb, size_t part, const void *values,
+                                 void *ret_values, const psring_call *call, psring_request **ret_request)
+{
+    psring_comm *comm = t->comm;
+    psr_err err = psr_comm_enter(comm);
+    if (err != PSR_OK)
+        return (psring_err)err;
+    return psr_comm_leave(comm, operate(t, verb, part, values, ret_values, call, ret_request));
+}
+
+psring_err psring_push(psring_table *table, size_t part, const void *values, const psring_call *call,
+                       psring_request **ret_request)
+{
+    return operate_within(table, PSR_NODE_PUSH, part, values, NULL, call, ret_request);
+}
+
+psring_err psring_pull(psring_table *table, size_t part, void *ret_values, const psring_call *call,
+                       psring_request **ret_request)
+{
+    return operate_within(table, PSR_NODE_PULL, part, NULL, ret_values, call, ret_request);
+}
+
+psring_err psring_push_pull(psring_table *table, size_t part, const void *values, void *ret_values,
+                            const psring_call *call, psring_request **ret_request)
+{
+    return operate_within(table, PSR_NODE_PUSH_PULL, part, values, ret_values, call, ret_request);
+}
+
+uint64_t psring_table_staleness(psring_table *table)
+{
+    return psr_node_table_take_staleness(psr_node_group_table(table->node_group));
+}
+
+/* ---- closing ---- */
+
+/* When all workers have come here, none waits for a shard any more. */
+static psr_err meet(psring_table *t, const psring_call *call)
+{
+    psring_comm *comm = t->comm;
+    const psr_request_options barrier = {.kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8};
+    psr_node_request *request = NULL;
+    PSR_TRY(psr_comm_check(comm));
+    if (t->group == NULL)
+        return psr_fail(PSR_ERR_USAGE, "psring_table_close: its group was freed before");
+    const uint32_t id = psr_node_group_id(t->node_group);
+    PSR_TRY(psr_comm_start(comm, t->group->group, &barrier, call, &request));
+    PSR_TRY(psr_comm_finish(comm, request));
+    if (psr_node_group_rank(t->group->group) == 0)
+        PSR_TRY(psr_service_notify(comm, PSR_NOTICE_CLOSE, id, call));
+    return psr_driver_order(comm->driver, PSR_NODE_CLOSE_GROUP, t->node_group);
+}
+
+static psr_err close_table(psring_table *t, const psring_call *given)
+{
+    psring_comm *comm = t->comm;
+    psring_call call;
+    psring_table **at = &comm->tables;
+    for (psring_request *r = comm->requests, *next; r != NULL; r = next) {
+        next = r->next;
+        if (r->table == t)
+            psr_request_end(r);
+    }
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+    psr_err err = read_call("psring_table_close", given, &call);
+    call.name = "psring_table_close";
+    if (err == PSR_OK)
+        err = meet(t, &call); /* when it fails, what the table has ends with comm */
+    free(t);
+    return err;
+}
+
+psring_err psring_table_close(psring_table **table, const psring_call *call)
+{
+    if (table == NULL || *table == NULL)
+        return PSRING_OK;
+    psring_comm *comm = (*table)->comm;
+    psr_err err = psr_comm_enter(comm);
+    if (err != PSR_OK)
+        return (psring_err)err;
+    err = close_table(*table, call);
+    *table = NULL;
+    return psr_comm_leave(comm, err);
+}
