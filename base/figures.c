@@ -26,6 +26,12 @@ const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT] = {
     OVER_WORKERS(PSR_FIGURE_COMPUTE_S, "compute_s",
                  "a worker was in forward and backward passes, without waiting"),
     OVER_WORKERS(PSR_FIGURE_LOAD_WAIT_S, "load_wait_s", "a worker's compute thread waited for the loader"),
+    [PSR_FIGURE_GRADIENT_BYTES] = {"gradient_bytes", "B",
+                                   "payloads of gradients, and of their sums in a ring, that all workers "
+                                   "together sent in this run"},
+    [PSR_FIGURE_GRADIENT_FLOAT32_BYTES] =
+        {"gradient_float32_bytes", "B",
+         "what these would have been uncompressed; over gradient_bytes it is what --compress saved"},
     [PSR_FIGURE_LOSS] = {"loss", "", "mean over the last step's samples of all workers"},
     [PSR_FIGURE_TEST_LOSS] = {"test_loss", "",
                               "mean over the test set at the last evaluation, each sample once"},

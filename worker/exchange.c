@@ -78,7 +78,7 @@ static psr_err open_engine(psr_exchange *exchange)
         .gradients = exchange->gradients,
         .residuals = exchange->residuals,
         .optimizer = exchange->optimizer,
-        .outbox = psr_loop_outbox(o->session->loop),
+        .outbox = psr_exchange_outbox(exchange),
         .context = exchange,
         .landed = psr_exchange_landed,
     };
@@ -361,14 +361,20 @@ float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot)
 void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret_figures)
 {
     uint64_t sent = atomic_load(&exchange->bytes_sent), received = atomic_load(&exchange->bytes_received);
+    uint64_t gradients = atomic_load(&exchange->gradient_bytes),
+             as_float32 = atomic_load(&exchange->gradient_float32_bytes);
     *ret_figures = (psr_exchange_figures){
         .wait_s = exchange->session->wait_s,
         .exchange_s = (double)atomic_load(&exchange->exchange_ns) * 1e-9,
         .bytes_sent = sent - exchange->bytes_sent_told,
         .bytes_received = received - exchange->bytes_received_told,
+        .gradient_bytes = gradients - exchange->gradient_bytes_told,
+        .gradient_float32_bytes = as_float32 - exchange->gradient_float32_bytes_told,
         .staleness = atomic_exchange(&exchange->staleness, 0),
     };
     exchange->session->wait_s = 0;
     exchange->bytes_sent_told = sent;
     exchange->bytes_received_told = received;
+    exchange->gradient_bytes_told = gradients;
+    exchange->gradient_float32_bytes_told = as_float32;
 }

@@ -54,7 +54,10 @@ typedef struct psr_exchange_figures {
     double exchange_s; /* time from the first gradient ready to the last weights landed, of the last completed
                           step */
     uint64_t bytes_sent, bytes_received; /* since the last call */
-    uint64_t staleness;                  /* largest seen since the last call (SSP, async) */
+    /* Of those sent, payloads of gradients (of a ring: and of their sums), and what they would have been as float32. After a drain they
+     * are all of the steps until then. */
+    uint64_t gradient_bytes, gradient_float32_bytes;
+    uint64_t staleness; /* largest seen since the last call (SSP, async) */
 } psr_exchange_figures;
 
 /* CANCELLED: as psr_session_may_begin. */

@@ -20,12 +20,13 @@ struct psr_exchange {
     psr_step step;
     uint32_t reported; /* buckets of this step */
     uint64_t operations_begun;
-    uint64_t bytes_sent_told, bytes_received_told;
+    uint64_t bytes_sent_told, bytes_received_told, gradient_bytes_told, gradient_float32_bytes_told;
 
     /* ---- written by the exchange thread, read by the compute thread ---- */
     _Atomic uint64_t *landed; /* [buckets]: steps whose weights the bucket has */
     _Atomic uint64_t operations_ended;
     _Atomic uint64_t bytes_sent, bytes_received, staleness;
+    _Atomic uint64_t gradient_bytes, gradient_float32_bytes; /* counted before they are sent */
     _Atomic int64_t exchange_ns;
 
     /* ---- the exchange thread's own (the compute thread's, with an engine that plays all ranks) ---- */
@@ -53,5 +54,7 @@ void psr_exchange_register(psr_exchange *exchange);
 /* Shows the compute thread what was counted. */
 void psr_exchange_publish(psr_exchange *exchange);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);
+/* The engine's way out: counts what gradients take. */
+psr_outbox psr_exchange_outbox(psr_exchange *exchange);
 
 #endif

@@ -16,6 +16,30 @@ psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)
     return PSR_OK;
 }
 
+static psr_err send_of_engine(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    psr_exchange *exchange = context;
+    if (head->type == PSR_MSG_PUSH || head->type == PSR_MSG_RING) {
+        atomic_fetch_add_explicit(&exchange->gradient_bytes, payload->bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&exchange->gradient_float32_bytes, psr_msg_count(head) * sizeof(float),
+                                  memory_order_relaxed);
+    }
+    const psr_outbox outbox = psr_loop_outbox(exchange->session->loop);
+    return outbox.send(outbox.context, to, head, payload);
+}
+
+static void lent_to_engine_returned(void *context)
+{
+    const psr_outbox outbox = psr_loop_outbox(((psr_exchange *)context)->session->loop);
+    if (outbox.returned != NULL)
+        outbox.returned(outbox.context);
+}
+
+psr_outbox psr_exchange_outbox(psr_exchange *exchange)
+{
+    return (psr_outbox){.context = exchange, .send = send_of_engine, .returned = lent_to_engine_returned};
+}
+
 static void see_collective(psr_exchange *exchange)
 {
     if (exchange->operations_taken > atomic_load(&exchange->operations_ended) &&

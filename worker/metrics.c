@@ -34,9 +34,11 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     add_seconds(&end, "exchange_s", m->exchange_s);
     add_seconds(&end, "wait_s", m->wait_s);
     add_seconds(&end, "load_wait_s", m->load_wait_s);
-    psr_text_add(&end,
-                 ", \"bytes_sent\": %" PRIu64 ", \"bytes_received\": %" PRIu64 ", \"staleness\": %" PRIu64,
-                 m->bytes_sent, m->bytes_received, m->staleness);
+    psr_text_add(
+        &end,
+        ", \"bytes_sent\": %" PRIu64 ", \"bytes_received\": %" PRIu64 ", \"gradient_bytes\": %" PRIu64
+        ", \"gradient_float32_bytes\": %" PRIu64 ", \"staleness\": %" PRIu64,
+        m->bytes_sent, m->bytes_received, m->gradient_bytes, m->gradient_float32_bytes, m->staleness);
     if (m->has_hash)
         psr_text_add(&end, ", \"hash\": \"%016" PRIx64 "\"", m->hash);
     if (m->has_test) {
@@ -54,6 +56,8 @@ void psr_outcome_print(const psr_outcome *o, char line[static PSR_METRICS_LINE_M
     add_seconds(&end, "compute_s", o->compute_s);
     add_seconds(&end, "wait_s", o->wait_s);
     add_seconds(&end, "load_wait_s", o->load_wait_s);
+    psr_text_add(&end, ", \"gradient_bytes\": %" PRIu64 ", \"gradient_float32_bytes\": %" PRIu64,
+                 o->gradient_bytes, o->gradient_float32_bytes);
     add_real(&end, "loss", o->loss);
     add_real(&end, "test_loss", o->test_loss);
     add_real(&end, "test_accuracy", o->test_accuracy);

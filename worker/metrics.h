@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSR_METRICS_LINE_MAX 768
+#define PSR_METRICS_LINE_MAX 896
 
 typedef struct psr_metrics {
     uint64_t step;        /* counted from 1, as in the step line: steps completed when it ended */
@@ -24,7 +24,8 @@ typedef struct psr_metrics {
                             then */
     double wait_s;       /* the compute thread waited for weights */
     double load_wait_s;  /* the compute thread waited for the loader */
-    uint64_t bytes_sent, bytes_received; /* of all kinds, since this process's line before */
+    uint64_t bytes_sent, bytes_received;             /* of all kinds, since this process's line before */
+    uint64_t gradient_bytes, gradient_float32_bytes; /* psr_exchange_figures', since then */
     uint64_t staleness; /* the oldest weights that this step took: updates behind (SSP, async) */
     bool has_hash;
     uint64_t hash; /* of the weights after this step */
@@ -41,8 +42,9 @@ typedef struct psr_outcome {
     uint64_t steps;                        /* completed, those before a resume included */
     double train_s;                        /* the training clock when the last weights had come */
     double wait_s, load_wait_s, compute_s; /* of all steps of this run */
-    double loss;                           /* last step's, mean over all workers' samples */
-    double test_loss, test_accuracy;       /* of the last evaluation */
+    uint64_t gradient_bytes, gradient_float32_bytes;
+    double loss;                     /* last step's, mean over all workers' samples */
+    double test_loss, test_accuracy; /* of the last evaluation */
     uint64_t test_count;
     uint64_t hash;
     bool stopped;  /* before its last step, because it was told to */

@@ -140,12 +140,16 @@ static double end_turn(training *tr, turn *now)
     m->exchange_s = figures.exchange_s;
     m->bytes_sent += figures.bytes_sent + tr->carried_sent;
     m->bytes_received += figures.bytes_received + tr->carried_received;
+    m->gradient_bytes += figures.gradient_bytes;
+    m->gradient_float32_bytes += figures.gradient_float32_bytes;
     m->staleness = figures.staleness > m->staleness ? figures.staleness : m->staleness;
     m->unix_s = unix_clock_s();
     m->train_s = training_clock_s(tr);
     m->images_per_s = now->count / (m->train_s - now->begun_s);
     tr->carried_sent = tr->carried_received = 0;
     tr->outcome.wait_s += figures.wait_s;
+    tr->outcome.gradient_bytes += figures.gradient_bytes;
+    tr->outcome.gradient_float32_bytes += figures.gradient_float32_bytes;
     tr->outcome.train_s = m->train_s;
     return figures.wait_s;
 }

@@ -59,6 +59,11 @@ uint64_t psr_msg_step(const psr_head *head)
     return head->tag.round;
 }
 
+size_t psr_msg_count(const psr_head *head)
+{
+    return span_of(head).count;
+}
+
 enum { INIT_SECTION = AFTER_SPAN };
 
 psr_head psr_msg_init_head(const psr_msg_init *init)

@@ -62,6 +62,11 @@ void psr_show_configuration(psr_show *show, const psr_config *config, const psr_
     psr_screen_out(screen, "  data       %s, batch %s, %s\n", config->data, batch, length);
     psr_screen_out(screen, "  optimizer  %s, lr %g (%s), seed %llu\n", optimizer, config->lr, schedule,
                    (unsigned long long)config->seed);
+    if (strcmp(config->compress, "none") != 0)
+        psr_screen_out(screen, "  compress   %s%s\n", config->compress,
+                       config->mode != PSR_MODE_LOCAL                ? ""
+                       : config->compress_as == PSR_COMPRESS_AS_RING ? ", as a ring does"
+                                                                     : ", as parameter servers do");
     psr_screen_out(screen, "  hosts      ");
     for (size_t i = 0; i < placement->hosts.count && i < 8; i++)
         psr_screen_out(screen, "%s%s", i ? ", " : "", placement->hosts.items[i].name);

@@ -109,6 +109,18 @@ static void add_waiting(psr_text_end *end, const cJSON *o)
                  most);
 }
 
+/* Nothing where all went as it was, or nothing was sent. */
+static void add_gradients(psr_text_end *end, const cJSON *o)
+{
+    double sent = psr_summary_figure(o, PSR_FIGURE_GRADIENT_BYTES),
+           as_float32 = psr_summary_figure(o, PSR_FIGURE_GRADIENT_FLOAT32_BYTES);
+    if (!(sent > 0) || !isfinite(as_float32) || sent == as_float32)
+        return;
+    psr_text_add(end,
+                 "gradients  %.1f MB sent by all workers, which are %.1f MB as float32: %.3g times as much\n",
+                 sent / 1e6, as_float32 / 1e6, as_float32 / sent);
+}
+
 static void add_result(psr_text_end *end, const cJSON *o)
 {
     char loss[PSR_FIGURE_TEXT_BYTES], accuracy[PSR_FIGURE_TEXT_BYTES];
@@ -133,5 +145,6 @@ void psr_summary_print(const cJSON *outcome, char text[static PSR_SUMMARY_BYTES]
         add_time(&end, outcome);
     add_warmup(&end, outcome);
     add_waiting(&end, outcome);
+    add_gradients(&end, outcome);
     add_result(&end, outcome);
 }

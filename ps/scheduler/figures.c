@@ -22,9 +22,11 @@ typedef struct rank_figures {
     first_step first[WARMUP_MAX];
 } rank_figures;
 
-/* What a worker's lines have of its own in each step, and its DONE of all steps. */
-enum { SUMS = 3 };
-static const psr_figure sum_figures[SUMS] = {PSR_FIGURE_WAIT_S, PSR_FIGURE_COMPUTE_S, PSR_FIGURE_LOAD_WAIT_S};
+/* What a worker's lines have of its own in each step, and its DONE of all steps. The first are shown as mean and range over workers, the
+ * last as the sum of all. */
+enum { OVER_WORKERS = 3, SUMS = 5 };
+static const psr_figure sum_figures[SUMS] = {PSR_FIGURE_WAIT_S, PSR_FIGURE_COMPUTE_S, PSR_FIGURE_LOAD_WAIT_S,
+                                             PSR_FIGURE_GRADIENT_BYTES, PSR_FIGURE_GRADIENT_FLOAT32_BYTES};
 
 typedef struct worker_figures {
     double train_s, sums[SUMS];
@@ -234,8 +236,13 @@ void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
     v[PSR_FIGURE_STEADY_IMAGES_PER_S] = is_steady && images > warm.images && train_s > warm.train_s
                                             ? (images - warm.images) / (train_s - warm.train_s)
                                             : NAN;
-    for (size_t i = 0; i < SUMS; i++)
+    for (size_t i = 0; i < OVER_WORKERS; i++)
         over_workers(f, i, &v[sum_figures[i]]);
+    for (size_t i = OVER_WORKERS; i < SUMS; i++) {
+        v[sum_figures[i]] = 0;
+        for (uint32_t w = 0; w < f->worker_count; w++)
+            v[sum_figures[i]] += f->workers[w].sums[i];
+    }
     v[PSR_FIGURE_LOSS] = f->loss;
     v[PSR_FIGURE_TEST_LOSS] = f->test_loss;
     v[PSR_FIGURE_TEST_ACCURACY] = f->test_accuracy;

@@ -19,6 +19,7 @@ CASES = {
     "evaluated": {"workers": 2, "mode": "ps", "sync": "async", "slow": "1:5", "eval-every": 5, "checkpoint-every": 7},
     "ring": {"workers": 3, "mode": "ring", "hash": True, "eval-every": 10},
     "local": {"workers": 3, "mode": "local"},
+    "compressed": {"workers": 2, "mode": "ps", "shards": 2, "compress": "int8"},
 }
 
 
@@ -33,6 +34,8 @@ def of_all_ranks(lines, first_step, total_steps, in_turn):
     figures = {"steps": total_steps, "own_steps": total_steps - first_step, "images": images, "train_s": train_s,
                "images_per_s": images / train_s, "warmup_steps": warmup_steps, "warmup_s": warmup_s,
                "steady_images_per_s": (images - warm_images) / (train_s - warmup_s)}
+    for name in "gradient_bytes", "gradient_float32_bytes":
+        figures[name] = sum(line[name] for line in lines)
     for name in "wait_s", "compute_s", "load_wait_s":
         sums = {}
         for line in lines:

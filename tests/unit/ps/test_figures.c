@@ -208,6 +208,29 @@ static void done_has_the_wait_for_the_last_weights(void **state)
     free(json);
 }
 
+/* What two workers sent in two steps; the second's DONE tells of a step that has no line. */
+static void bytes_of_gradients_are_all_workers_together(void **state)
+{
+    (void)state;
+    open_figures(2, false, 0, 2);
+    look();
+    assert_true(v[PSR_FIGURE_GRADIENT_BYTES] == 0 && v[PSR_FIGURE_GRADIENT_FLOAT32_BYTES] == 0);
+    for (uint32_t step = 1; step <= 2; step++)
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            char json[128];
+            snprintf(json, sizeof json,
+                     "{\"rank\": %u, \"step\": %u, \"gradient_bytes\": 10, \"gradient_float32_bytes\": 40}",
+                     rank, step);
+            take(rank, json);
+        }
+    look();
+    assert_true(v[PSR_FIGURE_GRADIENT_BYTES] == 40 && v[PSR_FIGURE_GRADIENT_FLOAT32_BYTES] == 160);
+    done(0, "{\"steps\": 2, \"gradient_bytes\": 20, \"gradient_float32_bytes\": 80}");
+    done(1, "{\"steps\": 3, \"gradient_bytes\": 30, \"gradient_float32_bytes\": 120}");
+    look();
+    assert_true(v[PSR_FIGURE_GRADIENT_BYTES] == 50 && v[PSR_FIGURE_GRADIENT_FLOAT32_BYTES] == 200);
+}
+
 static void what_the_shards_carried_is_there_when_all_are_done(void **state)
 {
     (void)state;
@@ -288,6 +311,7 @@ int main(void)
         A_RUN(a_resumed_run_counts_its_own_steps),
         A_RUN(an_evaluation_is_no_training_time),
         A_RUN(done_has_the_wait_for_the_last_weights),
+        A_RUN(bytes_of_gradients_are_all_workers_together),
         A_RUN(what_the_shards_carried_is_there_when_all_are_done),
         A_RUN(one_process_that_plays_all_ranks_is_one_worker),
         A_RUN(the_rate_of_now_is_that_of_the_last_seconds),

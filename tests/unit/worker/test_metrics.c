@@ -46,6 +46,8 @@ static void a_line_is_one_json_object_with_every_field(void **state)
                                  .load_wait_s = 0.5,
                                  .bytes_sent = 7,
                                  .bytes_received = 9,
+                                 .gradient_bytes = 5,
+                                 .gradient_float32_bytes = 20,
                                  .staleness = 4};
     char line[PSR_METRICS_LINE_MAX];
     psr_metrics_print(&metrics, line);
@@ -65,6 +67,8 @@ static void a_line_is_one_json_object_with_every_field(void **state)
     assert_true(number(object, "load_wait_s") == 0.5);
     assert_true(number(object, "bytes_sent") == 7);
     assert_true(number(object, "bytes_received") == 9);
+    assert_true(number(object, "gradient_bytes") == 5);
+    assert_true(number(object, "gradient_float32_bytes") == 20);
     assert_true(number(object, "staleness") == 4);
     assert_null(cJSON_GetObjectItemCaseSensitive(object, "hash"));
     assert_null(cJSON_GetObjectItemCaseSensitive(object, "test_accuracy"));
@@ -113,6 +117,8 @@ static void the_longest_line_fits(void **state)
                                  .load_wait_s = 1e9,
                                  .bytes_sent = UINT64_MAX,
                                  .bytes_received = UINT64_MAX,
+                                 .gradient_bytes = UINT64_MAX,
+                                 .gradient_float32_bytes = UINT64_MAX,
                                  .staleness = UINT64_MAX,
                                  .has_hash = true,
                                  .hash = UINT64_MAX,
@@ -128,6 +134,8 @@ static void the_longest_line_fits(void **state)
     const psr_outcome outcome = {.steps = UINT64_MAX,
                                  .train_s = 1e9,
                                  .wait_s = 1e9,
+                                 .gradient_bytes = UINT64_MAX,
+                                 .gradient_float32_bytes = UINT64_MAX,
                                  .load_wait_s = 1e9,
                                  .compute_s = 1e9,
                                  .loss = longest,
