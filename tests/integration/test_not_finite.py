@@ -13,7 +13,8 @@ from psring_run import Run, Tap, Workspace
 OPTIONS = {"model": "mlp", "data": "synthetic:count=96,test=8,channels=1,size=28", "workers": 3, "batch-size": 8,
            "steps": 40, "lr": 1e6, "threads": 1, "seed": 3, "log-every": 1, "backend": "reference"}
 MODES = {"local": {"mode": "local"}, "ring": {"mode": "ring"}, "ps": {"mode": "ps", "shards": 2},
-         "async": {"mode": "ps", "sync": "async"}}
+         "async": {"mode": "ps", "sync": "async"},
+         "int8": {"mode": "ps", "compress": "int8"}, "1bit": {"mode": "local", "compress": "1bit"}}
 
 
 def main(psring):

@@ -1,0 +1,100 @@
+"""Compressed runs: with --compress, `ps` with any number of shards and `local` end every step with equal weights, which are not
+the uncompressed ones; a run that is resumed goes on with what its workers owed; and fewer bytes are sent.
+
+usage: test_compress.py PSRING CASE"""
+
+import os
+import sys
+
+from psring_run import Run, Tap, Workspace
+from test_bits import check_run
+
+# 97 samples over 3 workers leave a last step of batches of 1, 0 and 0; bucket and slice sizes divide neither a tensor nor each other.
+OPTIONS = dict(model="mlp", workers=3, data="synthetic:count=97,test=40,channels=1,size=28", steps=6, lr=0.05, threads=1, hash=True,
+               seed=11, **{"batch-size": 16, "bucket-size": 99968, "slice-size": 16448})
+MIDDLE = 4
+
+# The option, and how much smaller than float32 it must be. A value of topk goes with its index.
+CASES = {"fp16": ("fp16", 2), "bf16": ("bf16", 2), "int8": ("int8", 3.9), "topk": ("topk:0.02", 24), "1bit": ("1bit", 30)}
+OWES = ("int8", "topk", "1bit")
+
+
+def later(hashes):
+    return {step: text for step, text in hashes.items() if step > MIDDLE}
+
+
+def check_bytes(tap, run, compress, factor):
+    outcome = run.outcome()
+    sent, as_float32 = outcome["gradient_bytes"], outcome["gradient_float32_bytes"]
+    tap.ok(sent > 0 and factor <= as_float32 / sent <= factor * 1.1, "%s: gradients take about %s times less than float32" % (run.name, factor),
+           [str(outcome)])
+    carried = sum(shard["gradient_bytes"] for shard in outcome["shards"])
+    tap.ok(carried == sent, "%s: the shards have received as much" % run.name, [str(outcome)])
+    tap.ok("  compress   %s\n" % compress in run.stdout and "\ngradients  " in run.stdout, "%s: both are shown" % run.name, run.why())
+
+
+def check_resumed(tap, psring, directory, whole, right):
+    """From the checkpoint in the middle, by as many shards, by another number, and in one process."""
+    checkpoint = os.path.join(whole.out, "checkpoints", "step-%d" % MIDDLE)
+    for name, beside in (("ps-2", {}), ("ps-1", dict(shards=1)), ("local", dict(mode="local"))):
+        run = Run(psring, directory, "resumed-" + name, dict(resume=checkpoint, steps=OPTIONS["steps"], **beside))
+        run.options = dict(OPTIONS)
+        if tap.ok(run.status == 0, "resumed by %s: ends with status 0" % name, run.why()):
+            tap.ok(run.hashes() == later(right), "resumed by %s: every later step has the undisturbed run's hash" % name,
+                   [str(right), str(run.hashes())])
+    return checkpoint
+
+
+def check_dropped(tap, psring, directory, checkpoint, case):
+    """Without error feedback there is no place for what was owed: that is said; the other way round all begins with nothing owed."""
+    said = "is dropped"
+    without = Run(psring, directory, "without", dict(resume=checkpoint, steps=OPTIONS["steps"], compress="none"))
+    tap.ok(without.status == 0 and (said in without.stdout) == (case in OWES),
+           "resumed without --compress: it is said whether something is dropped", without.why())
+    plain = os.path.join(without.out, "checkpoints", "step-%d" % OPTIONS["steps"])
+    again = Run(psring, directory, "again", dict(resume=plain, steps=OPTIONS["steps"] + 2, compress=CASES[case][0]))
+    tap.ok(again.status == 0 and said not in again.stdout, "an uncompressed run can be resumed with --compress", again.why())
+
+
+def compressed(tap, psring, directory, case):
+    compress, factor = CASES[case]
+    options = dict(OPTIONS, compress=compress)
+    local = Run(psring, directory, "local", dict(options, mode="local"))
+    plain = Run(psring, directory, "plain", dict(OPTIONS, mode="local"))
+    right = check_run(tap, local)
+    other = check_run(tap, plain)
+    tap.ok(right and other and all(right[step] != other[step] for step in right), "no step has the hash of the uncompressed run",
+           [str((right, other))])
+    for shards in (1, 2, 3):
+        run = Run(psring, directory, "ps-%d" % shards, dict(options, mode="ps", shards=shards, **{"checkpoint-every": MIDDLE}))
+        hashes = check_run(tap, run)
+        tap.ok(hashes is not None and hashes == right, "%s: every step has the hash of local's" % run.name, [str((right, hashes))])
+        check_bytes(tap, run, compress, factor)
+        if shards == 2:
+            whole = run
+    checkpoint = check_resumed(tap, psring, directory, whole, right)
+    check_dropped(tap, psring, directory, checkpoint, case)
+
+
+def refused(tap, psring, directory):
+    """By name, before anything is started."""
+    for options, said in (({"compress": "zip"}, "--compress: 'zip' is no compression; give none, fp16, bf16, int8, topk:R (topk:0.01) or 1bit"),
+                          ({"compress": "topk:2"}, "--compress: 'topk:2': the ratio of topk is a number above 0 and up to 1"),
+                          ({"compress": "int8", "compress-as": "ring"}, "--compress-as ring does not go with --mode ps")):
+        run = Run(psring, directory, "refused", dict(OPTIONS, mode="ps", **options))
+        tap.ok(run.status == 2 and said in run.stderr and not os.path.exists(run.out), "refused: %s" % said, run.why())
+
+
+def main():
+    psring, case = sys.argv[1:]
+    tap = Tap()
+    with Workspace() as directory:
+        if case == "refused":
+            refused(tap, psring, directory)
+        else:
+            compressed(tap, psring, directory, case)
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()
