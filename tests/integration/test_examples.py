@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_examples.py mlp|slices EXAMPLES-FOLDER PSRING PROGRAM..: the examples of manual parallelism on several numbers of ranks. TAP."""
+"""test_examples.py mlp|tables|slices EXAMPLES-FOLDER PSRING PROGRAM..: the examples of manual parallelism on several numbers of ranks. TAP."""
 import math
 import os
 import pathlib
@@ -116,6 +116,37 @@ def files_that_are_not_mnist_are_refused():
         run("run_ranks", 1, programs["mlp"], name, 1)
 
 
+def losses_by_tables(workers, shards, sync):
+    words = [programs["parameter_server"], MNIST, sync, shards, STEPS]
+    return losses_of(run("run_ranks", workers + shards, *words).stdout)
+
+
+def in_bsp_the_losses_are_those_of_one_worker_and_their_bits_those_of_one_shard():
+    alone = losses_by_tables(1, 1, "bsp")
+    assert math.log(10) > alone[0] > alone[1] > alone[2], alone
+    for workers in (2, 4):
+        losses = losses_by_tables(workers, 1, "bsp")
+        losses_are_equal(alone, losses)
+        assert losses_by_tables(workers, 2, "bsp") == losses
+
+
+def without_bsp_the_losses_fall_as_well():
+    alone = losses_by_tables(1, 1, "bsp")
+    for sync in ("async", "ssp:2"):
+        losses = losses_by_tables(2, 2, sync)
+        assert losses[0] > losses[1] > losses[2] and losses[2] < 1.25 * alone[2], (alone, losses)
+
+
+def psring_run_starts_a_program_that_brings_its_own_shards():
+    done = run_words(psring, "run", "-n", 3, "--", programs["parameter_server"], MNIST, "bsp", 1, STEPS)
+    losses_are_equal(losses_of(done.stdout), losses_by_tables(2, 1, "bsp"))
+
+
+def a_shard_less_run_says_what_is_missing():
+    done = run("run_ranks", 2, programs["parameter_server"], MNIST, "bsp", 0, STEPS, status=1)
+    assert done.stderr.count("there are no shards") == 2, done
+
+
 def slices_are_equal_to_the_whole(program, results):
     for ranks in range(1, 5):
         done = run("run_ranks", ranks, programs[program])
@@ -139,12 +170,14 @@ def more_ranks_than_the_image_can_be_cut_into_are_refused():
 TESTS = {
     "mlp": [the_losses_of_1_2_4_and_8_ranks_are_equal_and_fall_by_every_launcher, ranks_that_cannot_share_the_batch_say_so,
             files_that_are_not_mnist_are_refused],
+    "tables": [in_bsp_the_losses_are_those_of_one_worker_and_their_bits_those_of_one_shard, without_bsp_the_losses_fall_as_well,
+               psring_run_starts_a_program_that_brings_its_own_shards, a_shard_less_run_says_what_is_missing],
     "slices": [a_pair_of_layers_in_slices_is_equal_to_the_whole_pair_on_1_to_4_ranks,
                a_convolution_in_slices_is_equal_to_the_whole_one_on_1_to_4_ranks,
                more_ranks_than_the_image_can_be_cut_into_are_refused],
 }[case]
 
-if case == "mlp" and not MNIST.is_dir():
+if case in ("mlp", "tables") and not MNIST.is_dir():
     print(f"1..0 # SKIP MNIST is not at {MNIST}")
     sys.exit(0)
 print(f"1..{len(TESTS)}", flush=True)
