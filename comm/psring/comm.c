@@ -20,6 +20,11 @@ enum {
 
 /* ---- calls ---- */
 
+psr_err psr_comm_need(const void *given, const char *what)
+{
+    return given != NULL ? PSR_OK : psr_fail(PSR_ERR_USAGE, "%s is NULL", what);
+}
+
 psr_err psr_comm_enter(psring_comm *comm)
 {
     if (atomic_exchange_explicit(&comm->entered, true, memory_order_acquire))
@@ -77,7 +82,8 @@ psr_err psr_comm_give_up(psring_comm *comm, psr_err err, const char *doing)
 
 void psring_report(psring_comm *comm, uint64_t step)
 {
-    psr_node_progress(comm->node, step);
+    if (comm != NULL)
+        psr_node_progress(comm->node, step);
 }
 
 /* ---- joining ---- */
@@ -104,13 +110,31 @@ static psr_err check_options(const psring_options *o)
     return PSR_OK;
 }
 
+/* The place comes from the environment; the rest stays as it is said. */
+static psr_err take_environment(psring_options *o)
+{
+    psring_options place = {.size = sizeof place};
+    if (o->rank != 0 || o->scheduler != NULL || o->key_file != NULL || o->host != NULL ||
+        o->interface != NULL || o->host_scheduler)
+        return psr_fail(PSR_ERR_USAGE, "ranks is 0: rank, scheduler, key_file, host, interface and "
+                                       "host_scheduler come from the environment, and are not given");
+    PSR_TRY((psr_err)psring_options_env(&place));
+    if (o->deadline_ms != 0)
+        place.deadline_ms = o->deadline_ms;
+    place.join_deadline_ms = o->join_deadline_ms;
+    place.agree = o->agree;
+    place.agree_bytes = o->agree_bytes;
+    *o = place;
+    return PSR_OK;
+}
+
 static psr_err resolve(const psring_options *given, psring_options *ret_options)
 {
     psring_options o;
     PSR_TRY(psr_options_read("psring_options", given, sizeof *given, &o, sizeof o));
     o.size = sizeof o;
     if (o.ranks == 0)
-        PSR_TRY((psr_err)psring_options_env(&o));
+        PSR_TRY(take_environment(&o));
     PSR_TRY(check_options(&o));
     if (o.deadline_ms == 0)
         o.deadline_ms = DEADLINE_MS;
@@ -294,7 +318,9 @@ static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
 psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
 {
     psring_options o;
-    psr_err err = resolve(options, &o);
+    psr_err err = psr_comm_need(ret_comm, "ret_comm");
+    if (err == PSR_OK)
+        err = resolve(options, &o);
     if (err != PSR_OK)
         return (psring_err)psr_fail_context(err, "psring_init");
     psring_comm *comm = calloc(1, sizeof *comm);

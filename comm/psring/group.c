@@ -31,22 +31,22 @@ psr_err psr_comm_next_group(psring_comm *comm, uint32_t *ret_id)
 
 psring_group *psring_world(psring_comm *comm)
 {
-    return &comm->world;
+    return comm != NULL ? &comm->world : NULL;
 }
 
 int psring_rank(const psring_group *group)
 {
-    return (int)psr_node_group_rank(group->group);
+    return group != NULL ? (int)psr_node_group_rank(group->group) : PSRING_NO_RANK;
 }
 
 int psring_size(const psring_group *group)
 {
-    return (int)psr_node_group_size(group->group);
+    return group != NULL ? (int)psr_node_group_size(group->group) : 0;
 }
 
 uint64_t psring_epoch(const psring_group *group)
 {
-    return group->comm->view->epoch;
+    return group != NULL ? group->comm->view->epoch : 0;
 }
 
 static const char *host_of(const psring_comm *comm, uint32_t world_rank)
@@ -69,7 +69,7 @@ const char *psring_host(const psring_group *group, int rank)
 
 int psring_local_rank(const psring_group *group, int *ret_local_size)
 {
-    int place = 0, size = 0, self = psring_rank(group);
+    int place = group != NULL ? 0 : PSRING_NO_RANK, size = 0, self = psring_rank(group);
     for (int r = 0; r < psring_size(group); r++) {
         bool here = strcmp(psring_host(group, r), psring_host(group, self)) == 0;
         place += here && r < self;
@@ -82,7 +82,7 @@ int psring_local_rank(const psring_group *group, int *ret_local_size)
 
 int psring_group_translate(const psring_group *from, int rank, const psring_group *to)
 {
-    if (from->comm != to->comm || rank < 0 || rank >= psring_size(from))
+    if (from == NULL || to == NULL || from->comm != to->comm || rank < 0 || rank >= psring_size(from))
         return PSRING_NO_RANK;
     for (int r = 0; r < psring_size(to); r++)
         if (world_rank(to, r) == world_rank(from, rank))
@@ -92,6 +92,11 @@ int psring_group_translate(const psring_group *from, int rank, const psring_grou
 
 psring_err psring_group_failure(const psring_group *group, psring_failure *ret_failure)
 {
+    psr_err err = psr_comm_need(group, "psring_group_failure: group");
+    if (err == PSR_OK)
+        err = psr_comm_need(ret_failure, "psring_group_failure: ret_failure");
+    if (err != PSR_OK)
+        return (psring_err)err;
     const psr_failure *f = psr_node_failure(group->comm->node);
     if (f == NULL)
         return (psring_err)psr_fail(PSR_ERR_NOT_FOUND, "the group is whole");
@@ -167,8 +172,7 @@ static psr_err check_list(const psring_group *parent, const int *ranks, int coun
                 return psr_fail(PSR_ERR_USAGE, "a group with rank %d twice", ranks[i]);
         own = own || ranks[i] == psring_rank(parent);
     }
-    return own ? PSR_OK
-               : psr_fail(PSR_ERR_USAGE, "a group without rank %d, which makes it", psring_rank(parent));
+    return own ? PSR_OK : psr_fail(PSR_ERR_USAGE, "this rank, %d, is not in the list", psring_rank(parent));
 }
 
 /* FNV-1a. */
@@ -359,7 +363,8 @@ static psr_err split(psring_group *parent, int colour, int key, const psring_cal
 {
     size_t size = (size_t)psring_size(parent);
     if (colour < PSRING_NO_COLOUR)
-        return psr_fail(PSR_ERR_USAGE, "psring_group_split: colour %d", colour);
+        return psr_fail(PSR_ERR_USAGE, "colour %d is negative; PSRING_NO_COLOUR, for no group, is %d", colour,
+                        PSRING_NO_COLOUR);
     PSR_TRY(check_number(parent->comm));
     choice *all = calloc(size, sizeof *all);
     int *ranks = calloc(size, sizeof *ranks);
@@ -375,8 +380,11 @@ static psr_err split(psring_group *parent, int colour, int key, const psring_cal
 /* ---- the public ones ---- */
 
 /* Begins a call that makes a group. */
-static psr_err enter(psring_group *parent, const psring_call *given, psring_call *ret_call)
+static psr_err enter(psring_group *parent, const psring_call *given, psring_group **ret_group,
+                     psring_call *ret_call)
 {
+    PSR_TRY(psr_comm_need(parent, "parent"));
+    PSR_TRY(psr_comm_need(ret_group, "ret_group"));
     PSR_TRY(psr_comm_enter(parent->comm));
     psr_err err = read_call(given, ret_call);
     if (err == PSR_OK)
@@ -390,7 +398,7 @@ psring_err psring_group_from_ranks(psring_group *parent, const int *ranks, int c
                                    psring_group **ret_group)
 {
     psring_call known;
-    psr_err err = enter(parent, call, &known);
+    psr_err err = enter(parent, call, ret_group, &known);
     return err == PSR_OK ? psr_comm_leave(parent->comm, from_ranks(parent, ranks, count, &known, ret_group))
                          : (psring_err)err;
 }
@@ -399,7 +407,7 @@ psring_err psring_group_split(psring_group *parent, int colour, int key, const p
                               psring_group **ret_group)
 {
     psring_call known;
-    psr_err err = enter(parent, call, &known);
+    psr_err err = enter(parent, call, ret_group, &known);
     return err == PSR_OK ? psr_comm_leave(parent->comm, split(parent, colour, key, &known, ret_group))
                          : (psring_err)err;
 }
@@ -407,7 +415,7 @@ psring_err psring_group_split(psring_group *parent, int colour, int key, const p
 psring_err psring_group_on_host(psring_group *parent, const psring_call *call, psring_group **ret_group)
 {
     psring_call known;
-    psr_err err = enter(parent, call, &known);
+    psr_err err = enter(parent, call, ret_group, &known);
     return err == PSR_OK ? psr_comm_leave(parent->comm, on_host(parent, &known, ret_group)) : (psring_err)err;
 }
 

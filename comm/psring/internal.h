@@ -19,6 +19,7 @@ struct psring_request {
     psr_node_request *request;
     psring_table *table; /* NULL: of none */
     bool persistent;
+    bool told; /* it is not started, or the caller knows how it ended */
 };
 
 struct psring_table {
@@ -73,6 +74,9 @@ psr_err psr_options_read(const char *name, const void *given, size_t first_bytes
 /* The other way: up to the size that *ret begins with. */
 psr_err psr_options_write(const char *name, const void *known, size_t known_bytes, void *ret,
                           size_t first_bytes);
+
+/* USAGE: what a call needs is NULL; what names it: "psring_wait: request". */
+psr_err psr_comm_need(const void *given, const char *what);
 
 /* Begins and ends a call that uses the communicator. USAGE: another thread is in one. */
 psr_err psr_comm_enter(psring_comm *comm);

@@ -35,6 +35,11 @@ typedef struct arguments {
 
 /* ---- checks ---- */
 
+static psr_err check_group(const psring_group *group, psr_kind kind)
+{
+    return group != NULL ? PSR_OK : psr_fail(PSR_ERR_USAGE, "%s: group is NULL", psr_kind_name(kind));
+}
+
 static psr_err check_rank(const psring_group *group, psr_kind kind, const char *what, int rank)
 {
     uint32_t size = psr_node_group_size(group->group);
@@ -50,8 +55,9 @@ static psr_err check_type(const arguments *a)
         return psr_fail(PSR_ERR_USAGE, "%s: there is no type %d", psr_kind_name(a->kind), (int)a->type);
     if (!psr_kind_folds(a->kind))
         return PSR_OK;
-    if (a->op < PSRING_SUM || a->op > PSRING_MEAN ||
-        !psr_reduction_fits((psr_reduction)a->op, types[a->type]))
+    if (a->op < PSRING_SUM || a->op > PSRING_MEAN)
+        return psr_fail(PSR_ERR_USAGE, "%s: there is no operation %d", psr_kind_name(a->kind), (int)a->op);
+    if (!psr_reduction_fits((psr_reduction)a->op, types[a->type]))
         return psr_fail(PSR_ERR_USAGE, "%s: there is no %s of %s", psr_kind_name(a->kind),
                         psr_reduction_name((psr_reduction)a->op), psr_type_name(types[a->type]));
     return PSR_OK;
@@ -73,6 +79,69 @@ static psr_err check_there(const arguments *a, const char *what, const void *dat
     return check_memory(a, what, data);
 }
 
+/* Where this rank's part begins among the ranks' parts, and how many values all have. false: more than can be counted. */
+static bool parts_of(const psring_group *group, const arguments *a, const size_t *counts, size_t *ret_begin,
+                     size_t *ret_own, size_t *ret_all)
+{
+    uint32_t size = psr_node_group_size(group->group), self = psr_node_group_rank(group->group);
+    size_t all = 0;
+    for (uint32_t r = 0; r < size; r++) {
+        size_t part = counts != NULL ? counts[r] : a->count;
+        if (r == self) {
+            *ret_begin = all;
+            *ret_own = part;
+        }
+        if (__builtin_add_overflow(all, part, &all))
+            return false;
+    }
+    *ret_all = all;
+    return all <= SIZE_MAX / sizeof(double);
+}
+
+static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
+}
+
+/* In place is at the right place, or send and receive are apart. What cannot be counted is refused later. */
+static psr_err check_place(const psring_group *group, const arguments *a, const psring_call *call)
+{
+    size_t begin = 0, own = 0, all = 0, to_all = 0, bytes = psr_type_bytes(types[a->type]);
+    bool two = a->kind == PSR_KIND_ALL_TO_ALL_V;
+    if (a->send == NULL || a->receive == NULL || a->count > SIZE_MAX / sizeof(double) ||
+        !parts_of(group, a, two ? a->receive_counts : call->counts, &begin, &own, &all) ||
+        (two && !parts_of(group, a, a->send_counts, &begin, &own, &to_all)))
+        return PSR_OK;
+    const unsigned char *send = a->send, *receive = a->receive;
+    bool apart, in_place = false;
+    switch (a->kind) {
+    case PSR_KIND_ALL_GATHER:
+    case PSR_KIND_GATHER:
+        in_place = send == receive + begin * bytes;
+        apart = !overlap(send, own * bytes, receive, all * bytes);
+        break;
+    case PSR_KIND_REDUCE_SCATTER:
+    case PSR_KIND_SCATTER:
+        in_place = receive == send + begin * bytes;
+        apart = !overlap(send, all * bytes, receive, own * bytes);
+        break;
+    case PSR_KIND_ALL_TO_ALL:
+    case PSR_KIND_ALL_TO_ALL_V:
+        apart = !overlap(send, (two ? to_all : all) * bytes, receive, all * bytes);
+        break;
+    default:
+        in_place = send == receive;
+        apart = !overlap(send, a->count * bytes, receive, a->count * bytes);
+    }
+    if (apart || in_place)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE, "%s: send and receive overlap, and %s", psr_kind_name(a->kind),
+                    a->kind == PSR_KIND_ALL_TO_ALL || two
+                        ? "it is not done in place"
+                        : "this rank's values are not where they are when it is done in place");
+}
+
 static psr_err check_buffers(const psring_group *group, const arguments *a, const psring_call *call)
 {
     bool is_root = a->root == (int)psr_node_group_rank(group->group);
@@ -82,7 +151,8 @@ static psr_err check_buffers(const psring_group *group, const arguments *a, cons
     bool receives =
         a->kind != PSR_KIND_SEND && ((a->kind != PSR_KIND_REDUCE && a->kind != PSR_KIND_GATHER) || is_root);
     PSR_TRY(check_there(a, "send", a->send, sends && counted));
-    return check_there(a, "receive", a->receive, receives && counted);
+    PSR_TRY(check_there(a, "receive", a->receive, receives && counted));
+    return sends && (receives || a->kind == PSR_KIND_REDUCE) ? check_place(group, a, call) : PSR_OK;
 }
 
 static psr_err check_tag(const arguments *a)
@@ -171,7 +241,9 @@ static psring_err operate(psring_group *group, const arguments *a, const psring_
                           psring_request **ret_request)
 {
     psring_call call;
-    psr_err err = psr_comm_enter(group->comm);
+    psr_err err = check_group(group, a->kind);
+    if (err == PSR_OK)
+        err = psr_comm_enter(group->comm);
     if (err != PSR_OK)
         return (psring_err)err;
     err = read_call(given, ret_request, &call);
@@ -315,9 +387,14 @@ static psr_err copy_blocks(const psring_group *group, const psring_block *from, 
                            psring_type type, psr_block **ret_blocks)
 {
     const arguments a = {.kind = PSR_KIND_NEIGHBORS, .type = type};
-    psr_err err = check_type(&a);
+    psr_err err = check_group(group, a.kind);
+    if (err == PSR_OK)
+        err = check_type(&a);
     if (err != PSR_OK || count == 0)
         return err;
+    if (from == NULL)
+        return psr_fail(PSR_ERR_USAGE, "%s: %zu blocks, and their array is NULL", psr_kind_name(a.kind),
+                        count);
     psr_block *blocks = calloc(count, sizeof *blocks);
     if (blocks == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu blocks", count);
@@ -397,6 +474,7 @@ static psr_err read_halo(const psring_group *group, const psring_halo *given, ps
 {
     psring_halo h;
     const arguments a = {.kind = PSR_KIND_NEIGHBORS, .type = type};
+    PSR_TRY(check_group(group, a.kind));
     if (given == NULL)
         return psr_fail(PSR_ERR_USAGE, "psring_halo_exchange: halo is NULL");
     PSR_TRY(psr_options_read("psring_halo", given, sizeof *given, &h, sizeof h));

@@ -26,8 +26,11 @@ psr_err psr_options_read(const char *name, const void *given, size_t first_bytes
     const unsigned char *bytes = given;
     for (size_t i = known_bytes; i < size; i++)
         if (bytes[i] != 0)
-            return psr_fail(PSR_ERR_USAGE, "%s: it says something that psring %s does not know", name,
-                            PSR_VERSION);
+            return psr_fail(
+                PSR_ERR_USAGE,
+                "%s: its size is %zu bytes, psring %s knows %zu, and byte %zu is not zero: it says "
+                "something that this version does not know, or is not zeroed",
+                name, size, PSR_VERSION, known_bytes, i);
     memset(ret_known, 0, known_bytes);
     memcpy(ret_known, given, size < known_bytes ? size : known_bytes);
     return PSR_OK;

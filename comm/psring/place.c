@@ -151,7 +151,9 @@ psr_err psr_place_host(const psring_options *options, psr_hosting **ret_hosting)
 psring_err psring_options_env(psring_options *ret_options)
 {
     psr_environment e;
-    psr_err err = psr_environment_read(&e);
+    psr_err err = psr_comm_need(ret_options, "ret_options");
+    if (err == PSR_OK)
+        err = psr_environment_read(&e);
     if (err != PSR_OK)
         return (psring_err)err;
     const psring_options options = {.ranks = (int)e.ranks,

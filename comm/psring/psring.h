@@ -7,6 +7,8 @@
  *   lent until psring_test or psring_wait says that it ended, well or badly. After that nothing reads or writes them.
  * - Results come last. They are untouched on failure; what an operation receives is undefined when it failed.
  * - Every wait has a deadline. A failure names who is to blame and is the same on all ranks; it breaks the whole communicator: close it.
+ * - A handle or a place for a result that is NULL where it may not be is USAGE; functions without an error give what is nobody's and
+ *   nothing: PSRING_NO_RANK, 0, NULL.
  * - One thread at a time for each communicator and all that was made from it, else USAGE; functions marked [any]: any thread.
  *   Several communicators in a process know nothing of each other.
  * - Nothing is logged, no signal is touched, nothing exits or forks. A child after fork() may only exec. The environment is read by
@@ -96,7 +98,9 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_group_failure(const psring_group 
 /* All text and memory is borrowed for the call. */
 typedef struct psring_options {
     size_t size;
-    int ranks; /* of all processes. 0: all of this struct comes from psring_options_env. 1 without scheduler: alone */
+    /* Of all processes. 0: what is said from here to host_scheduler comes from psring_options_env, and is not given (USAGE); the rest
+     * counts as it is given. 1 without scheduler: alone */
+    int ranks;
     int rank; /* of this one; PSRING_NO_RANK: the scheduler gives one */
     /* Where the ranks find each other: "HOST:PORT", or the path of a socket in a folder of this user's alone. */
     const char *scheduler;
@@ -128,7 +132,7 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *option
 /* Waits until what was started has ended and has left this process, and leaves in order: others do not take that for a death. Who
  * hosts the scheduler waits until the others have left, or are given up. Consumes, on failure too (but for USAGE: another thread is in
  * a call). What a call has said before is not said again. NULL, and a pointer to it, are allowed. */
-PSRING_API psring_err psring_close(psring_comm **comm);
+PSRING_API PSRING_MUST_CHECK psring_err psring_close(psring_comm **comm);
 
 /* Leaves at once. Every other rank's calls fail with PEER and this line. Consumes; NULL, and a pointer to it, are allowed, so that it may
  * be called after psring_init failed. */
@@ -189,8 +193,9 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_start(psring_request *request);
 PSRING_API PSRING_MUST_CHECK psring_err psring_test(psring_request *request);
 /* The same after at most timeout_ms (PSRING_FOREVER: the operation has its own deadline). */
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait(psring_request *request, int64_t timeout_ms);
-/* As psring_wait of the first one that has ended, whose index is set however it ended. NULLs are skipped. BUSY: none.
- * USAGE: all are NULL. */
+/* As psring_wait of the first one that has ended, whose index is set however that was. Skipped are NULLs and what is not under way:
+ * never started, or told by psring_test, psring_wait or this function to have ended. Other errors leave the index alone. BUSY: none has
+ * ended. NOT_FOUND: none is under way. USAGE: all are NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait_any(psring_request *const *requests, size_t count,
                                                         int64_t timeout_ms, size_t *ret_index);
 /* Waits until it has ended, and nulls it. NULL, and a pointer to it, are allowed. */
@@ -231,7 +236,9 @@ PSRING_API void psring_group_free(psring_group **group);
 /* ---- collectives ----
  * The same call on every rank of the group, in the same order (a persistent one: made in the same order). count is one rank's part;
  * of all-reduce, reduce and broadcast the whole. Buffers are aligned for the type, and may be NULL where this rank has nothing there.
- * In place: send is where this rank's values lie in receive; otherwise the two do not overlap. A fold's order is its
+ * In place: one of the two is where this rank's values lie in the other: all-reduce and reduce: receive == send; all-gather and gather:
+ * send is this rank's part of receive; reduce-scatter and scatter: receive is this rank's part of send. Otherwise the two do not
+ * overlap: USAGE. A fold's order is its
  * algorithm's: the same bits on every rank and in every run. Values of one rank and those of another never share a message.
  * All: MISMATCH, naming two ranks and their calls; TIMEOUT and PEER, naming whom; USAGE. */
 

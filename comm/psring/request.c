@@ -101,8 +101,11 @@ psr_err psr_request_open(psring_group *group, const psr_request_options *options
     psring_request *r = calloc(1, sizeof *r);
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a request");
-    *r = (psring_request){
-        .comm = comm, .group = group, .next = comm->requests, .persistent = call->persistent};
+    *r = (psring_request){.comm = comm,
+                          .group = group,
+                          .next = comm->requests,
+                          .persistent = call->persistent,
+                          .told = call->persistent};
     psr_err err = call->persistent ? make_request(comm, group->group, options, call, &r->request)
                                    : psr_comm_start(comm, group->group, options, call, &r->request);
     if (err == PSR_OK && call->persistent) {
@@ -151,13 +154,23 @@ static psr_err start(psring_request *r)
     if (!psr_node_request_ended(r->request))
         return psr_fail(PSR_ERR_BUSY, "psring_start: the request is under way");
     psr_node_request_begins(r->request);
+    r->told = false;
     return psr_driver_order(r->comm->driver, PSR_NODE_START, r->request);
 }
 
 psring_err psring_start(psring_request *request)
 {
-    psr_err err = psr_comm_enter(request->comm);
+    psr_err err = psr_comm_need(request, "psring_start: request");
+    if (err == PSR_OK)
+        err = psr_comm_enter(request->comm);
     return err == PSR_OK ? psr_comm_leave(request->comm, start(request)) : (psring_err)err;
+}
+
+/* How it ended: psring_wait_any has it once. */
+static psr_err tell(psring_request *r)
+{
+    r->told = true;
+    return psr_comm_status(r->comm, r->request);
 }
 
 static psr_err wait_for(psring_request *r, int64_t timeout_ms)
@@ -166,18 +179,26 @@ static psr_err wait_for(psring_request *r, int64_t timeout_ms)
         return psr_fail(PSR_ERR_USAGE, "psring_wait: timeout_ms is %lld", (long long)timeout_ms);
     if (!psr_driver_wait(r->comm->driver, has_ended, r->request, timeout_ms))
         return psr_fail(PSR_ERR_BUSY, "the request has not ended");
-    return psr_comm_status(r->comm, r->request);
+    return tell(r);
 }
 
 psring_err psring_wait(psring_request *request, int64_t timeout_ms)
 {
-    psr_err err = psr_comm_enter(request->comm);
+    psr_err err = psr_comm_need(request, "request");
+    if (err == PSR_OK)
+        err = psr_comm_enter(request->comm);
     return err == PSR_OK ? psr_comm_leave(request->comm, wait_for(request, timeout_ms)) : (psring_err)err;
 }
 
 psring_err psring_test(psring_request *request)
 {
     return psring_wait(request, 0);
+}
+
+/* Started, and how it ended not yet told. */
+static bool is_awaited(const psring_request *r)
+{
+    return r != NULL && !r->told;
 }
 
 typedef struct any_of {
@@ -189,7 +210,8 @@ static bool any_has_ended(void *context)
 {
     any_of *any = context;
     for (any->found = 0; any->found < any->count; any->found++)
-        if (any->requests[any->found] != NULL && psr_node_request_ended(any->requests[any->found]->request))
+        if (is_awaited(any->requests[any->found]) &&
+            psr_node_request_ended(any->requests[any->found]->request))
             return true;
     return false;
 }
@@ -199,12 +221,17 @@ static psr_err wait_for_any(psring_comm *comm, any_of *any, int64_t timeout_ms, 
     for (size_t i = 0; i < any->count; i++)
         if (any->requests[i] != NULL && any->requests[i]->comm != comm)
             return psr_fail(PSR_ERR_USAGE, "psring_wait_any: requests of two communicators");
+    bool any_awaited = false;
+    for (size_t i = 0; i < any->count; i++)
+        any_awaited = any_awaited || is_awaited(any->requests[i]);
+    if (!any_awaited)
+        return psr_fail(PSR_ERR_NOT_FOUND, "psring_wait_any: none of the requests is started");
     if (timeout_ms < 0)
         return psr_fail(PSR_ERR_USAGE, "psring_wait_any: timeout_ms is %lld", (long long)timeout_ms);
     if (!psr_driver_wait(comm->driver, any_has_ended, any, timeout_ms))
         return psr_fail(PSR_ERR_BUSY, "none of the requests has ended");
     *ret_index = any->found;
-    return psr_comm_status(comm, any->requests[any->found]->request);
+    return tell(any->requests[any->found]);
 }
 
 psring_err psring_wait_any(psring_request *const *requests, size_t count, int64_t timeout_ms,
@@ -212,6 +239,8 @@ psring_err psring_wait_any(psring_request *const *requests, size_t count, int64_
 {
     any_of any = {requests, count, count};
     psring_comm *comm = NULL;
+    if (requests == NULL || ret_index == NULL)
+        return (psring_err)psr_fail(PSR_ERR_USAGE, "psring_wait_any: requests or ret_index is NULL");
     for (size_t i = 0; i < count && comm == NULL; i++)
         comm = requests[i] != NULL ? requests[i]->comm : NULL;
     if (comm == NULL)
@@ -233,5 +262,5 @@ void psring_request_free(psring_request **request)
 
 const char *psring_algorithm(const psring_request *request)
 {
-    return psr_node_request_algorithm(request->request);
+    return request != NULL ? psr_node_request_algorithm(request->request) : NULL;
 }

@@ -31,7 +31,9 @@ psr_err psr_environment_read(psr_environment *ret_environment)
     psr_environment e = {.rank = -1};
     int64_t hosts = -1;
     if (text("PSRING_RANKS") == NULL)
-        return psr_fail(PSR_ERR_NOT_FOUND, "PSRING_RANKS is not set: a launcher does, or a person");
+        return psr_fail(
+            PSR_ERR_NOT_FOUND,
+            "PSRING_RANKS is not set: start this program by psring run -n RANKS -- PROGRAM, or set it");
     PSR_TRY(read_number("PSRING_RANKS", 1, INT32_MAX, &e.ranks));
     PSR_TRY(read_number("PSRING_RANK", 0, e.ranks - 1, &e.rank));
     PSR_TRY(read_number("PSRING_SHARDS", 0, e.ranks - 1, &e.shards));

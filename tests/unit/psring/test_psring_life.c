@@ -296,6 +296,8 @@ static void the_environment_gives_a_place(void **state)
     setenv("PSRING_RANKS", "1", 1);
     setenv("PSRING_RANK", "0", 1);
     unsetenv("PSRING_SCHEDULER");
+    expect_refused(PSRING_WITH(psring_options, .host = "node8"), PSRING_ERR_USAGE, "ranks is 0");
+    expect_refused(PSRING_WITH(psring_options, .agree_bytes = 1), PSRING_ERR_USAGE, "agree");
     expect_ok(psring_init(NULL, &comm)); /* alone */
     expect(strcmp(psring_host(psring_world(comm), 0), "node7") == 0);
     expect_ok(psring_close(&comm));
@@ -303,6 +305,22 @@ static void the_environment_gives_a_place(void **state)
 }
 
 /* Of calls: nothing of the communicator is touched by what is refused. */
+/* In place is where this rank's values lie: elsewhere send and receive are apart. elsewhere: the place of another rank. */
+static void expect_refused_overlap(psring_group *world, int elsewhere)
+{
+    float x[3] = {0}, *wrong = x + elsewhere;
+    expect(psring_all_gather(world, wrong, x, 1, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(strstr(psring_err_detail(), "all_gather: send and receive overlap") != NULL);
+    expect(psring_reduce_scatter(world, x, wrong, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x + 1, 2, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_to_all_v(world, x, (const size_t[]){1, 1}, x + 1, (const size_t[]){1, 1},
+                               PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    if (elsewhere == 1) /* who is rank 0 */
+        expect(psring_gather(world, wrong, x, 1, PSRING_FLOAT32, 0, NULL, NULL) == PSRING_ERR_USAGE &&
+               psring_scatter(world, x, wrong, 1, PSRING_FLOAT32, 0, NULL, NULL) == PSRING_ERR_USAGE);
+}
+
 static void call_wrongly(psring_comm **comm, int rank, void *context)
 {
     psring_group *world = psring_world(*comm);
@@ -312,6 +330,7 @@ static void call_wrongly(psring_comm **comm, int rank, void *context)
     expect(psring_all_reduce(world, x, x, 1, (psring_type)0, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_all_reduce(world, x, x, 1, (psring_type)99, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_all_reduce(world, x, x, 1, PSRING_FLOAT32, (psring_op)9, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(strcmp(psring_err_detail(), "all_reduce: there is no operation 9") == 0);
     expect(psring_all_reduce(world, x, x, 1, PSRING_INT32, PSRING_MEAN, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_all_reduce(world, NULL, x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_all_reduce(world, bytes + 1, x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==
@@ -326,7 +345,43 @@ static void call_wrongly(psring_comm **comm, int rank, void *context)
     expect(psring_barrier(world, PSRING_CALL(.deadline_ms = -1), NULL) == PSRING_ERR_USAGE);
     expect(psring_barrier(world, &(psring_call){0}, NULL) == PSRING_ERR_USAGE);
     expect(psring_all_to_all(world, x, x, 1, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect_refused_overlap(world, 1 - rank);
     expect_ok(psring_barrier(world, NULL, NULL));
+}
+
+/* Wherever a handle or a result is wanted. */
+static void null_is_refused_by_name(void **state)
+{
+    (void)state;
+    psring_comm *comm = NULL;
+    psring_request *none = NULL;
+    psring_halo halo = {.size = sizeof halo};
+    size_t index = 7;
+    float x = 0;
+    expect_ok(psring_init(PSRING_WITH(psring_options, .ranks = 1), &comm));
+    psring_group *world = psring_world(comm);
+    expect(psring_init(NULL, NULL) == PSRING_ERR_USAGE && psring_options_env(NULL) == PSRING_ERR_USAGE);
+    expect(psring_world(NULL) == NULL && psring_rank(NULL) == PSRING_NO_RANK && psring_size(NULL) == 0);
+    expect(psring_epoch(NULL) == 0 && psring_host(NULL, 0) == NULL);
+    expect(psring_local_rank(NULL, NULL) == PSRING_NO_RANK && psring_algorithm(NULL) == NULL);
+    expect(psring_group_translate(world, 0, NULL) == PSRING_NO_RANK);
+    psring_report(NULL, 1);
+    expect(psring_group_failure(NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_group_failure(world, NULL) == PSRING_ERR_USAGE);
+    expect(psring_barrier(NULL, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(strcmp(psring_err_detail(), "barrier: group is NULL") == 0);
+    expect(psring_neighbor_exchange(NULL, NULL, 1, NULL, 0, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_neighbor_exchange(world, NULL, 1, NULL, 0, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_halo_exchange(NULL, &halo, &x, &x, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_group_split(NULL, 0, 0, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_group_split(world, 0, 0, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_group_from_ranks(world, &(int){0}, 1, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_group_on_host(world, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_start(NULL) == PSRING_ERR_USAGE && psring_test(NULL) == PSRING_ERR_USAGE);
+    expect(psring_wait(NULL, 0) == PSRING_ERR_USAGE);
+    expect(psring_wait_any(NULL, 1, 0, &index) == PSRING_ERR_USAGE);
+    expect(psring_wait_any(&none, 1, 0, NULL) == PSRING_ERR_USAGE && index == 7);
+    expect_ok(psring_close(&comm));
 }
 
 static void calls_that_cannot_be_are_refused_and_break_nothing(void **state)
@@ -350,6 +405,7 @@ int main(void)
         cmocka_unit_test(options_that_cannot_be_are_refused_in_words),
         cmocka_unit_test(what_a_later_version_says_is_refused_and_its_zeros_are_not),
         cmocka_unit_test(the_environment_gives_a_place),
+        cmocka_unit_test(null_is_refused_by_name),
         cmocka_unit_test(calls_that_cannot_be_are_refused_and_break_nothing),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

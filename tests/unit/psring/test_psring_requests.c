@@ -39,6 +39,20 @@ static void start_several(psring_comm **comm, int rank, void *context)
         expect(requests[index] == NULL);
     }
     expect(psring_wait_any(requests, REQUESTS + 1, 0, &(size_t){0}) == PSRING_ERR_USAGE);
+
+    /* What is not started, or has been told, does not win. */
+    float one = 1, other = 2;
+    size_t index = 7;
+    const psring_call *persistent = PSRING_CALL(.persistent = true);
+    expect_ok(psring_all_reduce(world, &one, &one, 1, PSRING_FLOAT32, PSRING_SUM, persistent, &requests[0]));
+    expect_ok(
+        psring_all_reduce(world, &other, &other, 1, PSRING_FLOAT32, PSRING_SUM, persistent, &requests[1]));
+    expect(psring_wait_any(requests, 2, 0, &index) == PSRING_ERR_NOT_FOUND && index == 7);
+    expect_ok(psring_start(requests[1]));
+    expect_ok(psring_wait_any(requests, 2, PSRING_FOREVER, &index));
+    expect(index == 1 && psring_wait_any(requests, 2, 0, &index) == PSRING_ERR_NOT_FOUND);
+    psring_request_free(&requests[0]);
+    psring_request_free(&requests[1]);
 }
 
 static void several_operations_are_under_way_at_once(void **state)
