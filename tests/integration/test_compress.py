@@ -1,5 +1,6 @@
 """Compressed runs: with --compress, `ps` with any number of shards and `local` end every step with equal weights, which are not
-the uncompressed ones; a run that is resumed goes on with what its workers owed; and fewer bytes are sent.
+the uncompressed ones; so do `ring` and `local --compress-as ring`, with others; a run that is resumed goes on with what its workers
+owed; and fewer bytes are sent.
 
 usage: test_compress.py PSRING CASE"""
 
@@ -28,19 +29,21 @@ def check_bytes(tap, run, compress, factor):
     sent, as_float32 = outcome["gradient_bytes"], outcome["gradient_float32_bytes"]
     tap.ok(sent > 0 and factor <= as_float32 / sent <= factor * 1.1, "%s: gradients take about %s times less than float32" % (run.name, factor),
            [str(outcome)])
-    carried = sum(shard["gradient_bytes"] for shard in outcome["shards"])
-    tap.ok(carried == sent, "%s: the shards have received as much" % run.name, [str(outcome)])
+    if run.options["mode"] == "ps":
+        carried = sum(shard["gradient_bytes"] for shard in outcome["shards"])
+        tap.ok(carried == sent, "%s: the shards have received as much" % run.name, [str(outcome)])
     tap.ok("  compress   %s\n" % compress in run.stdout and "\ngradients  " in run.stdout, "%s: both are shown" % run.name, run.why())
 
 
-def check_resumed(tap, psring, directory, whole, right):
-    """From the checkpoint in the middle, by as many shards, by another number, and in one process."""
+def check_resumed(tap, psring, directory, whole, right, others):
+    """From the checkpoint in the middle."""
     checkpoint = os.path.join(whole.out, "checkpoints", "step-%d" % MIDDLE)
-    for name, beside in (("ps-2", {}), ("ps-1", dict(shards=1)), ("local", dict(mode="local"))):
-        run = Run(psring, directory, "resumed-" + name, dict(resume=checkpoint, steps=OPTIONS["steps"], **beside))
+    for name, beside in others:
+        run = Run(psring, directory, "%s-by-%s" % (whole.name, name), dict(resume=checkpoint, steps=OPTIONS["steps"], **beside))
         run.options = dict(OPTIONS)
-        if tap.ok(run.status == 0, "resumed by %s: ends with status 0" % name, run.why()):
-            tap.ok(run.hashes() == later(right), "resumed by %s: every later step has the undisturbed run's hash" % name,
+        what = "%s resumed by %s" % (whole.name, name)
+        if tap.ok(run.status == 0, "%s: ends with status 0" % what, run.why()):
+            tap.ok(run.hashes() == later(right), "%s: every later step has the undisturbed run's hash" % what,
                    [str(right), str(run.hashes())])
     return checkpoint
 
@@ -54,6 +57,20 @@ def check_dropped(tap, psring, directory, checkpoint, case):
     plain = os.path.join(without.out, "checkpoints", "step-%d" % OPTIONS["steps"])
     again = Run(psring, directory, "again", dict(resume=plain, steps=OPTIONS["steps"] + 2, compress=CASES[case][0]))
     tap.ok(again.status == 0 and said not in again.stdout, "an uncompressed run can be resumed with --compress", again.why())
+
+
+def check_ring(tap, psring, directory, case, of_shards):
+    compress, factor = CASES[case]
+    options = dict(OPTIONS, compress=compress)
+    ring = Run(psring, directory, "ring", dict(options, mode="ring", **{"checkpoint-every": MIDDLE}))
+    local = Run(psring, directory, "local-as-ring", dict(options, mode="local", **{"compress-as": "ring"}))
+    hashes, right = check_run(tap, ring), check_run(tap, local)
+    tap.ok(hashes is not None and hashes == right, "ring: every step has the hash of local's, which rounds as a ring does",
+           [str((right, hashes))])
+    tap.ok(right and of_shards and all(right[step] != of_shards[step] for step in right), "no step has the hash of shards",
+           [str((right, of_shards))])
+    check_bytes(tap, ring, compress, factor)
+    check_resumed(tap, psring, directory, ring, right, (("ring", {}), ("local", dict(mode="local"))))
 
 
 def compressed(tap, psring, directory, case):
@@ -72,7 +89,9 @@ def compressed(tap, psring, directory, case):
         check_bytes(tap, run, compress, factor)
         if shards == 2:
             whole = run
-    checkpoint = check_resumed(tap, psring, directory, whole, right)
+    checkpoint = check_resumed(tap, psring, directory, whole, right,
+                               (("ps-2", {}), ("ps-1", dict(shards=1)), ("local", dict(mode="local"))))
+    check_ring(tap, psring, directory, case, right)
     check_dropped(tap, psring, directory, checkpoint, case)
 
 
