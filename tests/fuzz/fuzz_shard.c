@@ -18,8 +18,17 @@ static void release(psr_message *message)
     free(message);
 }
 
+/* By the input's first byte; the last two are as the first. */
+static const struct {
+    const char *text;
+    psr_encoding encoding; /* of a push */
+} compressions[] = {{"none", PSR_ENCODING_FLOAT32},  {"fp16", PSR_ENCODING_FP16},
+                    {"bf16", PSR_ENCODING_BF16},     {"int8", PSR_ENCODING_INT8},
+                    {"topk:0.3", PSR_ENCODING_TOPK}, {"1bit", PSR_ENCODING_1BIT},
+                    {"none", PSR_ENCODING_FLOAT32},  {"none", PSR_ENCODING_FLOAT32}};
+
 /* Fields of any value, also one that no psr_msg_NAME_head writes. */
-static psr_head make_head(const uint8_t *record, psr_message_type type)
+static psr_head make_head(const uint8_t *record, psr_message_type type, psr_encoding of_push)
 {
     uint64_t step = record[1] >> 4, flags = record[2];
     psr_span span = {(size_t)record[3] * 4, record[4]};
@@ -62,18 +71,33 @@ static psr_head make_head(const uint8_t *record, psr_message_type type)
     default:
         break;
     }
-    bool floats = type == PSR_MSG_INIT || type == PSR_MSG_PUSH || type == PSR_MSG_CHECKPOINT;
+    bool floats = type == PSR_MSG_INIT || type == PSR_MSG_CHECKPOINT;
     static const psr_encoding others[] = {PSR_ENCODING_BYTES, PSR_ENCODING_FP16, PSR_ENCODING_FLOAT64};
-    head.encoding = record[6] >> 6 ? others[(record[6] >> 6) - 1]
-                    : floats       ? PSR_ENCODING_FLOAT32
-                                   : PSR_ENCODING_BYTES;
+    head.encoding = record[6] >> 6         ? others[(record[6] >> 6) - 1]
+                    : type == PSR_MSG_PUSH ? of_push
+                    : floats               ? PSR_ENCODING_FLOAT32
+                                           : PSR_ENCODING_BYTES;
     return head;
 }
 
-/* A message whose payload is of its exact size, so that a read beyond it is seen. */
-static psr_message *make(const uint8_t *record, psr_message_type type)
+/* What is all of one byte is no value of these; mostly it is brought near one. */
+static void shape(psr_encoding encoding, void *payload, size_t bytes)
 {
-    size_t payload_bytes = (size_t)(record[6] & 63) * 4;
+    uint32_t *words = payload;
+    if (encoding == PSR_ENCODING_TOPK)
+        for (uint32_t i = 0; i < bytes / 8; i++)
+            words[i] = i;
+    if (encoding == PSR_ENCODING_1BIT && bytes >= 8) {
+        words[0] &= 0x7fffffff;
+        words[1] |= 0x80000000;
+    }
+}
+
+/* A message whose payload is of its exact size, so that a read beyond it is seen. */
+static psr_message *make(const uint8_t *record, psr_message_type type, psr_encoding of_push)
+{
+    bool compressed = type == PSR_MSG_PUSH && of_push != PSR_ENCODING_FLOAT32;
+    size_t payload_bytes = (size_t)(record[6] & 63) * (compressed ? 1 : 4);
     struct {
         psr_message base;
         double payload[];
@@ -81,9 +105,11 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
     if (m == NULL)
         abort();
     memset(m->payload, record[7], payload_bytes);
+    if (compressed)
+        shape(of_push, m->payload, payload_bytes);
     m->base = (psr_message){
         .from = {record[0] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[0] >> 5 & 3},
-        .head = make_head(record, type),
+        .head = make_head(record, type, of_push),
         .payload = m->payload,
         .payload_bytes = payload_bytes,
         .release = release,
@@ -121,10 +147,12 @@ static psr_config make_config(uint8_t choice)
     config.fold = choice & 4 ? PSR_FOLD_ARRIVAL : PSR_FOLD_RANK;
     config.ssp_bound = 1;
     config.checkpoint_every = 1;
+    if (!(choice & 128))
+        strcpy(config.compress, compressions[choice >> 3 & 7].text);
     return config;
 }
 
-static void play_shard(const uint8_t *data, size_t size, const psr_config *config)
+static void play_shard(const uint8_t *data, size_t size, const psr_config *config, psr_encoding of_push)
 {
     psr_layout layout = {0};
     psr_buckets buckets = {0};
@@ -147,7 +175,7 @@ static void play_shard(const uint8_t *data, size_t size, const psr_config *confi
     static const psr_message_type types[] = {PSR_MSG_INIT, PSR_MSG_PUSH, PSR_MSG_PUSH, PSR_MSG_PUSH,
                                              PSR_MSG_PULL, PSR_MSG_PULL, PSR_MSG_ACK,  PSR_MSG_INIT};
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
-        psr_message *message = make(data, types[data[0] & 7]);
+        psr_message *message = make(data, types[data[0] & 7], of_push);
         psr_err err = psr_table_shard_message(table, &message);
         if (message || (err != PSR_OK && err != PSR_ERR_PROTOCOL && err != PSR_ERR_NUMERIC))
             abort();
@@ -344,7 +372,7 @@ static void play_scheduler(const uint8_t *data, size_t size, const psr_config *c
             psr_scheduler_checkpointed(scheduler, data[1]);
             break;
         default: {
-            psr_message *message = make(data, types[(data[0] & 15) % 10]);
+            psr_message *message = make(data, types[(data[0] & 15) % 10], PSR_ENCODING_FLOAT32);
             psr_coordinator_message(coordinator, message, now_ms);
             psr_message_free(&message);
             break;
@@ -364,6 +392,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (data[0] & 128)
         play_scheduler(data + 1, size - 1, &config, data[0] >> 3);
     else
-        play_shard(data + 1, size - 1, &config);
+        play_shard(data + 1, size - 1, &config, compressions[data[0] >> 3 & 7].encoding);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Shards that may send a worker anything in well-formed heads: psr_table_message. Each record of the input is one event; fields are
+/* Shards that may send a worker, whose pushes are compressed or not, anything in well-formed heads: psr_table_message. Each record of the input is one event; fields are
  * near what would be right, so that the fuzzer gets past the first checks. What is refused must be PROTOCOL, nothing may be written
  * outside the parts, and no part lands that was not started. */
 #include "comm/tables/table.h"
@@ -11,11 +11,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { TABLE = 64, RECORD = 8, PARTS = 3 };
 
+static const char *const compressions[] = {"none", "fp16", "bf16", "int8", "topk:0.2", "1bit"};
+enum { COMPRESSIONS = sizeof compressions / sizeof compressions[0] };
+
 static const psr_part parts[PARTS] = {{{40, 20}, 0}, {{9, 23}, 1}, {{3, 1}, 2}};
 
 typedef struct player {
     psr_table *table;
-    float values[TABLE], pushed[TABLE];
+    float values[TABLE], pushed[TABLE], residual[TABLE];
     uint64_t started[PARTS], landed[PARTS]; /* rounds */
 } player;
 
@@ -80,6 +83,8 @@ static void start(player *p, uint32_t part)
         abort();
     if (!psr_operation_done(operation))
         return;
+    for (size_t i = 0; i < parts[part].span.count; i++)
+        p->pushed[parts[part].span.offset + i] = (float)(i % 5) - 2.0f;
     const psr_buffer buffer = {.data = p->pushed + parts[part].span.offset,
                                .count = parts[part].span.count,
                                .type = PSR_TYPE_FLOAT32};
@@ -111,14 +116,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     player p = {0};
-    const psr_plan_options planned = {
-        .route = PSR_ROUTE_SHARD, .ranks = 3, .shards = 2, .slice_floats = 4, .window = 2};
+    psr_compression compression;
+    const psr_plan_options planned = {.route = PSR_ROUTE_SHARD,
+                                      .ranks = 3,
+                                      .shards = 2,
+                                      .slice_floats = 4,
+                                      .window = 2,
+                                      .compression = &compression};
     psr_plan plan;
+    if (psr_compression_parse(compressions[data[0] / 3 % COMPRESSIONS], &compression) != PSR_OK)
+        abort();
     if (psr_plan_make(&planned, parts, PARTS, &plan) != PSR_OK)
         abort();
     const psr_table_options options = {.plan = &plan,
                                        .consistency = {(psr_consistency_kind)(data[0] % 3), 2},
                                        .values = p.values,
+                                       .residual = p.residual,
                                        .outbox = {.context = NULL, .send = give_back},
                                        .context = &p,
                                        .landed = count_landed};
@@ -131,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         bool inside = false;
         for (size_t b = 0; b < PARTS; b++)
             inside = inside || (i >= parts[b].span.offset && i < psr_span_end(parts[b].span));
-        if (!inside && p.values[i] != 1.0f)
+        if (!inside && (p.values[i] != 1.0f || p.residual[i] != 0))
             abort();
     }
     psr_table_free(p.table);
