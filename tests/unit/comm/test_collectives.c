@@ -16,14 +16,15 @@ typedef struct call {
     psr_reduction reduction;
     size_t count;
     bool varying, in_place;
-    uint32_t root;
+    uint32_t root; /* of a message: who sends it */
+    uint32_t to;   /* and who receives it */
     uint64_t number;
 } call;
 
 /* A call of one rank. */
 typedef struct begun {
     const call *call;
-    psr_request *request;
+    psr_request *request;    /* NULL: this rank has no part in it */
     uint8_t *send, *receive; /* NULL: none; one memory in place. With guards around it */
     size_t send_bytes, receive_bytes;
 } begun;
@@ -211,7 +212,11 @@ static void expect(const call *c, uint32_t n, uint32_t rank, uint8_t *to)
             fill(c, r, 0, part_of(c, r), to + begin_of(c, r) * bytes);
         return;
     case PSR_KIND_BROADCAST:
+    case PSR_KIND_SEND:
         fill(c, c->root, 0, c->count, to);
+        return;
+    case PSR_KIND_NEIGHBORS:
+        fill(c, (rank + n - 1) % n, 0, c->count, to);
         return;
     case PSR_KIND_SCATTER:
         fill(c, c->root, begin_of(c, rank), part_of(c, rank), to);
@@ -225,6 +230,8 @@ static void expect(const call *c, uint32_t n, uint32_t rank, uint8_t *to)
 
 static bool receives(const call *c, uint32_t rank)
 {
+    if (c->kind == PSR_KIND_SEND)
+        return rank == c->to;
     return c->kind != PSR_KIND_BARRIER &&
            ((c->kind != PSR_KIND_REDUCE && c->kind != PSR_KIND_GATHER) || rank == c->root);
 }
@@ -232,7 +239,7 @@ static bool receives(const call *c, uint32_t rank)
 static bool sends(const call *c, uint32_t rank)
 {
     return c->kind != PSR_KIND_BARRIER && c->kind != PSR_KIND_BROADCAST &&
-           (c->kind != PSR_KIND_SCATTER || rank == c->root);
+           ((c->kind != PSR_KIND_SCATTER && c->kind != PSR_KIND_SEND) || rank == c->root);
 }
 
 static size_t sum_of_pairs(const call *c, uint32_t n, uint32_t rank, bool sent)
@@ -360,7 +367,13 @@ static begun begin(network *net, const call *c, uint32_t rank)
         counts[r] = pairs ? pair_of(c, r, rank) : part_of(c, r);
         send_counts[r] = pair_of(c, rank, r);
     }
-    psr_request_options options = {.kind = c->kind,
+    bool is_message = c->kind == PSR_KIND_SEND;
+    if (is_message && b.send == NULL && b.receive == NULL)
+        return b;
+    const psr_block right = psr_block_dense((rank + 1) % n, b.send, c->count),
+                    left = psr_block_dense((rank + n - 1) % n, b.receive, c->count);
+    bool to_neighbors = c->kind == PSR_KIND_NEIGHBORS;
+    psr_request_options options = {.kind = is_message && b.send == NULL ? PSR_KIND_RECEIVE : c->kind,
                                    .algorithm = c->algorithm,
                                    .type = c->type,
                                    .reduction = c->reduction,
@@ -369,7 +382,13 @@ static begun begin(network *net, const call *c, uint32_t rank)
                                    .receive = b.receive,
                                    .count = c->count,
                                    .counts = c->varying || pairs ? counts : NULL,
-                                   .send_counts = pairs ? send_counts : NULL};
+                                   .send_counts = pairs ? send_counts : NULL,
+                                   .peer = rank == c->root ? c->to : c->root,
+                                   .tag = is_message ? (uint32_t)c->number % 3 : 0,
+                                   .send_blocks = to_neighbors ? &right : NULL,
+                                   .send_block_count = to_neighbors,
+                                   .receive_blocks = to_neighbors ? &left : NULL,
+                                   .receive_block_count = to_neighbors};
     b.request = network_request(net, rank, &options);
     assert_ok(psr_request_start(b.request));
     return b;
@@ -509,16 +528,17 @@ static void add_call(program *p, call c)
 static void add_counts(program *p, uint32_t ranks, call c)
 {
     static const size_t whole[] = {0, 1, 13, 157}, parts[] = {0, 1, 5, 41};
-    bool is_whole =
-        c.kind == PSR_KIND_ALL_REDUCE || c.kind == PSR_KIND_REDUCE || c.kind == PSR_KIND_BROADCAST;
-    bool fixed = is_whole || c.kind == PSR_KIND_BARRIER || c.kind == PSR_KIND_ALL_TO_ALL ||
-                 c.kind == PSR_KIND_ALL_TO_ALL_V;
-    bool apart = c.kind == PSR_KIND_ALL_TO_ALL || c.kind == PSR_KIND_ALL_TO_ALL_V;
+    bool apart = c.kind == PSR_KIND_ALL_TO_ALL || c.kind == PSR_KIND_ALL_TO_ALL_V ||
+                 c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND;
+    bool is_whole = c.kind == PSR_KIND_ALL_REDUCE || c.kind == PSR_KIND_REDUCE ||
+                    c.kind == PSR_KIND_BROADCAST || c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND;
+    bool fixed = is_whole || apart || c.kind == PSR_KIND_BARRIER;
     for (size_t i = 0; i < 4; i++) {
         psr_rng_at at = {.seed = ranks, .purpose = PSR_RNG_TEST, .layer = 9};
         uint32_t word = psr_rng_word(at, p->count);
         c.count = is_whole ? whole[i] : parts[i];
         c.root = word % ranks;
+        c.to = (c.root + 1 + (word >> 10) % (ranks > 1 ? ranks - 1 : 1)) % ranks;
         c.varying = !fixed && word >> 8 & 1;
         c.in_place = !apart && word >> 9 & 1;
         add_call(p, c);
@@ -528,7 +548,8 @@ static void add_counts(program *p, uint32_t ranks, call c)
 static program every_call(uint32_t ranks)
 {
     program p = {0};
-    for (psr_kind kind = 0; kind <= PSR_KIND_BARRIER; kind++)
+    for (psr_kind kind = 0; kind <= (ranks > 1 ? PSR_KIND_SEND : PSR_KIND_NEIGHBORS);
+         kind++) /* not to oneself */
         for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS; algorithm++)
             for (psr_type type = 0; type < PSR_TYPES && psr_algorithm_fits(algorithm, kind); type++)
                 for (psr_reduction reduction = 0; reduction < PSR_REDUCTIONS; reduction++)
@@ -557,14 +578,20 @@ static void every_operation_gives_what_its_definition_says(void **state)
 {
     (void)state;
     static const uint32_t worlds[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
+    size_t combinations = 0, calls = 0;
     for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++) {
         program p = every_call(worlds[w]);
         for (uint64_t seed = 0; seed < (worlds[w] < 9 ? 2 : 1); seed++) {
             shuffle(&p, seed);
             run(&p, worlds[w], 1 + (uint32_t)(w + seed) % 3, seed + 3 * worlds[w] + (uint64_t)w % 3);
+            calls += p.count * worlds[w];
         }
+        combinations += p.count;
         free(p.calls);
     }
+    printf("# %zu combinations of operation, algorithm, type, reduction, group size and count; %zu calls of "
+           "ranks\n",
+           combinations, calls);
 }
 
 /* ---- a rank that dies ---- */
@@ -606,7 +633,7 @@ static void who_waits_waits_for_the_dead(void **state)
 {
     (void)state;
     uint64_t seed = 0;
-    for (psr_kind kind = 0; kind <= PSR_KIND_BARRIER; kind++)
+    for (psr_kind kind = 0; kind <= PSR_KIND_NEIGHBORS; kind++)
         for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS; algorithm++)
             for (uint32_t ranks = 2; ranks < 8 && psr_algorithm_fits(algorithm, kind); ranks++)
                 for (uint32_t after = 0; after < 100; after += 1 + after / 4, seed++) {
