@@ -393,6 +393,18 @@ static psr_err take_progress(psr_node_coordinator *c, uint32_t rank, const psr_m
     return PSR_OK;
 }
 
+/* Who has left needs nothing more: what others have not sent there yet would hold up their own leaving. */
+static void say_bye(psr_node_coordinator *c, uint32_t rank)
+{
+    const size_t bytes = psr_msg_ranks_bytes(c->options.ranks);
+    uint8_t *left = calloc(bytes, 1);
+    for (uint32_t r = 0; left != NULL && r < c->options.ranks; r++)
+        if (r != rank && !is_here(&c->seats[r]))
+            psr_msg_ranks_add(left, r);
+    send_to(c, rank, (psr_head){.type = PSR_MSG_BYE}, left, left != NULL ? bytes : 0);
+    free(left);
+}
+
 /* After a failure nobody waits for BYE. */
 static void take_done(psr_node_coordinator *c, uint32_t rank)
 {
@@ -400,7 +412,7 @@ static void take_done(psr_node_coordinator *c, uint32_t rank)
     if (c->state == FAILED)
         c->options.cut(c->options.context, c->seats[rank].entry.peer);
     else
-        send_to(c, rank, (psr_head){.type = PSR_MSG_BYE}, NULL, 0);
+        say_bye(c, rank);
 }
 
 static psr_err take(psr_node_coordinator *c, const psr_message *message, int64_t present_ms)

@@ -5,7 +5,7 @@
  *             ->  VERDICT   with no failure: all may begin; or who said something else
  *     PROGRESS  ->          ALIVE
  *     FINDING   ->          VERDICT: the failure, to all; of a TIMEOUT perhaps: wait on for so long, to who asked
- *     DONE      ->          BYE: the rank has left in order
+ *     DONE      ->          BYE: the rank has left in order; with a set of those who had left before
  * A rank of which nothing is heard for three quarters of the deadline is the verdict's, so that all have it before theirs passes.
  * One thread. */
 #ifndef PSR_COMM_NODE_COORDINATOR_H

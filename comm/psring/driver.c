@@ -210,10 +210,19 @@ static void cut(void *context, psr_peer peer)
     psr_transport_disconnect(d->options.transport, peer);
 }
 
+/* What waits to be sent to who has left is of no use to anybody. */
+static void forget_who_left(psr_driver *d, const psr_message *bye)
+{
+    for (uint32_t rank = 0; rank < d->options.view->member_count; rank++)
+        if (rank != d->options.rank && psr_msg_ranks_has(bye->payload, bye->payload_bytes, rank))
+            cut(d, (psr_peer){PSR_ROLE_WORKER, rank});
+}
+
 static psr_err take_message(void *context, psr_message **message)
 {
     psr_driver *d = context;
     if (psr_peer_equal((*message)->from, coordinator) && (*message)->head.type == PSR_MSG_BYE) {
+        forget_who_left(d, *message);
         atomic_store(&d->bye, true);
         changed(d);
         return PSR_OK;

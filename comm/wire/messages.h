@@ -187,6 +187,22 @@ PSR_MUST_CHECK psr_err psr_msg_alive_read(const psr_message *message, bool *ret_
 PSR_MUST_CHECK psr_err psr_msg_held_read(const psr_message *message, uint64_t *ret_step);
 PSR_MUST_CHECK psr_err psr_msg_stop_at_read(const psr_message *message, uint64_t *ret_step);
 PSR_MUST_CHECK psr_err psr_msg_saved_read(const psr_message *message, uint64_t *ret_steps);
+/* A set of ranks as a payload: bit r % 8 of byte r / 8. What is beyond its end is not in it. */
+static inline size_t psr_msg_ranks_bytes(uint32_t ranks)
+{
+    return ((size_t)ranks + 7) / 8;
+}
+
+static inline void psr_msg_ranks_add(uint8_t *set, uint32_t rank)
+{
+    set[rank / 8] |= (uint8_t)(1u << rank % 8);
+}
+
+static inline bool psr_msg_ranks_has(const void *set, size_t bytes, uint32_t rank)
+{
+    return rank / 8 < bytes && (((const uint8_t *)set)[rank / 8] >> rank % 8 & 1) != 0;
+}
+
 /* What FAILED says a process failed with; a status that is none is PEER: the line that comes with it counts. */
 psr_err psr_msg_failed_status(const psr_message *message);
 

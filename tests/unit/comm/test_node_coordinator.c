@@ -280,6 +280,24 @@ static void who_leaves_is_let_go_and_not_missed(void **state)
     expect_said(2, PSR_MSG_VERDICT, PSR_ERR_PEER, 1, "rank 1 on there has left");
 }
 
+static void who_leaves_hears_who_has_left_before(void **state)
+{
+    static const char *const left[RANKS] = {"\x02", "", "\x03"}; /* 1, 0, 2 leave in this order */
+    static const uint32_t order[RANKS] = {1, 0, 2};
+    (void)state;
+    begin();
+    for (size_t i = 0; i < RANKS; i++) {
+        hear(order[i], psr_msg_done_head(&(psr_msg_done){0}), NULL, 0);
+        assert_int_equal(world.count, i + 1);
+        assert_int_equal(world.sent[i].to, order[i]);
+        assert_int_equal(world.sent[i].head.type, PSR_MSG_BYE);
+        assert_string_equal(world.sent[i].text, left[order[i]]);
+    }
+    assert_true(psr_msg_ranks_has("\x03", 1, 0) && psr_msg_ranks_has("\x03", 1, 1));
+    assert_false(psr_msg_ranks_has("\x03", 1, 2) || psr_msg_ranks_has("\x03", 1, 8) ||
+                 psr_msg_ranks_has(NULL, 0, 0));
+}
+
 static void who_would_be_missed_and_why_all_failed_can_be_asked(void **state)
 {
     (void)state;
@@ -352,6 +370,7 @@ int main(void)
         TEST(who_waits_for_one_that_moves_is_told_to_wait_on),
         TEST(who_is_told_to_wait_on_hears_for_how_long),
         TEST(who_leaves_is_let_go_and_not_missed),
+        TEST(who_leaves_hears_who_has_left_before),
         TEST(who_would_be_missed_and_why_all_failed_can_be_asked),
         TEST(what_a_rank_finds_all_are_told_once),
         TEST(what_only_one_rank_has_is_for_the_others_its_failure),
