@@ -15,10 +15,20 @@
 
 #define RANKS_MAX 1024
 
-enum { KEY_HOSTFILE = 1000, KEY_INTERFACE, KEY_SSH, KEY_REMOTE, KEY_DEADLINE, KEY_OUTPUT, KEY_TRANSPORT };
+enum {
+    KEY_HOSTFILE = 1000,
+    KEY_INTERFACE,
+    KEY_SSH,
+    KEY_REMOTE,
+    KEY_DEADLINE,
+    KEY_OUTPUT,
+    KEY_TRANSPORT,
+    KEY_SHARDS
+};
 
 typedef struct run_options {
-    psr_config config; /* workers: 0, as long as it is not given */
+    psr_config config; /* workers: 0, as long as it is not given; later all ranks, with shards */
+    uint32_t shards;
     const char *hostfile, *host_list, *interface, *ssh, *remote_program, *output;
     const char **variables; /* owned, their texts too; NULL at the end */
     size_t variable_count;
@@ -27,13 +37,13 @@ typedef struct run_options {
 
 /* ---- options ---- */
 
-static uint32_t read_ranks(const struct argp_state *state, const char *text)
+static uint32_t read_ranks(const struct argp_state *state, const char *option, const char *text)
 {
     char *end = NULL, detail[128];
     errno = 0;
     unsigned long value = strtoul(text, &end, 10);
     if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' || value < 1 || value > RANKS_MAX) {
-        snprintf(detail, sizeof detail, "--ranks: '%.40s' is not a number from 1 to %d", text, RANKS_MAX);
+        snprintf(detail, sizeof detail, "%s: '%.40s' is not a number from 1 to %d", option, text, RANKS_MAX);
         psr_options_refuse(state, detail);
     }
     return (uint32_t)value;
@@ -80,7 +90,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     run_options *o = state->input;
     switch (key) {
     case 'n':
-        o->config.workers = read_ranks(state, arg);
+        o->config.workers = read_ranks(state, "--ranks", arg);
+        return 0;
+    case KEY_SHARDS:
+        o->shards = read_ranks(state, "--shards", arg);
         return 0;
     case 'H':
         o->host_list = arg;
@@ -125,6 +138,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option own_options[] = {
     {"ranks", 'n', "N", 0, "processes (default: one for each slot of the hosts)", 1},
+    {"shards", KEY_SHARDS, "S", 0,
+     "psring-ps processes that hold the program's tables: ranks behind its own, beside them on the hosts in "
+     "turn",
+     1},
     {"hostfile", KEY_HOSTFILE, "FILE", 0, "they go to these hosts, over ssh; lines 'HOST slots=N'", 1},
     {NULL, 'H', "HOST:N,HOST:N", 0, "the same as a list", 1},
     {NULL, 'x', "NAME[=VALUE]", 0,
@@ -152,6 +169,7 @@ static const char doc[] =
     "  psring run -n 4 -- ./program --its-own options\n"
     "  psring run -n 4 -- sh -c 'echo rank $PSRING_RANK of $PSRING_RANKS'\n"
     "  psring run -n 8 --output-filename log_output -- python3 net.py\n"
+    "  psring run -n 4 --shards 2 -- ./program    # psring_table_open and the like\n"
     "  psring run --hostfile hosts -x OMP_NUM_THREADS=2 -- ./program\n"
     "\n"
     "A rank runs in this directory, which must be there on every host too. It\n"
@@ -174,6 +192,23 @@ static psr_err read_hosts(const run_options *o, psr_hosts *hosts)
     return o->host_list ? psr_hosts_from_list(o->host_list, hosts) : PSR_OK;
 }
 
+/* To all but this file shards are ranks like the others. */
+static psr_err place_all(run_options *o, const psr_hosts *hosts, psr_placement *ret_placement)
+{
+    psr_config *config = &o->config;
+    config->mode = o->shards > 0 ? PSR_MODE_PS : PSR_MODE_RING; /* no process but the ranks */
+    config->shards = o->shards;
+    PSR_TRY(psr_placement_make(config, hosts, NULL, ret_placement));
+    for (size_t i = 0; i < ret_placement->count; i++) {
+        psr_peer *peer = &ret_placement->items[i].peer;
+        if (peer->role == PSR_ROLE_SHARD)
+            *peer = (psr_peer){PSR_ROLE_WORKER, config->workers + peer->rank};
+    }
+    config->workers += o->shards;
+    config->mode = PSR_MODE_RING;
+    return PSR_OK;
+}
+
 static psr_err place(run_options *o, psr_hosts *hosts, psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
@@ -182,13 +217,13 @@ static psr_err place(run_options *o, psr_hosts *hosts, psr_placement *ret_placem
         config->workers = hosts->count ? psr_hosts_slots(hosts) : 1;
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
-    if (config->workers > RANKS_MAX)
-        return psr_fail(PSR_ERR_USAGE, "the hosts have %u slots, more than %d; give -n", config->workers,
-                        RANKS_MAX);
+    if (config->workers + o->shards > RANKS_MAX)
+        return psr_fail(PSR_ERR_USAGE, "%u ranks and %u shards are more than %d; give -n", config->workers,
+                        o->shards, RANKS_MAX);
     if (config->workers > psr_hosts_slots(hosts))
         return psr_fail(PSR_ERR_USAGE, "-n %u: the hosts have %u slots in all; add slots=N or hosts",
                         config->workers, psr_hosts_slots(hosts));
-    return psr_placement_make(config, hosts, NULL, ret_placement);
+    return place_all(o, hosts, ret_placement);
 }
 
 /* Where the program runs, and an absolute path of its output. */
@@ -216,6 +251,7 @@ static psr_err launch(run_options *o, const psr_placement *placement, int *ret_s
                                  .directory = directory,
                                  .output = output,
                                  .ranks = o->config.workers,
+                                 .shards = o->shards,
                                  .deadline_s = o->config.deadline_s};
     PSR_TRY(psr_program_check(&program));
     const psr_launch_options options = {.config = &o->config,
@@ -245,7 +281,6 @@ int psr_command_run(int argc, char **argv)
     int status = 0;
     psr_config_defaults(&o.config);
     o.config.workers = 0;
-    o.config.mode = PSR_MODE_RING; /* no process but the ranks */
     psr_options_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
     psr_err err = place(&o, &hosts, &placement);
     if (err == PSR_OK)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,7 @@ psr_err psr_program_to_object(const psr_program *program, cJSON **ret_object)
                  cJSON_AddStringToObject(object, "directory", program->directory) &&
                  cJSON_AddStringToObject(object, "output", program->output) &&
                  cJSON_AddNumberToObject(object, "ranks", program->ranks) &&
+                 cJSON_AddNumberToObject(object, "shards", program->shards) &&
                  cJSON_AddNumberToObject(object, "deadline_s", program->deadline_s);
     if (!whole) {
         cJSON_Delete(object);
@@ -98,9 +100,12 @@ static psr_err read_object(psr_program *program)
     program->output = psr_json_text(object, "output");
     program->deadline_s = psr_json_number(object, "deadline_s", 0);
     if (program->words[0] == NULL || program->directory == NULL || program->output == NULL ||
-        !psr_json_count(object, "ranks", UINT32_MAX, &program->ranks) || !(program->deadline_s > 0))
-        return psr_fail(PSR_ERR_FORMAT, "a field of \"words\", \"directory\", \"output\", \"ranks\" and "
-                                        "\"deadline_s\" is missing or has no use");
+        !psr_json_count(object, "ranks", UINT32_MAX, &program->ranks) ||
+        !psr_json_count(object, "shards", UINT32_MAX, &program->shards) || program->shards > program->ranks ||
+        !(program->deadline_s > 0))
+        return psr_fail(PSR_ERR_FORMAT,
+                        "a field of \"words\", \"directory\", \"output\", \"ranks\", \"shards\" and "
+                        "\"deadline_s\" is missing or has no use");
     return PSR_OK;
 }
 
@@ -134,6 +139,7 @@ enum {
     PLACE_INTERFACE,
     PLACE_DEADLINE,
     PLACE_HOST_SCHEDULER,
+    PLACE_SHARDS,
     PLACE_COUNT
 };
 
@@ -185,7 +191,8 @@ static void set_place(environment *e, const psr_program *program, const psr_prov
     snprintf(e->place[PLACE_INTERFACE], size, "PSRING_INTERFACE=%s", provision->interface);
     snprintf(e->place[PLACE_DEADLINE], size, "PSRING_DEADLINE_MS=%.0f", program->deadline_s * 1000);
     snprintf(e->place[PLACE_HOST_SCHEDULER], size, "PSRING_HOST_SCHEDULER=0");
-    for (size_t i = 0; i < PLACE_COUNT; i++)
+    snprintf(e->place[PLACE_SHARDS], size, "PSRING_SHARDS=%" PRIu32, program->shards);
+    for (size_t i = 0; i < PLACE_COUNT - (program->shards == 0); i++) /* a program may have its own */
         set(e, e->place[i]);
     if (provision->interface[0] == '\0')
         unset(e, "PSRING_INTERFACE");
@@ -292,16 +299,35 @@ static psr_err open_output(const psr_program *program, uint32_t rank, int *ret_o
 
 /* ---- one rank ---- */
 
+/* The last ranks are ours. */
+static psr_err words_of(const psr_program *program, uint32_t rank, char path[PATH_MAX],
+                        const char *shard_words[3], char *const **ret_words)
+{
+    *ret_words = (char *const *)(uintptr_t)program->words;
+    if (rank < program->ranks - program->shards)
+        return PSR_OK;
+    PSR_TRY(psr_program_path("psring-ps", path, PATH_MAX));
+    shard_words[0] = path;
+    shard_words[1] = "serve";
+    shard_words[2] = NULL;
+    *ret_words = (char *const *)(uintptr_t)shard_words;
+    return PSR_OK;
+}
+
 static psr_err start_with_keys(const psr_program *program, const psr_provision *provision, int keys,
                                psr_child *ret_child)
 {
     environment e;
+    char path[PATH_MAX];
+    const char *shard_words[3];
+    char *const *words = NULL;
     psr_child_surroundings with = {.directory = program->directory, .inherits = keys};
+    PSR_TRY(words_of(program, provision->self.rank, path, shard_words, &words));
     PSR_TRY(make_environment(program, provision, keys, &e));
     with.environment = e.items;
     psr_err err = open_output(program, provision->self.rank, &with.out, &with.err);
     if (err == PSR_OK)
-        err = psr_child_start_program((char *const *)(uintptr_t)program->words, &with, ret_child);
+        err = psr_child_start_program(words, &with, ret_child);
     free(e.items);
     return err;
 }

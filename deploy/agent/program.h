@@ -19,6 +19,7 @@ typedef struct psr_program {
     const char
         *output; /* absolute: OUTPUT/1/rank.N/stdout and stderr take what it prints; "": the launcher does */
     uint32_t ranks;
+    uint32_t shards; /* of the ranks the last: they are psring-ps, and serve tables */
     double deadline_s;
     cJSON *object; /* owned, where it was read: what all of it is borrowed from, as the next two are owned */
     const char **words_read, **variables_read;
@@ -33,7 +34,8 @@ PSR_MUST_CHECK psr_err psr_program_from_object(cJSON *object, psr_program *ret_p
 void psr_program_done(psr_program *program);
 
 /* Starts one rank of it, with its place in the environment: PSRING_RANK, PSRING_RANKS, PSRING_SCHEDULER, PSRING_KEY_FILE
- * (a descriptor that it inherits), PSRING_HOST, PSRING_INTERFACE (over TCP), PSRING_DEADLINE_MS, and PSRING_HOST_SCHEDULER=0. ret owns: psr_child_done. NOT_FOUND: it is
+ * (a descriptor that it inherits), PSRING_HOST, PSRING_INTERFACE (over TCP), PSRING_DEADLINE_MS,
+ * PSRING_SHARDS (where there are some), and PSRING_HOST_SCHEDULER=0. ret owns: psr_child_done. NOT_FOUND: it is
  * not there. IO: its output cannot be written. */
 PSR_MUST_CHECK psr_err psr_program_start(const psr_program *program, const psr_provision *provision,
                                          psr_child *ret_child);

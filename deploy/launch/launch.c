@@ -104,13 +104,14 @@ static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, ch
 /* Of a program it needs to know less. */
 static psr_err programs_arguments(const psr_launch_driver *d, char *program, char ***ret_argv)
 {
-    char **argv = calloc(5, sizeof *argv);
+    char **argv = calloc(6, sizeof *argv);
     if (!argv)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
     argv[0] = program; /* the caller's; the rest is ours */
     *ret_argv = argv;  /* freed by the caller also on failure */
     if (!(argv[1] = strdup("programs")) || asprintf(&argv[2], "%" PRIu32, d->config.workers) < 0 ||
-        asprintf(&argv[3], "%.17g", d->config.deadline_s) < 0)
+        asprintf(&argv[3], "%.17g", d->config.deadline_s) < 0 ||
+        asprintf(&argv[4], "%" PRIu32, d->options->program->shards) < 0)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
     return PSR_OK;
 }

@@ -27,7 +27,7 @@ static const psr_optimizer_rule *rule_of(psr_optimizer_kind kind)
     return NULL;
 }
 
-psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout, psr_optimizer **ret_optimizer)
+static psr_err find_rule(const psr_config *config, const psr_optimizer_rule **ret_rule)
 {
     const psr_optimizer_rule *rule = rule_of(config->optimizer);
     if (!rule)
@@ -35,7 +35,36 @@ psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout, ps
     if (!(config->weight_decay >= 0))
         return psr_fail(PSR_ERR_USAGE, "--weight-decay: %g is below 0", config->weight_decay);
     PSR_TRY(rule->check(config));
+    *ret_rule = rule;
+    return PSR_OK;
+}
 
+psr_err psr_optimizer_check(const psr_config *config)
+{
+    const psr_optimizer_rule *rule = NULL;
+    PSR_TRY(find_rule(config, &rule));
+    if (rule == NULL || rule->whole_tensors)
+        return psr_fail(PSR_ERR_USAGE, "it needs whole tensors");
+    return PSR_OK;
+}
+
+void psr_optimizer_apply(const psr_config *config, float *weights, const float *gradient, float *const *slots,
+                         size_t count, uint64_t number)
+{
+    const psr_optimizer_rule *rule = rule_of(config->optimizer);
+    if (rule == NULL)
+        return; /* psr_optimizer_check has refused it */
+    psr_update update = {
+        .weights = weights, .gradients = gradient, .count = count, .lr = (float)config->lr, .number = number};
+    for (uint32_t i = 0; i < rule->slot_count(config); i++)
+        update.slots[i] = slots[i];
+    rule->apply(config, &update);
+}
+
+psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout, psr_optimizer **ret_optimizer)
+{
+    const psr_optimizer_rule *rule = NULL;
+    PSR_TRY(find_rule(config, &rule));
     psr_optimizer *optimizer = calloc(1, sizeof *optimizer);
     if (!optimizer)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an optimizer");

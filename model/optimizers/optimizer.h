@@ -35,6 +35,13 @@ void psr_optimizer_update_run(psr_optimizer *optimizer, float *weights, const fl
 void psr_optimizer_update_tensor(psr_optimizer *optimizer, float *weights, const float *gradients,
                                  size_t tensor, float lr, uint64_t update);
 
+/* The rule alone, for whoever keeps the state himself. USAGE: values that it cannot work with, or it needs whole tensors. */
+PSR_MUST_CHECK psr_err psr_optimizer_check(const psr_config *config);
+/* One update of count weights by what was checked, with config's lr as it stands. slots: [PSR_OPTIMIZER_SLOTS_MAX], each [count]: those that
+ * the rule has are read and written, zero at first. Any thread. */
+void psr_optimizer_apply(const psr_config *config, float *weights, const float *gradient, float *const *slots,
+                         size_t count, uint64_t update);
+
 /* State arrays for checkpoints: slot i of count, each an arena (params.length floats) with a name
  * ("momentum"; "exp_avg", "exp_avg_sq"). Borrowed for the optimizer's life. */
 uint32_t psr_optimizer_slot_count(const psr_optimizer *optimizer);

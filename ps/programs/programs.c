@@ -24,16 +24,17 @@
 #define COME_UP_MS 5000
 
 typedef struct driver {
-    uint32_t ranks;
+    uint32_t ranks;  /* the program's, and behind them shards */
+    uint32_t shards; /* psring-ps serve: they join when the program does, and nobody waits for their end */
     int64_t deadline_ms;
     const psr_provision *provision;
     psr_transport *transport;
     psr_launcher *launcher;
     /* Of those who have called psring_init since all had left the last time. NULL: nobody ever has. */
     psr_node_coordinator *coordinator;
-    psr_message **early; /* [ranks]: JOIN of one that has left, while others have not; owned */
+    psr_message **early; /* [ranks]: JOIN of one that has left, while others have not, or of a shard; owned */
     bool *gone;          /* [ranks]: their processes have ended well */
-    uint32_t gone_count;
+    uint32_t gone_count; /* but of shards */
     psr_presence_clock presence;
     int64_t launcher_heard_ms; /* by that clock */
     int64_t say_alive_ms, tick_ms, ticked_ms;
@@ -96,6 +97,11 @@ static bool is_rank(const driver *d, psr_peer peer)
     return peer.role == PSR_ROLE_WORKER && peer.rank < d->ranks;
 }
 
+static bool is_shard(const driver *d, uint32_t rank)
+{
+    return rank >= d->ranks - d->shards;
+}
+
 /* Where all who have joined had failed before, that is why this one ends. */
 static void lose(driver *d, const psr_order *order)
 {
@@ -125,17 +131,26 @@ static void check_missed(driver *d, uint32_t rank)
     end_by(d, rank, PSR_ERR_PEER, line);
 }
 
-static void leave(driver *d, const psr_order *order)
+/* When the program's ranks have, and no shard is still coming up: it would find nobody, and say so. */
+static void end_when_all_have(driver *d)
 {
     char line[64];
+    bool all = d->gone_count == d->ranks - d->shards;
+    for (uint32_t s = d->ranks - d->shards; s < d->ranks && d->coordinator == NULL; s++)
+        all = all && (d->gone[s] || d->early[s] != NULL);
+    snprintf(line, sizeof line, "all %" PRIu32 " ranks have ended", d->ranks - d->shards);
+    if (all)
+        end(d, PSR_OK, line);
+}
+
+static void leave(driver *d, const psr_order *order)
+{
     if (!is_rank(d, order->peer) || d->gone[order->peer.rank])
         return;
     d->gone[order->peer.rank] = true;
-    d->gone_count++;
+    d->gone_count += !is_shard(d, order->peer.rank);
     check_missed(d, order->peer.rank);
-    snprintf(line, sizeof line, "all %" PRIu32 " ranks have ended", d->ranks);
-    if (d->gone_count == d->ranks)
-        end(d, PSR_OK, line);
+    end_when_all_have(d);
 }
 
 /* ---- orders ---- */
@@ -250,34 +265,40 @@ static psr_err open_coordinator(driver *d, int64_t now_ms)
     return PSR_OK;
 }
 
+static bool has_left(const driver *d, uint32_t rank)
+{
+    return psr_node_coordinator_has_left(d->coordinator, rank);
+}
+
 /* Takes message. */
 static void take_message(driver *d, psr_message *message, int64_t now_ms)
 {
     bool joins = message->head.type == PSR_MSG_JOIN, named = is_rank(d, message->from);
     bool over = d->coordinator == NULL || psr_node_coordinator_over(d->coordinator);
-    if (joins && named && !over && psr_node_coordinator_has_left(d->coordinator, message->from.rank)) {
+    if (joins && named && (over ? is_shard(d, message->from.rank) : has_left(d, message->from.rank))) {
         psr_message_free(&d->early[message->from.rank]);
         d->early[message->from.rank] = message;
+        end_when_all_have(d);
         return;
     }
     if (joins && over && open_coordinator(d, now_ms) != PSR_OK)
         end_by_detail(d, PSR_ERR_NOMEM);
     else if (d->coordinator != NULL)
         psr_node_coordinator_message(d->coordinator, message, now_ms);
-    if (named && d->coordinator != NULL && psr_node_coordinator_has_left(d->coordinator, message->from.rank))
+    if (named && d->coordinator != NULL && has_left(d, message->from.rank))
         psr_transport_retire(d->transport, message->from); /* it may come again */
     psr_message_free(&message);
     for (uint32_t rank = 0; rank < d->ranks; rank++)
         check_missed(d, rank);
 }
 
-/* Who wants to join again, when all have left. */
+/* Who wants to join again, when all have left; a shard, when one of the program has joined. */
 static void take_early(driver *d, int64_t now_ms)
 {
     for (uint32_t rank = 0; rank < d->ranks && !d->ended; rank++) {
         psr_message *message = d->early[rank];
-        bool over = message != NULL && psr_node_coordinator_over(d->coordinator);
-        if (message == NULL || (!over && psr_node_coordinator_has_left(d->coordinator, rank)))
+        bool over = d->coordinator == NULL || psr_node_coordinator_over(d->coordinator);
+        if (message == NULL || (over ? is_shard(d, rank) : has_left(d, rank)))
             continue;
         d->early[rank] = NULL;
         take_message(d, message, now_ms);
@@ -389,13 +410,15 @@ static psr_err drive(driver *d)
 
 static psr_err read_arguments(int argc, char **argv, driver *d)
 {
-    char *end_of_ranks = NULL, *end_of_deadline = NULL;
-    unsigned long ranks = argc == 3 ? strtoul(argv[1], &end_of_ranks, 10) : 0;
-    double deadline_s = argc == 3 ? strtod(argv[2], &end_of_deadline) : 0;
+    char *end_of_ranks = NULL, *end_of_deadline = NULL, *end_of_shards = NULL;
+    unsigned long ranks = argc == 4 ? strtoul(argv[1], &end_of_ranks, 10) : 0;
+    double deadline_s = argc == 4 ? strtod(argv[2], &end_of_deadline) : 0;
+    unsigned long shards = argc == 4 ? strtoul(argv[3], &end_of_shards, 10) : 0;
     if (ranks < 1 || ranks > RANKS_MAX || *end_of_ranks != '\0' || !(deadline_s > 0) ||
-        deadline_s > DEADLINE_S_MAX || *end_of_deadline != '\0')
+        deadline_s > DEADLINE_S_MAX || *end_of_deadline != '\0' || shards >= ranks || *end_of_shards != '\0')
         return psr_fail(PSR_ERR_USAGE, "'programs' is psring run's own; use that");
     d->ranks = (uint32_t)ranks;
+    d->shards = (uint32_t)shards;
     d->deadline_ms = (int64_t)(deadline_s * 1000);
     return PSR_OK;
 }

@@ -11,6 +11,7 @@
 #include "ps/input_thread.h"
 #include "ps/shard/shard_run.h"
 #include "ps/shard_start.h"
+#include "ps/tables/serve.h"
 
 #include <argp.h>
 #include <inttypes.h>
@@ -231,11 +232,24 @@ static void print_version(FILE *to, struct argp_state *state)
     fprintf(to, "psring-ps %s (%s)\n", PSR_VERSION, library);
 }
 
+/* The launcher's own word. Signals are left as they are: its agent ends it as any rank. */
+static int serve_tables(void)
+{
+    char line[1024] = "";
+    psr_log_init("shard of tables", PSR_LOG_INFO);
+    psr_err err = psr_tables_serve(line, sizeof line);
+    if (err != PSR_OK)
+        psr_log(PSR_LOG_ERROR, "%s", line);
+    return psr_err_exit_status(err);
+}
+
 int main(int argc, char **argv)
 {
     argp_program_version_hook = print_version;
     psr_clock_stops_with_process();
     psr_memory_keep_pages();
+    if (argc == 2 && strcmp(argv[1], "serve") == 0)
+        return serve_tables();
     psr_input_thread_block_signals();
     psr_log_init("shard", PSR_LOG_INFO);
     psr_member_arguments a;

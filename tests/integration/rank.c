@@ -1,9 +1,11 @@
 /* A rank of `psring run` that uses libpsring: does what WHAT says and exits with 0 when all of it went well. What fails is told on stderr.
  *
- *     rank sum|again|loop|leave|abort */
+ *     rank sum|again|loop|leave|abort
+ *     rank table UPDATE SYNC ROUNDS: pushes rank + 1 so often to two parts, and prints what it pulls */
 #include "comm/psring/psring.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static psring_err sum(psring_comm *comm)
@@ -42,8 +44,33 @@ static psring_err without_one(psring_comm **comm, const char *line)
     return PSRING_OK;
 }
 
-static psring_err play(const char *what, psring_comm **comm)
+static psring_err table(psring_comm *comm, char **words)
 {
+    enum { VALUES = 3 };
+    psring_table *table = NULL;
+    psring_group *world = psring_world(comm);
+    float pushed[VALUES], pulled[2][VALUES] = {{0}};
+    for (int i = 0; i < VALUES; i++)
+        pushed[i] = (float)(psring_rank(world) + 1);
+    psring_err err =
+        psring_table_open(world, "played",
+                          PSRING_WITH(psring_table_options, .parts = (const size_t[]){VALUES, VALUES},
+                                      .part_count = 2, .update = words[0], .sync = words[1]),
+                          NULL, &table);
+    for (int round = 0; round < atoi(words[2]) && err == PSRING_OK; round++)
+        for (size_t part = 0; part < 2 && err == PSRING_OK; part++)
+            err = psring_push_pull(table, part, pushed, pulled[part], NULL, NULL);
+    if (err == PSRING_OK)
+        printf("rank %d of %d and %d: %.9g %.9g\n", psring_rank(world), psring_size(world),
+               psring_shards(comm), (double)pulled[0][0], (double)pulled[1][VALUES - 1]);
+    fflush(stdout);
+    return err == PSRING_OK ? psring_table_close(&table, NULL) : err;
+}
+
+static psring_err play(const char *what, char **words, psring_comm **comm)
+{
+    if (strcmp(what, "table") == 0)
+        return table(*comm, words);
     if (strcmp(what, "loop") == 0)
         return loop(*comm);
     if (strcmp(what, "leave") == 0)
@@ -53,12 +80,12 @@ static psring_err play(const char *what, psring_comm **comm)
     return sum(*comm);
 }
 
-static psring_err live(const char *what)
+static psring_err live(const char *what, char **words)
 {
     psring_comm *comm = NULL;
     psring_err err = psring_init(NULL, &comm);
     if (err == PSRING_OK)
-        err = play(what, &comm);
+        err = play(what, words, &comm);
     if (err != PSRING_OK)
         fprintf(stderr, "%s: %s\n", psring_err_name(err), psring_err_detail());
     if (err != PSRING_OK)
@@ -71,9 +98,11 @@ static psring_err live(const char *what)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "sum";
+    if (strcmp(what, "table") == 0 && argc != 5)
+        return 2;
     int lives = strcmp(what, "again") == 0 ? 5 : 1;
     for (int i = 0; i < lives; i++)
-        if (live(what) != PSRING_OK)
+        if (live(what, argv + 2) != PSRING_OK)
             return 1;
     return 0;
 }

@@ -304,6 +304,44 @@ def two_hosts(tap, start, directory):
     ends(tap, run, 1, ["psring run: rank 2 on host-c: exit status 7"], "one that fails is named with its host")
 
 
+def by_sgd(rounds, pushed, rate, momentum):
+    """torch.optim.SGD's, exact in these numbers."""
+    value = velocity = 0.0
+    for _ in range(rounds):
+        velocity = momentum * velocity + pushed
+        value -= rate * velocity
+    return value
+
+
+def tables(tap, start, directory):
+    wanted = by_sgd(4, 3.0, 0.25, 0.5)
+    for shards in (1, 2):
+        run = start("tables-%d" % shards, ["-n", "2", "--shards", str(shards)],
+                    [RANK, "table", "sgd lr=0.25 momentum=0.5", "bsp", "4"])
+        ends(tap, run, 0, [], "psring-ps as %d shards of a program" % shards)
+        tap.ok(sorted(run.text("out")) == ["rank %d of 2 and %d: %.9g %.9g" % (rank, shards, wanted, wanted) for rank in range(2)],
+               "and two ranks are stepped down by what both have pushed", run.why())
+    run = start("tables-async", ["-n", "1", "--shards", "2"], [RANK, "table", "adam lr=0.5", "async", "1"])
+    ends(tap, run, 0, [], "one rank, async, Adam")
+    tap.ok(all(abs(float(x) + 0.5) < 1e-6 for x in run.text("out")[0].split(": ")[1].split()), "and its first step is the learning rate", run.why())
+    run = start("tables-refused", ["-n", "2", "--shards", "1"], [RANK, "table", "sgd", "bsp", "1"])
+    got = run.wait(PATIENCE_S)
+    tap.ok(got == 1 and any(re.search('usage: rank 2, a shard: update "sgd": its learning rate is missing: "sgd lr=0.1"', line)
+                            for line in run.text("err")), "arguments that cannot be are refused to the program", run.why())
+    run = start("tables-none", ["-n", "2", "--shards", "1"], ["sh", "-c", "echo $PSRING_RANKS $PSRING_SHARDS"])
+    ends(tap, run, 0, [], "a program that never joins ends with shards as without")
+    tap.ok(run.text("out") == ["3 1"] * 2, "and finds how many they are", run.why())
+
+
+def a_shard_is_killed(tap, start, directory):
+    run = start("shard-killed", ["-n", "2", "--shards", "1", "--deadline", str(DEADLINE_S)], [RANK, "loop"])
+    run.wait_ready(2)
+    run.rank(2).signal(signal.SIGKILL)
+    got = run.wait(PATIENCE_S)
+    tap.ok(got == 1 and any(re.fullmatch(r"psring run: rank 2 on localhost: killed by signal 9 \(Killed\)", line) for line in run.text("err")),
+           "a shard that is killed ends the run", run.why())
+
+
 def bad_input(tap, start, directory):
     for number, (options, program, why) in enumerate((
             ([], [], "the program is missing; .*"), (["-n", "0"], ["true"], "--ranks: '0' is not a number from 1 to 1024"),
@@ -312,6 +350,7 @@ def bad_input(tap, start, directory):
             (["-x", "NOT_SET_ANYWHERE"], ["true"], "-x 'NOT_SET_ANYWHERE': there is no such variable here; give NAME=VALUE"),
             (["-x", "4=5"], ["true"], "-x '4=5': a variable's name has letters, digits and _"),
             (["--deadline", "0"], ["true"], "--deadline: .*"), (["--transport", "pigeon"], ["true"], "--transport: .*"),
+            (["--shards", "0"], ["true"], "--shards: '0' is not a number from 1 to 1024"),
             (["--rank"], ["true"], "--ranks?: .*"),
             ([], ["true", "x" * 100000, "y" * 100000], "the program's arguments and variables have 2000.. bytes, more than 131072; .*"))):
         run = start("bad-%d" % number, options, program)
@@ -323,7 +362,7 @@ def main():
     tap = Tap()
     with Workspace() as directory:
         plays = (places, words, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there, children,
-                 output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, two_hosts, bad_input)
+                 output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, two_hosts, tables, a_shard_is_killed, bad_input)
         together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
     tap.end()
 
