@@ -122,6 +122,8 @@ static psr_err take_environment(psring_options *o)
     if (o->deadline_ms != 0)
         place.deadline_ms = o->deadline_ms;
     place.join_deadline_ms = o->join_deadline_ms;
+    if (o->shards != 0)
+        place.shards = o->shards;
     place.agree = o->agree;
     place.agree_bytes = o->agree_bytes;
     *o = place;

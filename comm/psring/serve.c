@@ -12,12 +12,12 @@ enum { STATES_MAX = 8, OPENING_WORDS_MAX = 2 * PSR_OPENING_PARTS_MAX };
 
 int psring_shards(const psring_comm *comm)
 {
-    return (int)comm->shards;
+    return comm != NULL ? (int)comm->shards : 0;
 }
 
 bool psring_is_shard(const psring_comm *comm)
 {
-    return comm->rank >= comm->workers;
+    return comm != NULL && comm->rank >= comm->workers;
 }
 
 static psr_err check_shard(const psring_comm *comm, const char *what)
@@ -70,7 +70,9 @@ static psr_err define(psring_comm *comm, const char *name, const psring_update *
 
 psring_err psring_update_define(psring_comm *comm, const char *name, const psring_update *update)
 {
-    psr_err err = psr_comm_enter(comm);
+    psr_err err = psr_comm_need(comm, "psring_update_define: comm");
+    if (err == PSR_OK)
+        err = psr_comm_enter(comm);
     return err == PSR_OK ? psr_comm_leave(comm, define(comm, name, update)) : (psring_err)err;
 }
 
@@ -427,6 +429,8 @@ static psr_err serve_all(psring_comm *comm)
 
 psring_err psring_serve(psring_comm *comm)
 {
-    psr_err err = psr_comm_enter(comm);
+    psr_err err = psr_comm_need(comm, "psring_serve: comm");
+    if (err == PSR_OK)
+        err = psr_comm_enter(comm);
     return err == PSR_OK ? psr_comm_leave(comm, serve_all(comm)) : (psring_err)err;
 }

@@ -224,7 +224,11 @@ static psr_err open_table(psring_group *group, const char *name, const psring_ta
 psring_err psring_table_open(psring_group *group, const char *name, const psring_table_options *options,
                              const psring_call *call, psring_table **ret_table)
 {
-    psr_err err = psr_comm_enter(group->comm);
+    psr_err err = psr_comm_need(group, "psring_table_open: group");
+    if (err == PSR_OK)
+        err = psr_comm_need(ret_table, "psring_table_open: ret_table");
+    if (err == PSR_OK)
+        err = psr_comm_enter(group->comm);
     if (err != PSR_OK)
         return (psring_err)err;
     return psr_comm_leave(group->comm, open_table(group, name, options, call, ret_table));
@@ -240,12 +244,13 @@ static psr_err check_values(const char *what, const void *values)
                     values == NULL ? "NULL" : "not aligned for float32");
 }
 
+static const char *const names[] = {[PSR_NODE_PUSH] = "psring_push",
+                                    [PSR_NODE_PULL] = "psring_pull",
+                                    [PSR_NODE_PUSH_PULL] = "psring_push_pull"};
+
 static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, const void *values,
                        void *ret_values, const psring_call *given, psring_request **ret_request)
 {
-    static const char *const names[] = {[PSR_NODE_PUSH] = "psring_push",
-                                        [PSR_NODE_PULL] = "psring_pull",
-                                        [PSR_NODE_PUSH_PULL] = "psring_push_pull"};
     psring_comm *comm = t->comm;
     psring_call call;
     psr_node_request *request = NULL;
@@ -270,6 +275,8 @@ static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, c
 static psring_err operate_within(psring_table *t, psr_node_table_verb verb, size_t part, const void *values,
                                  void *ret_values, const psring_call *call, psring_request **ret_request)
 {
+    if (t == NULL)
+        return (psring_err)psr_fail(PSR_ERR_USAGE, "%s: table is NULL", names[verb]);
     psring_comm *comm = t->comm;
     psr_err err = psr_comm_enter(comm);
     if (err != PSR_OK)
@@ -297,7 +304,7 @@ psring_err psring_push_pull(psring_table *table, size_t part, const void *values
 
 uint64_t psring_table_staleness(psring_table *table)
 {
-    return psr_node_table_take_staleness(psr_node_group_table(table->node_group));
+    return table != NULL ? psr_node_table_take_staleness(psr_node_group_table(table->node_group)) : 0;
 }
 
 /* ---- closing ---- */

@@ -132,10 +132,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: parameter_server MNIST-FOLDER bsp|ssp:K|async SHARDS [STEPS]\n");
         return 2;
     }
-    psring_err err = psring_options_env(&options);
-    options.shards = atoi(argv[3]);
-    if (err == PSRING_OK)
-        err = psring_init(&options, &comm);
+    options.shards = atoi(argv[3]); /* all else is in the environment */
+    psring_err err = psring_init(&options, &comm);
     if (err == PSRING_OK)
         err = run(comm, argv, argc > 4 ? atoi(argv[4]) : EPOCH);
     if (err == PSRING_OK)

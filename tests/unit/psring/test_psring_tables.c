@@ -383,6 +383,12 @@ static void without_shards_there_are_no_tables(void **state)
 {
     (void)state;
     psring_comm *comm = NULL;
+    psring_table *table = NULL;
+    assert_int_equal(psring_serve(NULL), PSRING_ERR_USAGE);
+    assert_int_equal(psring_update_define(NULL, "a", NULL), PSRING_ERR_USAGE);
+    assert_int_equal(psring_table_open(NULL, "a", NULL, NULL, &table), PSRING_ERR_USAGE);
+    assert_int_equal(psring_push(NULL, 0, NULL, NULL, NULL), PSRING_ERR_USAGE);
+    assert_true(psring_shards(NULL) == 0 && !psring_is_shard(NULL) && psring_table_staleness(NULL) == 0);
     ranks_run(2, no_shards, NULL);
     assert_int_equal(
         psring_init(PSRING_WITH(psring_options, .ranks = 2, .shards = 2, .scheduler = "/x"), &comm),
