@@ -29,6 +29,10 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
     [PSR_KIND_ALL_TO_ALL_V] = {[PSR_ALGORITHM_DIRECT] = psr_direct_all_to_all_v},
     [PSR_KIND_BARRIER] = {[PSR_ALGORITHM_DISSEMINATION] = psr_dissemination_barrier},
     [PSR_KIND_NEIGHBORS] = {[PSR_ALGORITHM_DIRECT] = psr_direct_neighbors},
+    [PSR_KIND_HALO] = {[PSR_ALGORITHM_DIRECT] = psr_direct_neighbors},
+    [PSR_KIND_GROUP_SPLIT] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
+                              [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
+                              [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
     [PSR_KIND_SEND] = {[PSR_ALGORITHM_DIRECT] = psr_direct_send},
     [PSR_KIND_RECEIVE] = {[PSR_ALGORITHM_DIRECT] = psr_direct_receive},
 };
@@ -90,6 +94,7 @@ psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks
     case PSR_KIND_REDUCE_SCATTER:
         return few ? PSR_ALGORITHM_DIRECT : PSR_ALGORITHM_RING;
     case PSR_KIND_ALL_GATHER:
+    case PSR_KIND_GROUP_SPLIT:
         return !few ? PSR_ALGORITHM_RING : ranks <= 8 ? PSR_ALGORITHM_DIRECT : PSR_ALGORITHM_BRUCK;
     case PSR_KIND_GATHER:
     case PSR_KIND_SCATTER:

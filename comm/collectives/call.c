@@ -6,8 +6,9 @@
 const char *psr_kind_name(psr_kind kind)
 {
     static const char *const names[PSR_KINDS] = {
-        "all_reduce", "reduce",       "reduce_scatter", "all_gather",        "broadcast", "gather", "scatter",
-        "all_to_all", "all_to_all_v", "barrier",        "neighbor_exchange", "send",      "receive"};
+        "all_reduce", "reduce",        "reduce_scatter", "all_gather", "broadcast",         "gather",
+        "scatter",    "all_to_all",    "all_to_all_v",   "barrier",    "neighbor_exchange", "send",
+        "receive",    "halo_exchange", "group_split"};
     return (unsigned)kind < PSR_KINDS ? names[kind] : "?";
 }
 
@@ -21,6 +22,11 @@ const char *psr_algorithm_name(psr_algorithm algorithm)
 bool psr_kind_folds(psr_kind kind)
 {
     return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || kind == PSR_KIND_REDUCE_SCATTER;
+}
+
+bool psr_kind_has_blocks(psr_kind kind)
+{
+    return kind == PSR_KIND_NEIGHBORS || kind == PSR_KIND_HALO;
 }
 
 bool psr_kind_has_root(psr_kind kind)
@@ -48,6 +54,11 @@ static unsigned part(const psr_msg_call *call, unsigned shift)
     return (call->word >> shift) & 0xff;
 }
 
+bool psr_call_varies(const psr_msg_call *call)
+{
+    return part(call, VARYING_SHIFT) != 0;
+}
+
 void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size_t size)
 {
     psr_kind kind = (psr_kind)part(call, 0);
@@ -59,11 +70,17 @@ void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size
                  psr_reduction_name((psr_reduction)part(call, REDUCTION_SHIFT)));
     if (psr_kind_has_root(kind))
         snprintf(root, sizeof root, ", root %" PRIu32, call->root);
-    if (part(call, VARYING_SHIFT) != 0)
-        snprintf(count, sizeof count, "varying counts of digest %016" PRIx64, call->count);
+    if (kind == PSR_KIND_BARRIER || kind == PSR_KIND_GROUP_SPLIT) {
+        snprintf(text, size, "%s", psr_kind_name(kind));
+        return;
+    }
+    if (psr_kind_has_blocks(kind) || kind == PSR_KIND_ALL_TO_ALL_V)
+        count[0] = '\0'; /* each rank has its own */
+    else if (psr_call_varies(call))
+        snprintf(count, sizeof count, "counts #%04x, ", (unsigned)(call->count & 0xffff));
     else
-        snprintf(count, sizeof count, "count %" PRIu64, call->count);
-    snprintf(text, size, "%s(%s, %s%s%s, %s)", psr_kind_name(kind), count,
+        snprintf(count, sizeof count, "count %" PRIu64 ", ", call->count);
+    snprintf(text, size, "%s(%s%s%s%s, %s)", psr_kind_name(kind), count,
              psr_type_name((psr_type)part(call, TYPE_SHIFT)), reduction, root,
              psr_algorithm_name((psr_algorithm)part(call, ALGORITHM_SHIFT)));
 }

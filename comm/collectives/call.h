@@ -19,8 +19,10 @@ typedef enum psr_kind {
     PSR_KIND_NEIGHBORS, /* neighbour exchange */
     PSR_KIND_SEND,      /* from one rank to one other, which receives */
     PSR_KIND_RECEIVE,
+    PSR_KIND_HALO,        /* a neighbour exchange under the name that its caller knows */
+    PSR_KIND_GROUP_SPLIT, /* an all-gather of colours and keys, likewise */
 } psr_kind;
-#define PSR_KINDS (PSR_KIND_RECEIVE + 1)
+#define PSR_KINDS (PSR_KIND_GROUP_SPLIT + 1)
 
 /* Each has a file in this folder, which opens with what it costs. */
 typedef enum psr_algorithm {
@@ -50,13 +52,16 @@ typedef struct psr_call {
 } psr_call;
 
 bool psr_kind_folds(psr_kind kind);
+bool psr_kind_has_blocks(psr_kind kind); /* neighbour exchange, halo */
 bool psr_kind_has_root(psr_kind kind);
 
 /* As heads say it. */
 psr_msg_call psr_call_message(const psr_call *call);
-/* "all_reduce(count 10, float32, sum, ring)". call may be anybody's. receives: of a message between two ranks it is the call of who
+/* "all_reduce(count 10, float32, sum, ring)", "barrier". call may be anybody's. receives: of a message between two ranks it is the call of who
  * receives. */
 void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size_t size);
+/* Its counts are given for each rank. */
+bool psr_call_varies(const psr_msg_call *call);
 /* Of counts that differ. */
 uint64_t psr_call_digest(const size_t *counts, size_t count);
 

@@ -36,17 +36,33 @@ static psr_err rank_of(const psr_group *group, const psr_message *message, uint3
 
 /* ---- words ---- */
 
-/* "call 7 of group 0" */
-static void describe_tag(psr_tag tag, char *text, size_t size)
+void psr_group_describe(const psr_group *group, char *text, size_t size)
 {
+    const uint32_t most = 8, n = group->options.ranks;
+    text[0] = '\0';
+    if (group->options.id == 0)
+        return;
+    size_t used = (size_t)snprintf(text, size, " of the group of rank%s", n > 1 ? "s" : "");
+    for (uint32_t r = 0; r < n && r < most && used < size; r++)
+        used += (size_t)snprintf(text + used, size - used, "%s %" PRIu32, r > 0 ? "," : "",
+                                 psr_group_name(group, r));
+    if (n > most && used < size)
+        snprintf(text + used, size - used, " and %" PRIu32 " more", n - most);
+}
+
+/* "call 7 of the group of ranks 0, 2" */
+static void describe_tag(const psr_group *group, psr_tag tag, char *text, size_t size)
+{
+    char of[128];
+    psr_group_describe(group, of, sizeof of);
     if (tag.slot == 0)
-        snprintf(text, size, "call %" PRIu64 " of group %" PRIu32, tag.round, tag.group);
+        snprintf(text, size, "call %" PRIu64 "%s", tag.round - group->uncounted, of);
     else if (tag.slot <= PSR_MESSAGE_TAG_MAX)
-        snprintf(text, size, "start %" PRIu64 " of persistent operation %" PRIu32 " of group %" PRIu32,
-                 tag.round, tag.slot, tag.group);
+        snprintf(text, size, "start %" PRIu64 " of persistent operation %" PRIu32 "%s", tag.round, tag.slot,
+                 of);
     else
-        snprintf(text, size, "message %" PRIu64 " with tag %" PRIu32 " of group %" PRIu32, tag.round,
-                 tag.slot - PSR_MESSAGE_TAG_MAX - 1, tag.group);
+        snprintf(text, size, "message %" PRIu64 " with tag %" PRIu32 "%s", tag.round,
+                 tag.slot - PSR_MESSAGE_TAG_MAX - 1, of);
 }
 
 static bool same_call(const psr_msg_call *a, const psr_msg_call *b)
@@ -58,12 +74,14 @@ static bool same_call(const psr_msg_call *a, const psr_msg_call *b)
 static psr_err mismatch(const psr_group *group, psr_tag tag, uint32_t from, bool they_send,
                         const psr_msg_call *theirs, const psr_msg_call *ours)
 {
-    char where[96], they[128], we[128];
-    describe_tag(tag, where, sizeof where);
+    char where[224], they[128], we[128];
+    bool counts = theirs->word == ours->word && theirs->root == ours->root;
+    describe_tag(group, tag, where, sizeof where);
     psr_call_describe(theirs, !they_send, they, sizeof they);
     psr_call_describe(ours, they_send, we, sizeof we);
-    return psr_fail(PSR_ERR_MISMATCH, "%s: rank %" PRIu32 " calls %s, rank %" PRIu32 " calls %s", where,
-                    psr_group_name(group, from), they, psr_group_name(group, group->options.rank), we);
+    return psr_fail(PSR_ERR_MISMATCH, "%s: rank %" PRIu32 " calls %s, rank %" PRIu32 " calls %s%s", where,
+                    psr_group_name(group, from), they, psr_group_name(group, group->options.rank), we,
+                    counts && psr_call_varies(ours) ? ": their arrays of counts differ" : "");
 }
 
 /* ---- which operation ---- */
@@ -262,6 +280,7 @@ static psr_err number(psr_group *group, psr_request *r)
         return PSR_OK;
     }
     r->tag.round = ++group->calls;
+    group->uncounted += r->uncounted;
     group->kept_calls[r->tag.round % PSR_CALLS_KEPT] = r->says;
     return PSR_OK;
 }

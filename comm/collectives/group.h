@@ -51,6 +51,9 @@ PSR_MUST_CHECK psr_err psr_group_new(const psr_group_options *options, psr_group
 /* After its requests. NULL allowed. */
 void psr_group_free(psr_group *group);
 
+/* " of the group of ranks 0, 2"; of the one with id 0, which is all, nothing. */
+void psr_group_describe(const psr_group *group, char *text, size_t size);
+
 /* VALUES, CREDIT or AHEAD with the group's epoch and id. Takes *message. PROTOCOL: it cannot come now. MISMATCH. */
 PSR_MUST_CHECK psr_err psr_group_message(psr_group *group, psr_message **message);
 /* Whose message psr_group_message or psr_request_start failed of, as the group's members are called. false: of none. */
@@ -77,7 +80,9 @@ typedef struct psr_request_options {
      * sends itself. */
     const psr_block *send_blocks, *receive_blocks;
     size_t send_block_count, receive_block_count;
-    bool persistent; /* not of messages, which may be started again as they are */
+    bool persistent;    /* not of messages, which may be started again as they are */
+    const char *within; /* the call that it is a step of, for lines; static; NULL: it is one itself */
+    bool uncounted; /* lines number calls without this one, which begins the group: its caller made none */
 } psr_request_options;
 
 /* Makes an operation and starts nothing. USAGE: no such rank, algorithm, or reduction of that type. NOMEM. ret owns. */

@@ -31,6 +31,7 @@ struct psr_group {
     psr_group_peer *peers;                   /* [ranks] */
     uint32_t *by_name;                       /* ranks, sorted by name */
     uint64_t calls;                          /* of the order, started */
+    uint64_t uncounted;                      /* of those, at its beginning */
     psr_msg_call kept_calls[PSR_CALLS_KEPT]; /* [round % that] */
     uint32_t persistent;                     /* made: the slot of the last */
     psr_message_count *message_counts;
@@ -66,7 +67,7 @@ struct psr_request {
     psr_request *next; /* of those under way */
     psr_call call;
     psr_msg_call says;
-    bool is_message, persistent, active;
+    bool is_message, persistent, uncounted, active;
     uint32_t peer; /* of a message */
     psr_tag tag;
     psr_schedule schedule;

@@ -269,9 +269,10 @@ static psr_err check_values(const psr_request *r, const psr_stream *in, const ps
     if (says->total != in->total_values)
         return psr_fail(PSR_ERR_MISMATCH,
                         "rank %" PRIu32 " sends rank %" PRIu32 " %" PRIu64
-                        " values in %s, where rank %" PRIu32 " expects %" PRIu64,
+                        " values in %s%s, where rank %" PRIu32 " expects %" PRIu64,
                         psr_group_name(r->group, in->peer), self, says->total, psr_kind_name(r->call.kind),
-                        self, in->total_values);
+                        psr_kind_has_blocks(r->call.kind) ? ", in all blocks together" : "", self,
+                        in->total_values);
     if (says->slice != in->arrived || in->arrived >= in->total_slices)
         return psr_violation(message, "%" PRIu64 " of %" PRIu64 " slices came before", in->arrived,
                              in->total_slices);

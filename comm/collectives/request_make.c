@@ -72,13 +72,13 @@ static psr_err check_blocks(const psr_group *group, const psr_request_options *o
     for (size_t i = 0; i < count; i++) {
         size_t values;
         if (!psr_block_count(&blocks[i], &values) || values > PTRDIFF_MAX / psr_type_bytes(o->type))
-            return psr_fail(PSR_ERR_USAGE, "neighbor_exchange: more values than memory can have");
+            return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have", psr_kind_name(o->kind));
         if (blocks[i].adds &&
             ((unsigned)o->reduction >= PSR_REDUCTIONS || o->reduction == PSR_REDUCTION_MEAN))
-            return psr_fail(PSR_ERR_USAGE, "neighbor_exchange: blocks are not added by %s",
+            return psr_fail(PSR_ERR_USAGE, "%s: blocks are not added by %s", psr_kind_name(o->kind),
                             psr_reduction_name(o->reduction));
         if (blocks[i].rank >= group->options.ranks)
-            return psr_fail(PSR_ERR_USAGE, "neighbor_exchange: rank %" PRIu32 " is none of %" PRIu32,
+            return psr_fail(PSR_ERR_USAGE, "%s: rank %" PRIu32 " is none of %" PRIu32, psr_kind_name(o->kind),
                             blocks[i].rank, group->options.ranks);
     }
     return PSR_OK;
@@ -97,16 +97,15 @@ static psr_err check_neighbors(const psr_group *group, const psr_request_options
     PSR_TRY(check_blocks(group, o, o->receive_blocks, o->receive_block_count));
     for (size_t i = 0, count; i < o->receive_block_count; i++)
         if (psr_block_count(&o->receive_blocks[i], &count) && count > 0 && o->receive_blocks[i].data == NULL)
-            return psr_fail(PSR_ERR_USAGE, "neighbor_exchange: what is received has no memory");
+            return psr_fail(PSR_ERR_USAGE, "%s: what is received has no memory", psr_kind_name(o->kind));
     for (size_t own = 0;; own++) {
         const psr_block *from = own_block(group, o->send_blocks, o->send_block_count, own),
                         *to = own_block(group, o->receive_blocks, o->receive_block_count, own);
         if (from == NULL && to == NULL)
             return PSR_OK;
         if (from == NULL || to == NULL || !same_count(from, to))
-            return psr_fail(PSR_ERR_USAGE,
-                            "neighbor_exchange: rank %" PRIu32 " sends itself other values than it expects",
-                            group->options.rank);
+            return psr_fail(PSR_ERR_USAGE, "%s: rank %" PRIu32 " sends itself other values than it expects",
+                            psr_kind_name(o->kind), group->options.rank);
     }
 }
 
@@ -128,7 +127,8 @@ static bool is_whole(psr_kind kind)
 static bool has_parts(psr_kind kind)
 {
     return kind == PSR_KIND_REDUCE_SCATTER || kind == PSR_KIND_ALL_GATHER || kind == PSR_KIND_GATHER ||
-           kind == PSR_KIND_SCATTER || kind == PSR_KIND_ALL_TO_ALL || kind == PSR_KIND_ALL_TO_ALL_V;
+           kind == PSR_KIND_SCATTER || kind == PSR_KIND_ALL_TO_ALL || kind == PSR_KIND_ALL_TO_ALL_V ||
+           kind == PSR_KIND_GROUP_SPLIT;
 }
 
 /* Begins of parts of counts, or of count each. false: more than memory has. */
@@ -180,8 +180,8 @@ static psr_shape shape_of(const psr_request *r, const layout *l, const psr_reque
         .divides = psr_kind_folds(o->kind) && o->reduction == PSR_REDUCTION_MEAN,
         .send_blocks = o->send_blocks,
         .receive_blocks = o->receive_blocks,
-        .send_block_count = o->kind == PSR_KIND_NEIGHBORS ? o->send_block_count : 0,
-        .receive_block_count = o->kind == PSR_KIND_NEIGHBORS ? o->receive_block_count : 0,
+        .send_block_count = psr_kind_has_blocks(o->kind) ? o->send_block_count : 0,
+        .receive_block_count = psr_kind_has_blocks(o->kind) ? o->receive_block_count : 0,
     };
 }
 
@@ -203,7 +203,7 @@ static psr_err write_schedule(psr_request *r, const psr_request_options *o)
                          : psr_algorithm_choose(o->kind, l.bytes, group->ranks, group->hosts),
         .type = o->kind == PSR_KIND_BARRIER ? PSR_TYPE_UINT8 : o->type,
         .reduction =
-            psr_kind_folds(o->kind) || o->kind == PSR_KIND_NEIGHBORS ? o->reduction : PSR_REDUCTION_SUM,
+            psr_kind_folds(o->kind) || psr_kind_has_blocks(o->kind) ? o->reduction : PSR_REDUCTION_SUM,
         .root = psr_kind_has_root(o->kind) ? o->root : 0,
         .varying = l.varying,
         .count = l.count,
@@ -312,7 +312,7 @@ static psr_request_area area_of(const psr_block *block)
 
 static psr_err make_areas(psr_request *r, const psr_request_options *o)
 {
-    bool blocks = o->kind == PSR_KIND_NEIGHBORS;
+    bool blocks = psr_kind_has_blocks(o->kind);
     size_t sent = blocks ? o->send_block_count : 0, received = blocks ? o->receive_block_count : 0;
     r->areas = calloc(PSR_AREA_BLOCKS + sent + received, sizeof *r->areas);
     r->scratch = r->schedule.scratch > 0 ? malloc(r->schedule.scratch * r->value_bytes) : NULL;
@@ -337,6 +337,7 @@ static psr_err make(psr_request *r, const psr_request_options *o)
 {
     r->is_message = is_message(o->kind);
     r->persistent = o->persistent && !r->is_message;
+    r->uncounted = o->uncounted;
     r->peer = o->peer;
     r->value_bytes = psr_type_bytes(o->type);
     r->slice_values = r->group->options.slice_bytes / r->value_bytes;
@@ -350,7 +351,7 @@ psr_err psr_request_new(psr_group *group, const psr_request_options *options, ps
 {
     PSR_TRY(check_kind(options));
     PSR_TRY(check_ranks(group, options));
-    if (options->kind == PSR_KIND_NEIGHBORS)
+    if (psr_kind_has_blocks(options->kind))
         PSR_TRY(check_neighbors(group, options));
     psr_request *r = calloc(1, sizeof *r);
     if (r == NULL)

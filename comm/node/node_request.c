@@ -12,11 +12,17 @@ void psr_node_request_describe(const psr_node_request *r, char *text, size_t siz
         psr_node_table_describe(r->group->table, &r->call, text, size);
         return;
     }
-    size_t used = (size_t)snprintf(text, size, "%s", psr_kind_name(r->options.kind));
+    const psr_request_options *o = &r->options;
+    char of[128];
+    psr_group_describe(r->group->group, of, sizeof of);
+    size_t used = (size_t)snprintf(text, size, "%s", o->within != NULL ? o->within : psr_kind_name(o->kind));
     if (r->number > 0 && used < size)
         used += (size_t)snprintf(text + used, size - used, " %" PRIu64, r->number);
-    if (r->group->id > 0 && used < size)
-        used += (size_t)snprintf(text + used, size - used, " of group %" PRIu32, r->group->id);
+    if (o->within == NULL && (o->kind == PSR_KIND_SEND || o->kind == PSR_KIND_RECEIVE) && used < size)
+        used += (size_t)snprintf(text + used, size - used, " %s rank %" PRIu32 ", tag %" PRIu32,
+                                 o->kind == PSR_KIND_SEND ? "to" : "from", r->group->ranks[o->peer], o->tag);
+    if (used < size)
+        used += (size_t)snprintf(text + used, size - used, "%s", of);
     if (r->name[0] != '\0' && used < size)
         snprintf(text + used, size - used, " (%s)", r->name);
 }
@@ -94,7 +100,7 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
         psr_node_request_fail_alone(r, err);
         return;
     }
-    r->number = in_order_of_calls(r) ? ++r->group->calls : 0;
+    r->number = in_order_of_calls(r) && !r->options.uncounted ? ++r->group->calls : 0;
     r->since_ms = psr_presence_clock_ms(&node->presence, now_ms);
     r->wait_on_until_ms = r->since_ms;
     r->under_way = true;

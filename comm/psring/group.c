@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A group's id is given by its first rank, from a count of its own: no two ranks can give the same. The world's is 0. */
+/* A group's id is given by one of its ranks, from a count of its own: no two ranks can give the same. The world's is 0. */
 static uint32_t id_of(const psring_comm *comm, uint64_t number, uint32_t first)
 {
     return (uint32_t)(number * comm->view->member_count + first);
@@ -133,7 +133,8 @@ static psr_err open_group(psring_comm *comm, uint32_t id, const uint32_t *ranks,
     if (comm->groups != NULL)
         comm->groups->previous = group;
     comm->groups = group;
-    const psr_request_options barrier = {.kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8};
+    const psr_request_options barrier = {
+        .kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8, .within = "making", .uncounted = true};
     psr_node_request *request = NULL;
     PSR_TRY(psr_comm_start(comm, group->group, &barrier, call, &request)); /* the group ends with comm */
     PSR_TRY(psr_comm_finish(comm, request));
@@ -193,10 +194,19 @@ static psr_request_options message_of(psr_kind kind, int64_t *told, int peer)
                                  .receive = kind == PSR_KIND_RECEIVE ? told : NULL,
                                  .count = TOLD,
                                  .peer = (uint32_t)peer,
-                                 .tag = PSR_MESSAGE_TAG_MAX}; /* no caller can have it */
+                                 .tag = PSR_MESSAGE_TAG_MAX, /* no caller can have it */
+                                 .within = "group_from_ranks"};
 }
 
-/* The first of the list tells the others. */
+/* The lowest of the list tells the others: lists of the same ranks in another order meet there. */
+static int lowest(const int *ranks, int count)
+{
+    int low = ranks[0];
+    for (int i = 1; i < count; i++)
+        low = ranks[i] < low ? ranks[i] : low;
+    return low;
+}
+
 static psr_err tell(psring_group *parent, const int *ranks, int count, int64_t told[TOLD],
                     const psring_call *call)
 {
@@ -204,11 +214,13 @@ static psr_err tell(psring_group *parent, const int *ranks, int count, int64_t t
     psr_node_request **requests = calloc((size_t)count, sizeof *requests);
     psr_err err =
         requests != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
-    for (int i = 1; i < count && err == PSR_OK; i++) {
+    for (int i = 0; i < count && err == PSR_OK; i++) {
+        if (ranks[i] == psring_rank(parent))
+            continue;
         const psr_request_options options = message_of(PSR_KIND_SEND, told, ranks[i]);
         err = psr_comm_start(comm, parent->group, &options, call, &requests[i]);
     }
-    for (int i = 1; i < count && requests != NULL; i++) {
+    for (int i = 0; i < count && requests != NULL; i++) {
         psr_err ended = requests[i] != NULL ? psr_comm_finish(comm, requests[i]) : PSR_OK;
         err = err == PSR_OK ? ended : err;
     }
@@ -278,18 +290,19 @@ static psr_err from_ranks(psring_group *parent, const int *ranks, int count, con
     psring_comm *comm = parent->comm;
     PSR_TRY(check_list(parent, ranks, count));
     PSR_TRY(check_number(comm));
+    const int first = lowest(ranks, count);
     int64_t ours[TOLD], told[TOLD];
     write_told(parent, ranks, count, ours);
     memcpy(told, ours, sizeof told);
-    if (ranks[0] == psring_rank(parent)) {
+    if (first == psring_rank(parent)) {
         comm->next_group++;
         PSR_TRY(tell(parent, ranks, count, told, call));
     } else {
-        PSR_TRY(hear(parent, ranks[0], told, call));
+        PSR_TRY(hear(parent, first, told, call));
         if (told[TOLD_DIGEST] != ours[TOLD_DIGEST])
-            return other_ranks(parent, ranks[0], told, ours);
+            return other_ranks(parent, first, told, ours);
     }
-    uint32_t id = id_of(comm, (uint64_t)told[TOLD_NUMBER], world_rank(parent, ranks[0]));
+    uint32_t id = id_of(comm, (uint64_t)told[TOLD_NUMBER], world_rank(parent, first));
     return open_listed(parent, id, ranks, count, call, ret_group);
 }
 
@@ -318,7 +331,7 @@ enum { CHOICE_VALUES = sizeof(choice) / sizeof(int64_t) };
 static psr_err gather_choices(psring_group *parent, const choice *own, choice *all, const psring_call *call)
 {
     psr_node_request *request = NULL;
-    const psr_request_options options = {.kind = PSR_KIND_ALL_GATHER,
+    const psr_request_options options = {.kind = PSR_KIND_GROUP_SPLIT,
                                          .type = PSR_TYPE_INT64,
                                          .send = own,
                                          .receive = all,

@@ -181,7 +181,7 @@ static psr_err check(const psring_group *group, const arguments *a, const psring
         PSR_TRY(check_rank(group, a->kind, "root", a->root));
     if (a->kind == PSR_KIND_SEND || a->kind == PSR_KIND_RECEIVE)
         PSR_TRY(check_peer(group, a));
-    if (a->kind == PSR_KIND_NEIGHBORS)
+    if (psr_kind_has_blocks(a->kind))
         return PSR_OK;
     if (a->kind == PSR_KIND_ALL_TO_ALL_V && (a->send_counts == NULL || a->receive_counts == NULL))
         return psr_fail(PSR_ERR_USAGE, "all_to_all_v: send_counts or receive_counts is NULL");
@@ -442,7 +442,7 @@ static psr_err read_ranks(const psring_group *group, const int *ranks, uint32_t 
 {
     for (int d = 0; d < PSR_DIRECTIONS; d++) {
         if (ranks[d] != PSRING_NO_RANK)
-            PSR_TRY(check_rank(group, PSR_KIND_NEIGHBORS, "rank", ranks[d]));
+            PSR_TRY(check_rank(group, PSR_KIND_HALO, "rank", ranks[d]));
         ret_ranks[d] = ranks[d] == PSRING_NO_RANK ? PSR_NO_NEIGHBOR : (uint32_t)ranks[d];
     }
     return PSR_OK;
@@ -469,14 +469,25 @@ static bool can_be(const psring_halo *h)
     return all <= most;
 }
 
+/* The edge that is longer than the tile. */
+static psr_err no_such_edge(const psring_halo *h)
+{
+    static const char *const names[] = {"top", "bottom", "left", "right"};
+    int i = 0;
+    while (i < 3 && h->send_lengths[i] <= h->shape[i < 2 ? 2 : 3])
+        i++;
+    return psr_fail(PSR_ERR_USAGE, "halo_exchange: the %s edge to send has %zu %s, and the tile %zu",
+                    names[i], h->send_lengths[i], i < 2 ? "rows" : "columns", h->shape[i < 2 ? 2 : 3]);
+}
+
 static psr_err read_halo(const psring_group *group, const psring_halo *given, psring_type type,
                          const void *in, void *out, psr_halo_blocks *ret_blocks)
 {
     psring_halo h;
-    const arguments a = {.kind = PSR_KIND_NEIGHBORS, .type = type};
+    const arguments a = {.kind = PSR_KIND_HALO, .type = type};
     PSR_TRY(check_group(group, a.kind));
     if (given == NULL)
-        return psr_fail(PSR_ERR_USAGE, "psring_halo_exchange: halo is NULL");
+        return psr_fail(PSR_ERR_USAGE, "halo_exchange: halo is NULL");
     PSR_TRY(psr_options_read("psring_halo", given, sizeof *given, &h, sizeof h));
     PSR_TRY(check_type(&a));
     PSR_TRY(check_memory(&a, "in", in));
@@ -486,9 +497,11 @@ static psr_err read_halo(const psring_group *group, const psring_halo *given, ps
     PSR_TRY(read_ranks(group, h.send_ranks, halo.send_ranks));
     PSR_TRY(read_ranks(group, h.receive_ranks, halo.receive_ranks));
     if (in == NULL || out == NULL || in == out)
-        return psr_fail(PSR_ERR_USAGE, "psring_halo_exchange: in and out must be two buffers");
-    if (!can_be(&h) || !psr_halo_fits(&halo))
-        return psr_fail(PSR_ERR_USAGE, "psring_halo_exchange: a tile has no edge of such lengths");
+        return psr_fail(PSR_ERR_USAGE, "halo_exchange: in and out must be two buffers");
+    if (!can_be(&h))
+        return psr_fail(PSR_ERR_USAGE, "halo_exchange: more values than memory can have");
+    if (!psr_halo_fits(&halo))
+        return no_such_edge(&h);
     void *from = (void *)(uintptr_t)in; /* blocks that are sent are only read */
     uint32_t rank = psr_node_group_rank(group->group);
     size_t bytes = psr_type_bytes(types[type]);
@@ -502,7 +515,7 @@ psring_err psring_halo_exchange(psring_group *group, const psring_halo *halo, co
 {
     psr_halo_blocks blocks;
     psr_err err = read_halo(group, halo, type, in, out, &blocks);
-    const arguments a = {.kind = PSR_KIND_NEIGHBORS,
+    const arguments a = {.kind = PSR_KIND_HALO,
                          .type = type,
                          .op = PSRING_SUM,
                          .send_blocks = blocks.send,

@@ -81,7 +81,9 @@ typedef struct psring_failure {
     psring_err err;
     int rank, other; /* of the world: to blame; of a MISMATCH both. PSRING_NO_RANK: nobody */
     uint64_t epoch;  /* of the ranks: 0 in this version */
-    uint64_t number; /* of the call in its group, from 1; 0: of none */
+    /* Of the call in its group, from 1: of those that all of the group make in the same order, psring_group_split among them. 0: of none;
+     * of a message or a persistent operation */
+    uint64_t number;
     char line[512];
 } psring_failure;
 
@@ -219,7 +221,7 @@ PSRING_API int psring_group_translate(const psring_group *from, int rank, const 
 
 /* Groups are made together: each call is made by all of parent, or by those that are listed, in the same order. They return when all of the new
  * group are there. ret owns: psring_group_free. USAGE: a rank that there is not, or twice, or this one is not listed. MISMATCH: the lists
- * differ. */
+ * differ, in their order too. TIMEOUT: this rank lists one that does not list it, or that does not call. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_from_ranks(psring_group *parent, const int *ranks,
                                                                 int count, const psring_call *call,
                                                                 psring_group **ret_group);

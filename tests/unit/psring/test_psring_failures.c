@@ -118,10 +118,11 @@ static void wait_in_a_circle(psring_comm **comm, int rank, void *context)
     float x = 0;
     int other = 1 - rank;
     (void)context;
-    psring_err err = psring_receive(psring_world(*comm), &x, 1, PSRING_FLOAT32, other, 0,
+    psring_err err = psring_receive(psring_world(*comm), &x, 1, PSRING_FLOAT32, other, 6,
                                     PSRING_CALL(.deadline_ms = SHORT_MS, .name = "halo"), NULL);
     expect(err == PSRING_ERR_TIMEOUT && strstr(psring_err_detail(), "circle") != NULL);
-    expect(strstr(psring_err_detail(), "halo") != NULL);
+    expect(strstr(psring_err_detail(), "in receive from rank ") != NULL);
+    expect(strstr(psring_err_detail(), ", tag 6 (halo)") != NULL);
 }
 
 static void ranks_that_wait_for_each_other_are_told_so(void **state)

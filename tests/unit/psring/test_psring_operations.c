@@ -259,6 +259,7 @@ static void halo(psring_group *world, int rank, size_t count)
         }
     h.send_lengths[0] = 3; /* a tile has two rows */
     expect(psring_halo_exchange(world, &h, y, back, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(strstr(psring_err_detail(), "the top edge to send has 3 rows, and the tile 2") != NULL);
 }
 
 /* ---- all ---- */
