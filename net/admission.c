@@ -394,7 +394,7 @@ void *psr_admission_refusals(psr_admission *admission)
 
 bool psr_admission_refusal(psr_admission *admission, char *line, size_t line_size)
 {
-    int bytes = zmq_recv(admission->refusals, line, line_size - 1, ZMQ_DONTWAIT);
+    int bytes = psr_zmq_receive(admission->refusals, line, line_size - 1);
     if (bytes < 0)
         return false;
     line[(size_t)bytes < line_size - 1 ? (size_t)bytes : line_size - 1] = '\0';

@@ -116,7 +116,7 @@ static bool frames_receive(void *router, frames *f)
     for (size_t i = 0; i < 3; i++)
         zmq_msg_init(kept[i]);
     f->count = 0;
-    if (zmq_msg_recv(&f->id, router, ZMQ_DONTWAIT) < 0)
+    if (!psr_zmq_receive_frame(router, &f->id))
         return false;
     bool more = zmq_msg_more(&f->id);
     for (f->count = 1; more; f->count++) {
@@ -124,7 +124,7 @@ static bool frames_receive(void *router, frames *f)
         zmq_msg_t *into = f->count < 3 ? kept[f->count] : &extra;
         if (into == &extra)
             zmq_msg_init(&extra);
-        bool ok = zmq_msg_recv(into, router, ZMQ_DONTWAIT) >= 0; /* a message is there whole or not at all */
+        bool ok = psr_zmq_receive_frame(router, into); /* a message is there whole or not at all */
         more = ok && zmq_msg_more(into);
         if (into == &extra)
             zmq_msg_close(&extra);

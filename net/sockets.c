@@ -1,7 +1,7 @@
 #include "net/sockets.h"
 
+#include <errno.h>
 #include <string.h>
-#include <zmq.h>
 
 psr_err psr_zmq_failed(const char *what)
 {
@@ -35,4 +35,42 @@ psr_err psr_zmq_set_tcp(void *socket, bool ipv6)
     PSR_TRY(psr_zmq_set(socket, ZMQ_IPV6, ipv6, "ZMQ_IPV6"));
     /* Nothing is ever dropped at a mark: the protocols' credits bound the queues. */
     return psr_zmq_set(socket, ZMQ_SNDHWM, 0, "ZMQ_SNDHWM");
+}
+
+/* ---- without waiting ---- */
+
+int psr_zmq_receive(void *socket, void *buffer, size_t size)
+{
+    int bytes;
+    do
+        bytes = zmq_recv(socket, buffer, size, ZMQ_DONTWAIT);
+    while (bytes < 0 && zmq_errno() == EINTR);
+    return bytes;
+}
+
+bool psr_zmq_receive_frame(void *socket, zmq_msg_t *frame)
+{
+    int bytes;
+    do
+        bytes = zmq_msg_recv(frame, socket, ZMQ_DONTWAIT);
+    while (bytes < 0 && zmq_errno() == EINTR);
+    return bytes >= 0;
+}
+
+bool psr_zmq_send(void *socket, const void *bytes, size_t size, bool more)
+{
+    int sent;
+    do
+        sent = zmq_send(socket, bytes, size, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
+    while (sent < 0 && zmq_errno() == EINTR);
+    return sent >= 0;
+}
+
+bool psr_zmq_send_frame(void *socket, zmq_msg_t *frame)
+{
+    int sent;
+    do
+        sent = zmq_msg_send(frame, socket, ZMQ_DONTWAIT);
+    while (sent < 0 && zmq_errno() == EINTR);
+    return sent >= 0;
 }

@@ -32,6 +32,11 @@ void psr_transport_wake(psr_transport *transport)
     transport->ops->wake(transport);
 }
 
+void psr_transport_wait(psr_transport *transport, int timeout_ms)
+{
+    transport->ops->wait(transport, timeout_ms);
+}
+
 psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint,
                               const char *public_key)
 {

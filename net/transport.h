@@ -4,8 +4,8 @@
  *
  * Channels are one-way and first-in first-out: all that A sends to B arrives in order, or B or A is gone. Every
  * process has one inbox (a bound ROUTER) and one outgoing DEALER per peer that it sends to. Queues are unlimited:
- * what bounds them are the credits of the protocols above. One thread: the one that made it (the wake function
- * excepted). */
+ * what bounds them are the credits of the protocols above. One thread at a time: it may go from one to another through a mutex, which
+ * is the full fence that libzmq asks for. What else any thread may call is said. */
 #ifndef PSR_NET_TRANSPORT_H
 #define PSR_NET_TRANSPORT_H
 
@@ -42,6 +42,11 @@ PSR_MUST_CHECK psr_err psr_transport_recv(psr_transport *transport, int timeout_
 
 /* Makes a waiting psr_transport_recv return CANCELLED. Any thread; cheap; coalesces. */
 void psr_transport_wake(psr_transport *transport);
+
+/* Waits until psr_transport_recv may have something, a message or a wake, at most timeout_ms (-1: without end); it may return in vain. To be
+ * called after a psr_transport_recv with TIMEOUT. Any thread, several too, while another one uses the transport: it looks at no socket's
+ * state. Consumes nothing: a wake stays until it is received. */
+void psr_transport_wait(psr_transport *transport, int timeout_ms);
 
 /* Makes a channel to peer at endpoint ("tcp://10.0.0.1:4242", or "ipc:///DIRECTORY/NAME" in the directory of our own
  * inbox); public_key: the peer's CURVE key (Z85, 40 characters) or NULL: the one in keys. Nobody need be there yet.

@@ -389,6 +389,13 @@ static void sim_wake(psr_transport *base)
     ((sim_transport *)base)->woken = true;
 }
 
+/* Time is psr_sim_step's. */
+static void sim_wait(psr_transport *base, int timeout_ms)
+{
+    (void)base;
+    (void)timeout_ms;
+}
+
 static psr_err sim_connect(psr_transport *base, psr_peer peer, const char *endpoint, const char *public_key)
 {
     sim_transport *transport = (sim_transport *)base;
@@ -462,6 +469,7 @@ psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_t
         .send = sim_send,
         .recv = sim_recv,
         .wake = sim_wake,
+        .wait = sim_wait,
         .connect = sim_connect,
         .disconnect = sim_disconnect,
         .retire = sim_retire,

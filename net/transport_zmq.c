@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,8 @@
 #define SOCKETS_MAX 8192
 #define DEAD_HANDSHAKES                                                                                      \
     8 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
+
+enum { WATCHED_INBOX, WATCHED_WAKE, WATCHED_STRANGERS, WATCHED_REFUSED, WATCHED };
 
 typedef struct channel {
     void *dealer;
@@ -50,6 +53,8 @@ typedef struct zmq_transport {
 
     int wake_fd;
     atomic_bool woken;
+    struct pollfd watched[WATCHED]; /* constant once the scheduler is connected */
+    atomic_bool others;             /* there may be something at strangers or refused */
 } zmq_transport;
 
 static bool is_ipc(const psr_zmq_options *options)
@@ -68,8 +73,8 @@ static psr_err check_refused(zmq_transport *transport)
         uint32_t value;
     } first;
     char address[256];
-    while (zmq_recv(transport->refused, &first, sizeof first, ZMQ_DONTWAIT) == (int)sizeof first) {
-        int bytes = zmq_recv(transport->refused, address, sizeof address - 1, 0);
+    while (psr_zmq_receive(transport->refused, &first, sizeof first) == (int)sizeof first) {
+        int bytes = psr_zmq_receive(transport->refused, address, sizeof address - 1); /* it came whole */
         address[bytes < 0 ? 0 : bytes < (int)sizeof address ? bytes : (int)sizeof address - 1] = '\0';
         if (first.event == ZMQ_EVENT_CONNECTED)
             transport->connected_ms = psr_clock_ms();
@@ -91,47 +96,72 @@ static psr_err check_refused(zmq_transport *transport)
     return PSR_OK;
 }
 
-/* Waits for a socket or the wake; serves what is not a message. */
-static psr_err wait_for(zmq_transport *transport, long timeout_ms)
+/* What was taken of its events before is looked for once, without waiting. */
+static psr_err watch(zmq_transport *transport, int which, void *socket)
 {
-    zmq_pollitem_t items[] = {
-        {.socket = psr_inbox_socket(transport->inbox), .events = ZMQ_POLLIN},
-        {.fd = transport->wake_fd, .events = ZMQ_POLLIN},
-        {.socket = psr_inbox_strangers_socket(transport->inbox), .events = ZMQ_POLLIN},
-        {.socket = transport->refused, .events = ZMQ_POLLIN},
-    };
-    if (zmq_poll(items, transport->refused != NULL ? 4 : 3, timeout_ms) < 0 && zmq_errno() != EINTR)
-        return psr_zmq_failed("zmq_poll");
-    if (items[1].revents) {
-        uint64_t wakes;
-        (void)!read(transport->wake_fd, &wakes, sizeof wakes);
-    }
-    if (items[2].revents)
-        psr_inbox_tell_strangers(transport->inbox);
-    return transport->refused != NULL && items[3].revents ? check_refused(transport) : PSR_OK;
+    int fd;
+    size_t size = sizeof fd;
+    if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) != 0)
+        return psr_zmq_failed("ZMQ_FD");
+    transport->watched[which] = (struct pollfd){.fd = fd, .events = POLLIN};
+    atomic_store(&transport->others, true);
+    return PSR_OK;
+}
+
+/* The sockets' descriptors are watched, not the sockets: only who receives looks at those. libzmq makes a descriptor readable when something
+ * happens to a socket whose events have all been taken, as after a receive that found nothing (zmq_getsockopt(3), ZMQ_FD). */
+static void zmq_transport_wait(psr_transport *base, int timeout_ms)
+{
+    zmq_transport *transport = (zmq_transport *)base;
+    struct pollfd watched[WATCHED];
+    memcpy(watched, transport->watched, sizeof watched);
+    if (poll(watched, WATCHED, timeout_ms) > 0 &&
+        (watched[WATCHED_STRANGERS].revents || watched[WATCHED_REFUSED].revents))
+        atomic_store(&transport->others, true);
+}
+
+/* What is not a message. */
+static psr_err serve_others(zmq_transport *transport)
+{
+    if (!atomic_exchange(&transport->others, false))
+        return PSR_OK;
+    psr_inbox_tell_strangers(transport->inbox);
+    return transport->refused != NULL ? check_refused(transport) : PSR_OK;
+}
+
+/* The descriptor is emptied first: a wake that comes between writes nothing, and what it is for is seen after this. */
+static bool take_wake(zmq_transport *transport)
+{
+    uint64_t wakes;
+    if (!atomic_load(&transport->woken))
+        return false;
+    (void)!read(transport->wake_fd, &wakes, sizeof wakes);
+    atomic_exchange(&transport->woken, false);
+    return true;
 }
 
 static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_message **ret_message)
 {
     zmq_transport *transport = (zmq_transport *)base;
     int64_t end_ms = timeout_ms > 0 ? psr_clock_ms() + timeout_ms : 0;
-    for (bool last = false;;) {
+    for (bool last = timeout_ms == 0;;) {
         psr_message *message = NULL;
         PSR_TRY(psr_inbox_take(transport->inbox, &message));
         if (message != NULL) {
             *ret_message = message;
             return PSR_OK;
         }
-        if (atomic_exchange(&transport->woken, false))
+        if (take_wake(transport))
             return psr_fail(PSR_ERR_CANCELLED, "woken");
+        PSR_TRY(serve_others(transport));
         if (last)
             return psr_fail(PSR_ERR_TIMEOUT, "no message within %d ms", timeout_ms);
-        int64_t left_ms = timeout_ms < 0 ? -1 : timeout_ms == 0 ? 0 : end_ms - psr_clock_ms();
+        int64_t left_ms = timeout_ms < 0 ? -1 : end_ms - psr_clock_ms();
         if (timeout_ms >= 0 && left_ms <= 0) {
             left_ms = 0;
             last = true;
         }
-        PSR_TRY(wait_for(transport, (long)left_ms));
+        zmq_transport_wait(base, (int)left_ms);
     }
 }
 
@@ -195,9 +225,9 @@ static psr_err send_frames(channel *c, const psr_head *head, zmq_msg_t *payload,
     uint8_t bytes[PSR_HEAD_BYTES_MAX];
     size_t size;
     psr_head_encode(&numbered, payload_bytes, bytes, &size);
-    if (zmq_send(c->dealer, bytes, size, ZMQ_DONTWAIT | (payload != NULL ? ZMQ_SNDMORE : 0)) < 0)
+    if (!psr_zmq_send(c->dealer, bytes, size, payload != NULL))
         return psr_zmq_failed("sending a message");
-    if (payload != NULL && zmq_msg_send(payload, c->dealer, ZMQ_DONTWAIT) < 0)
+    if (payload != NULL && !psr_zmq_send_frame(c->dealer, payload))
         return psr_zmq_failed("sending a payload");
     c->sequence++;
     return PSR_OK;
@@ -282,6 +312,8 @@ static psr_err await_refusal(zmq_transport *transport, void *dealer)
     psr_err err = psr_zmq_set(refused, ZMQ_RCVHWM, 0, "ZMQ_RCVHWM");
     if (err == PSR_OK && zmq_connect(refused, endpoint) != 0)
         err = psr_zmq_failed(endpoint);
+    if (err == PSR_OK)
+        err = watch(transport, WATCHED_REFUSED, refused);
     if (err != PSR_OK)
         zmq_close(refused);
     else
@@ -337,8 +369,9 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
     psr_err err = set_dealer(transport, dealer, peer, endpoint, public_key);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER && transport->refused == NULL)
         err = await_refusal(transport, dealer);
-    if (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
-        err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
+    while (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
+        if (zmq_errno() != EINTR)
+            err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
     if (err == PSR_OK) {
         *c = (channel){.dealer = dealer};
         err = say_hello(transport, c);
@@ -424,7 +457,11 @@ static psr_err open_all(zmq_transport *transport, const char *address)
     if (transport->ctx == NULL || transport->wake_fd < 0)
         return psr_fail(PSR_ERR_IO, "no descriptors for sockets: %s", strerror(errno));
     (void)zmq_ctx_set(transport->ctx, ZMQ_MAX_SOCKETS, SOCKETS_MAX);
-    return psr_inbox_new(transport->ctx, &transport->options, address, &transport->inbox);
+    PSR_TRY(psr_inbox_new(transport->ctx, &transport->options, address, &transport->inbox));
+    transport->watched[WATCHED_WAKE] = (struct pollfd){.fd = transport->wake_fd, .events = POLLIN};
+    transport->watched[WATCHED_REFUSED].fd = -1; /* not yet */
+    PSR_TRY(watch(transport, WATCHED_INBOX, psr_inbox_socket(transport->inbox)));
+    return watch(transport, WATCHED_STRANGERS, psr_inbox_strangers_socket(transport->inbox));
 }
 
 psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **ret_transport)
@@ -433,6 +470,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .send = zmq_transport_send,
         .recv = zmq_transport_recv,
         .wake = zmq_transport_wake,
+        .wait = zmq_transport_wait,
         .connect = zmq_transport_connect,
         .disconnect = zmq_transport_disconnect,
         .retire = zmq_transport_retire,
