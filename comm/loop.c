@@ -222,8 +222,7 @@ static psr_err turn(psr_loop *loop)
     return o->failed != NULL ? o->failed(o->context, err) : err;
 }
 
-/* One message, if there is one. *ret_any: whether there was. */
-static psr_err step_message(psr_loop *loop, int64_t now_ms, bool *ret_any)
+psr_err psr_loop_take(psr_loop *loop, int64_t now_ms, bool *ret_any)
 {
     const psr_loop_options *o = &loop->options;
     psr_message *message = psr_member_early(o->member);
@@ -243,15 +242,18 @@ static psr_err step_message(psr_loop *loop, int64_t now_ms, bool *ret_any)
     return err == PSR_OK && message != NULL ? take_message(loop, message) : err;
 }
 
-psr_err psr_loop_step(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms)
+/* What another thread has handed over. */
+static psr_err take_over(psr_loop *loop)
 {
-    for (bool any = true; any;) {
-        PSR_TRY(psr_loop_failure(loop));
-        PSR_TRY(take_commands(loop));
-        if (loop->options.turned != NULL)
-            loop->options.turned(loop->options.context);
-        PSR_TRY(step_message(loop, now_ms, &any));
-    }
+    PSR_TRY(psr_loop_failure(loop));
+    PSR_TRY(take_commands(loop));
+    if (loop->options.turned != NULL)
+        loop->options.turned(loop->options.context);
+    return PSR_OK;
+}
+
+static psr_err pass_time(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms)
+{
     int64_t own_next_ms = INT64_MAX;
     if (loop->options.tick != NULL)
         PSR_TRY(loop->options.tick(loop->options.context, now_ms, &own_next_ms));
@@ -259,6 +261,21 @@ psr_err psr_loop_step(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms)
     if (own_next_ms < *ret_next_ms)
         *ret_next_ms = own_next_ms;
     return PSR_OK;
+}
+
+psr_err psr_loop_pass(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms)
+{
+    PSR_TRY(take_over(loop));
+    return pass_time(loop, now_ms, ret_next_ms);
+}
+
+psr_err psr_loop_step(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms)
+{
+    for (bool any = true; any;) {
+        PSR_TRY(take_over(loop));
+        PSR_TRY(psr_loop_take(loop, now_ms, &any));
+    }
+    return pass_time(loop, now_ms, ret_next_ms);
 }
 
 psr_err psr_loop_run(psr_loop *loop)

@@ -3,8 +3,8 @@
  * wake or the member's own timer brings it back; nobody polls.
  *
  * It runs on a thread of its own (psr_loop_start: a worker, whose own thread computes), on its owner's
- * (psr_loop_run: a shard), or a step at a time and without a clock (psr_loop_step: a simulated process). The callbacks are
- * called on the loop's thread.
+ * (psr_loop_run: a shard), a step at a time and without a clock (psr_loop_step: a simulated process), or by turns, of which one thread
+ * at a time has one (psr_loop_pass and psr_loop_take: libpsring). The callbacks are called on the thread that runs it.
  *
  * Down, from one other thread: the command queue and a wake. Up: whatever the callbacks write atomically, a call of
  * psr_loop_changed after it, which costs one load while nobody waits, and psr_loop_wait. */
@@ -73,6 +73,10 @@ PSR_MUST_CHECK psr_err psr_loop_run(psr_loop *loop);
  * (psr_member_tick). To be called when a message came, by *ret_next_ms, and after the other side had its turn. A failure is the
  * caller's to tell; one of psr_loop_fail is returned. */
 PSR_MUST_CHECK psr_err psr_loop_step(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms);
+/* Likewise in two parts, without a wait: what another thread has handed over, and the time, until *ret_next_ms; */
+PSR_MUST_CHECK psr_err psr_loop_pass(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms);
+/* and one message, if there is one. *ret_any: there was, or a wake, so there may be more to do. */
+PSR_MUST_CHECK psr_err psr_loop_take(psr_loop *loop, int64_t now_ms, bool *ret_any);
 /* The loop ends after what it is at. Any thread. */
 void psr_loop_quit(psr_loop *loop);
 
