@@ -215,6 +215,15 @@ static bool waits(const psr_node *node, psr_waiting *ret_waiting)
     return oldest != NULL && psr_node_request_waits(oldest, ret_waiting);
 }
 
+bool psr_node_busy(const psr_node *node)
+{
+    for (const psr_node_group *g = node->groups; g != NULL; g = g->next)
+        for (const psr_node_request *r = g->first; r != NULL; r = r->next)
+            if (r->under_way)
+                return true;
+    return node->state == PSR_NODE_FOUND;
+}
+
 void psr_node_report(const psr_node *node, psr_msg_progress *progress)
 {
     psr_waiting waiting = {0};

@@ -62,6 +62,8 @@ void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms);
 void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms);
 /* It cannot go on, as the last failure on this thread says: its scheduler is gone, its transport failed. */
 void psr_node_fail(psr_node *node, psr_err err, int64_t now_ms);
+/* Something is under way: what others say matters at once. */
+bool psr_node_busy(const psr_node *node);
 /* What its member reports. */
 void psr_node_report(const psr_node *node, psr_msg_progress *progress);
 /* Any thread: the owner is at work, in a step of its own. */

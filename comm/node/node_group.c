@@ -7,7 +7,8 @@
 
 enum {
     SLICE_BYTES = 256 << 10,
-    WINDOW = 8, /* slices */
+    WINDOW = 8,              /* slices */
+    COPIED_BYTES = 16 << 10, /* a copy of those takes less time than to hear that they have left */
 };
 
 /* ---- which there are ---- */
@@ -137,6 +138,7 @@ static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
                                        .hosts = hosts_of(node, ranks, g->count),
                                        .slice_bytes = SLICE_BYTES,
                                        .window = WINDOW,
+                                       .copied_bytes = COPIED_BYTES,
                                        .outbox = node->options.outbox};
     psr_err err = psr_group_new(&options, &g->group);
     free(members);

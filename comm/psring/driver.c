@@ -1,11 +1,11 @@
 #include "comm/psring/driver.h"
 
 #include "base/clock.h"
+#include "comm/psring/progress_engine.h"
 
-#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { COMMANDS_MAX = 1 /* the loop's own queue is not used */ };
 
@@ -17,14 +17,12 @@ typedef struct ordered {
 struct psr_driver {
     psr_driver_options options;
     psr_node *node;
-    psr_loop *loop;       /* NULL: alone */
-    bool *connected;      /* [ranks] the progress thread's */
-    _Atomic bool bye;     /* the coordinator has let this rank go */
-    _Atomic bool ended;   /* the progress thread takes no orders any more: whoever gives them does */
-    _Atomic bool waiting; /* the caller, for a change */
+    psr_loop *loop; /* NULL: alone */
+    psr_progress_engine *engine;
+    bool *connected;  /* [ranks] who has the turn's */
+    _Atomic bool bye; /* the coordinator has let this rank go */
 
     pthread_mutex_t mutex;
-    pthread_cond_t condition;
     /* Under mutex: */
     ordered *orders;
     size_t count, capacity;
@@ -33,19 +31,10 @@ struct psr_driver {
 
 static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
 
-/* ---- waiting ---- */
-
 static void changed(void *context)
 {
     psr_driver *d = context;
-    /* The fence pairs with the one in psr_driver_wait: either the waiter sees what was written before this call, or this call sees that
-     * somebody waits. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (!atomic_load_explicit(&d->waiting, memory_order_relaxed))
-        return;
-    pthread_mutex_lock(&d->mutex);
-    pthread_cond_broadcast(&d->condition);
-    pthread_mutex_unlock(&d->mutex);
+    psr_progress_engine_changed(d->engine);
 }
 
 /* ---- orders ---- */
@@ -107,35 +96,29 @@ static void take_orders(void *context)
     say_done(d);
 }
 
-/* There is no progress thread, or it has ended. */
-static bool is_callers(const psr_driver *d)
-{
-    return d->loop == NULL || atomic_load_explicit(&d->ended, memory_order_acquire);
-}
-
 psr_err psr_driver_order(psr_driver *driver, psr_node_order order, void *object)
 {
     PSR_TRY(add(driver, order, object));
-    if (is_callers(driver))
+    if (psr_progress_engine_over(driver->engine))
         take_orders(driver);
     else
-        psr_transport_wake(driver->options.transport);
+        psr_progress_engine_submit(driver->engine);
     return PSR_OK;
 }
 
-/* ---- waiting, the other side ---- */
-
-/* Until a change, or a time that is ms from now. */
-static void pause_for(psr_driver *d, int64_t ms)
+psr_err psr_driver_order_later(psr_driver *driver, psr_node_order order, void *object)
 {
-    const int64_t day_ms = 86400000;
-    struct timespec until = psr_clock_after_ns((ms < day_ms ? ms : day_ms) * 1000000);
-    pthread_cond_timedwait(&d->condition, &d->mutex, &until);
+    if (psr_progress_engine_over(driver->engine))
+        return psr_driver_order(driver, order, object);
+    return add(driver, order, object);
 }
 
+/* ---- waiting ---- */
+
 /* How long nothing happens if nobody else makes it happen. */
-static int64_t move_alone(psr_driver *d)
+static int64_t move_alone(void *context)
 {
+    psr_driver *d = context;
     int64_t next_ms = INT64_MAX, now_ms = psr_clock_ms();
     take_orders(d);
     if (d->loop == NULL)
@@ -145,47 +128,28 @@ static int64_t move_alone(psr_driver *d)
 
 bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context, int64_t timeout_ms)
 {
-    int64_t begin_ms = psr_clock_ms();
-    bool is = reached(context);
-    while (!is) {
-        int64_t past_ms = psr_clock_ms() - begin_ms;
-        int64_t left_ms = is_callers(driver) ? move_alone(driver) : INT64_MAX;
-        if (timeout_ms != INT64_MAX && timeout_ms - past_ms < left_ms)
-            left_ms = timeout_ms - past_ms;
-        pthread_mutex_lock(&driver->mutex);
-        atomic_store_explicit(&driver->waiting, true, memory_order_relaxed);
-        atomic_thread_fence(memory_order_seq_cst);
-        is = reached(context);
-        if (!is && left_ms > 0)
-            pause_for(driver, left_ms);
-        atomic_store_explicit(&driver->waiting, false, memory_order_relaxed);
-        pthread_mutex_unlock(&driver->mutex);
-        is = is || reached(context);
-        if (timeout_ms != INT64_MAX && psr_clock_ms() - begin_ms >= timeout_ms)
-            break;
-    }
-    return is;
+    return psr_progress_engine_wait(driver->engine, reached, context, timeout_ms);
 }
 
 static bool is_let_go(void *context)
 {
     psr_driver *d = context;
-    return atomic_load(&d->bye) || is_callers(d) || psr_node_failure(d->node) != NULL;
+    return atomic_load(&d->bye) || psr_progress_engine_over(d->engine) || psr_node_failure(d->node) != NULL;
 }
 
 void psr_driver_leave(psr_driver *driver, int64_t timeout_ms)
 {
-    if (is_callers(driver))
+    if (psr_progress_engine_over(driver->engine))
         return;
     pthread_mutex_lock(&driver->mutex);
     driver->leaves = true;
     pthread_mutex_unlock(&driver->mutex);
-    psr_transport_wake(driver->options.transport);
+    psr_progress_engine_submit(driver->engine);
     if (timeout_ms > 0)
         (void)psr_driver_wait(driver, is_let_go, driver, timeout_ms);
 }
 
-/* ---- the progress thread ---- */
+/* ---- with the turn ---- */
 
 /* Channels to other ranks are opened when something is first sent there. */
 static psr_err send_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
@@ -239,14 +203,20 @@ static psr_err tick(void *context, int64_t now_ms, int64_t *ret_next_ms)
 }
 
 /* The scheduler is gone, or what comes in cannot be read: nothing more can be heard. After BYE that is as it should be. */
-static psr_err receiving_failed(void *context, psr_err err)
+static void receiving_failed(void *context, psr_err err)
 {
     psr_driver *d = context;
+    char line[PSR_FAILURE_LINE_BYTES];
+    snprintf(line, sizeof line, "%s", psr_err_detail());
     if (!atomic_load(&d->bye))
         psr_node_fail(d->node, err, psr_clock_ms());
-    atomic_store_explicit(&d->ended, true, memory_order_release);
-    changed(d);
-    return err;
+    psr_member_failed(d->options.member, err, line);
+}
+
+static bool busy(void *context)
+{
+    const psr_driver *d = context;
+    return psr_node_busy(d->node);
 }
 
 static void turned(void *context)
@@ -283,9 +253,19 @@ static psr_err open_loop(psr_driver *d)
                                       .context = d,
                                       .message = take_message,
                                       .turned = turned,
-                                      .tick = tick,
-                                      .failed = receiving_failed};
+                                      .tick = tick};
     return psr_loop_new(&options, &d->loop);
+}
+
+static psr_err open_engine(psr_driver *d)
+{
+    const psr_progress_engine_options options = {.loop = d->loop,
+                                                 .transport = d->options.transport,
+                                                 .context = d,
+                                                 .busy = busy,
+                                                 .failed = receiving_failed,
+                                                 .alone = move_alone};
+    return psr_progress_engine_new(&options, &d->engine);
 }
 
 psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_driver)
@@ -295,14 +275,11 @@ psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_drive
         return psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
     d->options = *options;
     pthread_mutex_init(&d->mutex, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&d->condition, &monotonic);
-    pthread_condattr_destroy(&monotonic);
     psr_err err = open_node(d);
     if (err == PSR_OK)
         err = open_loop(d);
+    if (err == PSR_OK)
+        err = open_engine(d);
     if (err != PSR_OK) {
         psr_driver_free(d);
         return err;
@@ -313,27 +290,26 @@ psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_drive
 
 psr_err psr_driver_start(psr_driver *driver)
 {
-    return driver->loop != NULL ? psr_loop_start(driver->loop) : PSR_OK;
+    return psr_progress_engine_start(driver->engine);
 }
 
 void psr_driver_stop(psr_driver *driver)
 {
     if (driver == NULL || driver->loop == NULL)
         return;
-    psr_loop_stop(driver->loop);
-    atomic_store(&driver->ended, true);
-    take_orders(driver); /* where the thread did not come to it */
+    psr_progress_engine_stop(driver->engine);
+    take_orders(driver); /* those that nobody came to */
 }
 
 void psr_driver_free(psr_driver *driver)
 {
     if (driver == NULL)
         return;
+    psr_progress_engine_free(driver->engine);
     psr_loop_free(driver->loop);
     psr_node_free(driver->node);
     free(driver->connected);
     free(driver->orders);
-    pthread_cond_destroy(&driver->condition);
     pthread_mutex_destroy(&driver->mutex);
     free(driver);
 }

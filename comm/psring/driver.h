@@ -1,5 +1,5 @@
-/* What moves a node (comm/node/node.h): the progress loop on its thread, orders down and waiting up. Without a transport, for a rank that
- * is alone, the caller's thread does it all. One thread calls it, where nothing else is said. */
+/* What moves a node (comm/node/node.h): the progress loop by turns (comm/psring/progress_engine.h), orders down and waiting up. Without a
+ * transport, for a rank that is alone, the caller's thread does it all. One thread at a time calls it. */
 #ifndef PSR_COMM_PSRING_DRIVER_H
 #define PSR_COMM_PSRING_DRIVER_H
 
@@ -8,7 +8,7 @@
 typedef struct psr_driver psr_driver;
 
 typedef struct psr_driver_options {
-    /* NULL: alone. Borrowed for life, and the progress thread's from psr_driver_start on. */
+    /* NULL: alone. Borrowed for life, and touched by nobody else from psr_driver_start on. */
     psr_transport *transport;
     psr_member *member;
     const psr_view *view; /* borrowed for life */
@@ -28,8 +28,10 @@ void psr_driver_free(psr_driver *driver);
 /* Borrowed: for what is marked [owner], and its reports of progress. */
 psr_node *psr_driver_node(const psr_driver *driver);
 
-/* psr_node_take, soon. NOMEM: it is not done. */
+/* psr_node_take, now or soon. NOMEM: it is not done. */
 PSR_MUST_CHECK psr_err psr_driver_order(psr_driver *driver, psr_node_order order, void *object);
+/* The same, but when this rank next orders something, or waits, or hears something: for what is waited for at once, and what can wait. */
+PSR_MUST_CHECK psr_err psr_driver_order_later(psr_driver *driver, psr_node_order order, void *object);
 
 /* Waits until reached says so, which is asked after each change, at most timeout_ms. false: it never did. */
 bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context, int64_t timeout_ms);

@@ -84,7 +84,7 @@ psring_err psr_comm_leave(psring_comm *comm, psr_err err);
 /* How it failed, when it did: to the first that asks the failure, then BROKEN. */
 psr_err psr_comm_check(psring_comm *comm);
 
-/* Starts an operation on a group. ret owns: psr_comm_finish. */
+/* An operation on a group, which is under way when it is waited for. ret owns: psr_comm_finish. */
 psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_request_options *options,
                        const psring_call *call, psr_node_request **ret_request);
 /* Waits for it and frees it. */

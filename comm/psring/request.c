@@ -34,7 +34,7 @@ psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_reque
     psr_node_request *request = NULL;
     PSR_TRY(make_request(comm, group, options, call, &request));
     psr_node_request_begins(request);
-    psr_err err = psr_driver_order(comm->driver, PSR_NODE_START, request);
+    psr_err err = psr_driver_order_later(comm->driver, PSR_NODE_START, request);
     if (err != PSR_OK) {
         psr_node_request_free(request);
         return err;
@@ -53,7 +53,7 @@ psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request)
 psr_err psr_comm_run(psring_comm *comm, psr_node_request *request)
 {
     psr_node_request_begins(request);
-    psr_err err = psr_driver_order(comm->driver, PSR_NODE_START, request);
+    psr_err err = psr_driver_order_later(comm->driver, PSR_NODE_START, request);
     if (err != PSR_OK) {
         psr_node_request_free(request);
         return err;
@@ -69,7 +69,7 @@ static bool has_ended(void *context)
 /* Without memory for the order it ends with its group. */
 static void free_soon(psring_comm *comm, psr_node_request *request)
 {
-    psr_err err = psr_driver_order(comm->driver, PSR_NODE_FREE, request);
+    psr_err err = psr_driver_order_later(comm->driver, PSR_NODE_FREE, request);
     (void)err;
 }
 
@@ -106,10 +106,11 @@ psr_err psr_request_open(psring_group *group, const psr_request_options *options
                           .next = comm->requests,
                           .persistent = call->persistent,
                           .told = call->persistent};
-    psr_err err = call->persistent ? make_request(comm, group->group, options, call, &r->request)
-                                   : psr_comm_start(comm, group->group, options, call, &r->request);
-    if (err == PSR_OK && call->persistent) {
-        err = psr_driver_order(comm->driver, PSR_NODE_MAKE, r->request);
+    psr_err err = make_request(comm, group->group, options, call, &r->request);
+    if (err == PSR_OK) {
+        if (!call->persistent)
+            psr_node_request_begins(r->request);
+        err = psr_driver_order(comm->driver, call->persistent ? PSR_NODE_MAKE : PSR_NODE_START, r->request);
         if (err != PSR_OK)
             psr_node_request_free(r->request);
     }
