@@ -18,9 +18,11 @@ void psr_loan_begin(psr_loan *loan, uint32_t count)
 
 void psr_loan_forgo(psr_loan *loan, uint32_t count)
 {
+    /* Who sees that nothing is lent may free the loan. */
+    const psr_loan copy = {.returned = loan->returned, .context = loan->context};
     uint32_t before = atomic_fetch_sub_explicit(&loan->lent, count, memory_order_release);
-    if (before == count && loan->returned != NULL)
-        loan->returned(loan->context);
+    if (before == count && copy.returned != NULL)
+        copy.returned(copy.context);
 }
 
 static void end(void *context)
