@@ -11,6 +11,7 @@
 /* Of the test that goes on, and closed behind it; it may close them itself. */
 static run_keys keys;
 static psr_transport *a, *b, *s;
+static uint64_t next_number; /* to be received */
 
 static int set_up_keys(void **state)
 {
@@ -265,6 +266,81 @@ static void a_wake_from_another_thread_ends_a_wait(void **state)
         assert_fails(psr_transport_recv(a, i % 2 ? -1 : WAIT_MS, &message), PSR_ERR_CANCELLED, "woken");
         pthread_join(thread, NULL);
     }
+}
+
+static void *wait_beside(void *context)
+{
+    psr_transport_wait(context, -1);
+    return NULL;
+}
+
+/* Two threads wait, without taking anything from each other or from who receives then. */
+static void a_message_and_a_wake_end_the_waits_of_all_threads(void **state)
+{
+    (void)state;
+    join_to(a, worker1, b);
+    send_number(a, worker1, 0);
+    receive_number(b, worker0, 0);
+    for (uint64_t i = 1; i <= 40; i++) {
+        pthread_t threads[2];
+        psr_message *message = NULL;
+        assert_fails(psr_transport_recv(b, 0, &message), PSR_ERR_TIMEOUT, "no message");
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(pthread_create(&threads[k], NULL, wait_beside, b), 0);
+        if (i % 2)
+            send_number(a, worker1, (i + 1) / 2);
+        else
+            psr_transport_wake(b);
+        for (int k = 0; k < 2; k++)
+            pthread_join(threads[k], NULL);
+        if (i % 2)
+            receive_number(b, worker0, (i + 1) / 2);
+        else
+            assert_fails(psr_transport_recv(b, 0, &message), PSR_ERR_CANCELLED, "woken");
+    }
+    psr_transport_wait(b, 1); /* nothing is there: it returns at its time */
+}
+
+/* One thread receives, then the other: each sees all that the former left. */
+static void *receive_the_odd(void *context)
+{
+    pthread_mutex_t *turn = context;
+    for (uint64_t i = 1; i < 200; i += 2)
+        for (bool received = false; !received;) {
+            pthread_mutex_lock(turn);
+            psr_message *message = NULL;
+            received = next_number % 2 == 1 && psr_transport_recv(b, 0, &message) == PSR_OK;
+            next_number += received;
+            psr_message_free(&message);
+            pthread_mutex_unlock(turn);
+            if (!received)
+                psr_transport_wait(b, 1);
+        }
+    return NULL;
+}
+
+static void a_transport_goes_from_thread_to_thread(void **state)
+{
+    (void)state;
+    pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+    next_number = 0;
+    join_to(a, worker1, b);
+    assert_int_equal(pthread_create(&thread, NULL, receive_the_odd, &turn), 0);
+    for (uint64_t i = 0; i < 200; i++)
+        send_number(a, worker1, i);
+    for (uint64_t i = 0; i < 200; i += 2)
+        for (bool received = false; !received;) {
+            pthread_mutex_lock(&turn);
+            if (next_number == i) {
+                receive_number(b, worker0, i);
+                next_number++;
+                received = true;
+            }
+            pthread_mutex_unlock(&turn);
+        }
+    pthread_join(thread, NULL);
+    assert_int_equal(next_number, 200);
 }
 
 static void wakes_coalesce_and_come_after_what_is_there(void **state)
@@ -610,6 +686,8 @@ int main(void)
         OF_TWO(nobody_there_does_not_keep_the_end_longer_than_the_linger),
         WITH_KEYS(receiving_gives_up_at_its_deadline),
         WITH_KEYS(a_wake_from_another_thread_ends_a_wait),
+        OF_TWO(a_message_and_a_wake_end_the_waits_of_all_threads),
+        OF_TWO(a_transport_goes_from_thread_to_thread),
         OF_TWO(wakes_coalesce_and_come_after_what_is_there),
         WITH_KEYS(a_member_that_got_its_rank_speaks_under_its_new_name),
         WITH_KEYS(a_member_that_has_a_rank_cannot_change_it),

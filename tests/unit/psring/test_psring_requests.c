@@ -5,8 +5,11 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <time.h>
 #include <cmocka.h>
 
 enum { COUNT = 50000 };
@@ -131,6 +134,60 @@ static void a_second_thread_is_turned_away(void **state)
     expect(sem_init(&refused, 0, 0) == 0);
     ranks_run(2, call_from_two_threads, &refused);
     sem_destroy(&refused);
+}
+
+/* ---- signals ---- */
+
+enum { SIGNALS = 5000 /* at most: who is interrupted without end goes on no more on a slow machine */ };
+
+static _Atomic unsigned signals;
+static timer_t often;
+
+static void count_signal(int number)
+{
+    (void)number;
+    if (atomic_fetch_add(&signals, 1) + 1 == SIGNALS)
+        timer_settime(often, 0, &(struct itimerspec){0}, NULL);
+}
+
+/* A program's timer interrupts whatever its calls wait in. */
+static void be_interrupted(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    int n = psring_size(world);
+    expect(pthread_sigmask(SIG_UNBLOCK, context, NULL) == 0);
+    for (int round = 0; round < 1000; round++) {
+        int32_t x[2] = {rank + round, rank};
+        psring_request *request = NULL;
+        expect_ok(psring_all_reduce(world, &x[0], &x[0], 1, PSRING_INT32, PSRING_SUM, NULL, NULL));
+        expect(x[0] == n * (n - 1) / 2 + n * round);
+        expect_ok(psring_all_reduce(world, &x[1], &x[1], 1, PSRING_INT32, PSRING_SUM, NULL, &request));
+        expect_ok(psring_wait(request, PSRING_FOREVER));
+        expect(x[1] == n * (n - 1) / 2);
+        psring_request_free(&request);
+    }
+}
+
+static void a_programs_signals_disturb_no_call(void **state)
+{
+    const struct sigaction counts = {
+        .sa_handler = count_signal}; /* without SA_RESTART: calls of the system are interrupted */
+    struct sigaction before;
+    const struct itimerspec times = {{0, 20000}, {0, 20000}};
+    struct sigevent alarm = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+    sigset_t alarms, mask;
+    (void)state;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    expect(sigaction(SIGALRM, &counts, &before) == 0);
+    expect(pthread_sigmask(SIG_BLOCK, &alarms, &mask) == 0); /* so they go to the ranks' threads */
+    expect(timer_create(CLOCK_MONOTONIC, &alarm, &often) == 0);
+    expect(timer_settime(often, 0, &times, NULL) == 0);
+    ranks_run(2, be_interrupted, &alarms);
+    expect(timer_delete(often) == 0);
+    expect(pthread_sigmask(SIG_SETMASK, &mask, NULL) == 0); /* what is pending comes now */
+    expect(sigaction(SIGALRM, &before, NULL) == 0);
+    assert_true(atomic_load(&signals) > 0);
 }
 
 /* ---- persistent ---- */
@@ -317,6 +374,7 @@ int main(void)
         cmocka_unit_test(several_operations_are_under_way_at_once),
         cmocka_unit_test(what_has_not_ended_is_busy),
         cmocka_unit_test(a_second_thread_is_turned_away),
+        cmocka_unit_test(a_programs_signals_disturb_no_call),
         cmocka_unit_test(persistent_operations_are_started_in_any_order),
         cmocka_unit_test(persistent_messages_are_sent_again),
         cmocka_unit_test(what_was_not_freed_ends_with_the_communicator),
