@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -48,6 +49,7 @@ typedef struct bench {
     psr_keys *keys;
     size_t key_count;
     uint32_t members; /* shards, then workers */
+    float *owed; /* [workers][layout.length] what each owes: memory that all share; NULL: nothing is owed */
 } bench;
 
 typedef struct member {
@@ -202,8 +204,31 @@ static bool settles(const bench *b)
     return b->config.mode == PSR_MODE_PS && b->config.sync != PSR_SYNC_BSP;
 }
 
+/* By how much what was exchanged in so many rounds may differ from what was given. Not at all if it is float32, or if all sums are whole
+ * numbers that 16 bits hold. With error feedback sums and what is owed add up to it, but for float32's rounding. */
+static float tolerance_of(const bench *b, uint32_t rounds)
+{
+    const psr_compression compression = b->plan.buckets[0].compression;
+    float largest = 30.0f * (float)b->config.workers, all = largest * (float)(rounds * b->config.workers);
+    if (psr_compression_is_none(compression))
+        return 0;
+    if (psr_compression_has_residual(compression))
+        return all * 0x1p-16f;
+    return largest <= 256 ? 0 : all * 0x1p-8f;
+}
+
+/* All ranks owe it: who has sent a final sum, or had a part in one, has settled what it owes of that. */
+static float owed_at(const bench *b, size_t i)
+{
+    float owed = 0;
+    for (uint32_t r = 0; r < b->config.workers && b->owed != NULL; r++)
+        owed += b->owed[r * b->layout.length + i];
+    return owed;
+}
+
 static uint32_t count_wrong(const process *p, uint32_t rounds)
 {
+    float tolerance = tolerance_of(p->b, p->b->sum_only ? 1 : rounds);
     uint32_t wrong = 0;
     for (size_t t = 0; t < p->b->layout.tensor_count; t++) {
         const psr_tensor *tensor = &p->b->layout.tensors[t];
@@ -211,7 +236,9 @@ static uint32_t count_wrong(const process *p, uint32_t rounds)
             float sum = 0;
             for (uint32_t r = 0; r < p->b->config.workers; r++)
                 sum += gradient_at(r, i);
-            wrong += p->b->sum_only ? p->gradients[i] != sum : p->weights[i] != -LR * sum * (float)rounds;
+            float want = p->b->sum_only ? sum : sum * (float)rounds - owed_at(p->b, i);
+            float got = p->b->sum_only ? p->gradients[i] : p->weights[i] / -LR;
+            wrong += !(fabsf(got - want) <= tolerance);
         }
     }
     return wrong;
@@ -267,6 +294,7 @@ static void worker_main(const bench *b, uint32_t index, int link)
     psr_optimizer *optimizer = NULL;
     if (b->config.mode == PSR_MODE_RING && !b->sum_only)
         must(psr_optimizer_new(&b->config, &b->layout, &optimizer), "an optimizer");
+    float *residual = b->owed != NULL ? b->owed + (size_t)p.self.rank * b->layout.length : NULL;
     psr_engine_env env = {.config = &b->config,
                           .layout = &b->layout,
                           .buckets = &b->buckets,
@@ -275,6 +303,7 @@ static void worker_main(const bench *b, uint32_t index, int link)
                           .total_steps = UINT64_MAX,
                           .weights = p.weights,
                           .gradients = p.gradients,
+                          .residuals = residual != NULL ? &residual : NULL,
                           .optimizer = optimizer,
                           .outbox = {&p, send_of_worker, wake_who_waits},
                           .context = &p,
@@ -419,6 +448,29 @@ static int run(bench *b)
     return wrong ? 1 : 0;
 }
 
+static size_t owed_bytes(const bench *b)
+{
+    return (size_t)b->config.workers * b->layout.length * sizeof(float);
+}
+
+static psr_err share_owed(bench *b)
+{
+    if (!psr_plan_has_residual(&b->plan))
+        return PSR_OK;
+    if (b->sum_only)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--sum-only: what --compress %s owes is checked by the weights; leave one out",
+                        b->config.compress);
+    if (settles(b))
+        return psr_fail(PSR_ERR_USAGE, "--compress %s: what is owed is checked with --sync bsp alone",
+                        b->config.compress);
+    void *memory = mmap(NULL, owed_bytes(b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for what %u workers owe", b->config.workers);
+    b->owed = memory;
+    return PSR_OK;
+}
+
 static psr_err plan(bench *b)
 {
     if (b->bytes) {
@@ -432,6 +484,7 @@ static psr_err plan(bench *b)
     uint32_t shards = b->config.mode == PSR_MODE_PS ? b->config.shards : 0;
     b->members = shards + b->config.workers;
     PSR_TRY(psr_parts_plan(&b->config, &b->buckets, &b->plan));
+    PSR_TRY(share_owed(b));
     PSR_TRY(psr_keys_generate(b->config.workers, shards, false, &b->keys, &b->key_count));
     for (size_t i = 0; i < b->key_count; i++)
         b->keys[i].bare = true; /* beside peers that encrypt nothing */
@@ -443,6 +496,8 @@ static void bench_done(bench *b)
     for (size_t i = 0; i < b->key_count; i++)
         psr_keys_done(&b->keys[i]);
     free(b->keys);
+    if (b->owed != NULL)
+        munmap(b->owed, owed_bytes(b));
     psr_plan_done(&b->plan);
     psr_buckets_done(&b->buckets);
     if (b->net == NULL)

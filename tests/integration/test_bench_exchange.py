@@ -17,6 +17,10 @@ CASES = [
     ({"mode": "ps", "workers": 2, "shards": 4}, 1),
     ({"mode": "ps", "workers": 3, "shards": 2, "sync": "async"}, 1.5),
     ({"mode": "ps", "workers": 3, "shards": 2, "sync": "ssp:1"}, 1.5),
+    ({"mode": "ring", "workers": 3, "compress": "bf16"}, 4 / 3),
+    ({"mode": "ring", "workers": 3, "compress": "int8"}, 4 / 3),
+    ({"mode": "ring", "workers": 1, "compress": "topk:0.1"}, None),
+    ({"mode": "ps", "workers": 3, "shards": 1, "compress": "1bit"}, 3),
 ]
 
 
