@@ -178,7 +178,8 @@ static const char doc[] =
     "longer than the deadline, ends the others. What a rank has started ends with\n"
     "it.\n"
     "\n"
-    "Exit status: 0 all ranks exited with 0; 1 one did not; 2 bad input; 3 a\n"
+    "Exit status: 0 all ranks exited with 0; 1 one did not; 2 bad input, also of\n"
+    "the ranks: they called different things, or had different options; 3 a\n"
     "process broke the protocol; 130 ended by Ctrl-C.\n";
 
 /* ---- the run ---- */

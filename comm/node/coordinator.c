@@ -126,6 +126,11 @@ bool psr_node_coordinator_has_left(const psr_node_coordinator *coordinator, uint
     return coordinator->seats[rank].state == LEFT;
 }
 
+bool psr_node_coordinator_has_joined(const psr_node_coordinator *coordinator, uint32_t rank)
+{
+    return coordinator->seats[rank].state != EMPTY;
+}
+
 bool psr_node_coordinator_misses(const psr_node_coordinator *coordinator, uint32_t rank)
 {
     const psr_node_coordinator *c = coordinator;

@@ -50,6 +50,8 @@ void psr_node_coordinator_fail(psr_node_coordinator *coordinator, psr_err err, u
 bool psr_node_coordinator_over(const psr_node_coordinator *coordinator);
 /* That rank has left in order. */
 bool psr_node_coordinator_has_left(const psr_node_coordinator *coordinator, uint32_t rank);
+/* That rank has joined. */
+bool psr_node_coordinator_has_joined(const psr_node_coordinator *coordinator, uint32_t rank);
 /* Others are here and would wait for that rank: to join, or until it leaves. */
 bool psr_node_coordinator_misses(const psr_node_coordinator *coordinator, uint32_t rank);
 /* OK, or why all have failed, and the line that they were told; borrowed for life. */

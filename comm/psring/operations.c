@@ -438,6 +438,8 @@ psring_err psring_neighbor_exchange(psring_group *group, const psring_block *sen
 
 /* ---- halo ---- */
 
+_Static_assert((int)PSRING_TOP == PSR_TOP && (int)PSRING_TOP_LEFT == PSR_TOP_LEFT, "the same directions");
+
 static psr_err read_ranks(const psring_group *group, const int *ranks, uint32_t ret_ranks[PSR_DIRECTIONS])
 {
     for (int d = 0; d < PSR_DIRECTIONS; d++) {
@@ -450,7 +452,8 @@ static psr_err read_ranks(const psring_group *group, const int *ranks, uint32_t 
 
 static psr_halo_lengths lengths_of(const size_t lengths[4])
 {
-    return (psr_halo_lengths){lengths[0], lengths[1], lengths[2], lengths[3]};
+    return (psr_halo_lengths){lengths[PSRING_EDGE_TOP], lengths[PSRING_EDGE_BOTTOM],
+                              lengths[PSRING_EDGE_LEFT], lengths[PSRING_EDGE_RIGHT]};
 }
 
 /* The halo and what comes out of it can be added up and counted. */

@@ -1,19 +1,26 @@
 /* A communicator for C and C++ programs: collectives, messages, neighbour exchange and parameter servers between the processes of a
- * program, on one machine or several. docs/library.md is its guide. What holds for every call:
+ * program, on one machine or several. share/doc/psring/library.md is its guide. What holds for every call:
  *
- * - Options structs begin with their size. Zero in any other field is the default. Bytes beyond what this library knows must be zero.
- *   Structs that are filled in are filled up to the size that the caller has put into them.
+ * - Options structs begin with their size. Zero in any other field is the default, where the field does not say otherwise. Bytes beyond what
+ *   this library knows must be zero. Structs that are filled in are filled up to the size that the caller has put into them.
  * - An operation with ret_request NULL returns when it has ended. Otherwise it is started and *ret_request is the caller's; its buffers are
  *   lent until psring_test or psring_wait says that it ended, well or badly. After that nothing reads or writes them.
  * - Results come last. They are untouched on failure; what an operation receives is undefined when it failed.
- * - Every wait has a deadline. A failure names who is to blame and is the same on all ranks; it breaks the whole communicator: close it.
+ * - Every wait has a deadline. A failure (TIMEOUT, PEER, MISMATCH, PROTOCOL) names who is to blame and is the same on all ranks, and breaks
+ *   the communicator: close it. A rank whose part of a call was over when another one found the failure has got OK of that call; it
+ *   hears of the failure in its next call or in psring_close, if that is found before it has left. Who must know that all calls so
+ *   far were alike calls psring_barrier before psring_close.
+ * - Other errors of a call (USAGE, UNSUPPORTED, BUSY, NOT_FOUND) are this rank's alone: nothing was started, and the call does not count in
+ *   the order of calls. Others that make it wait for this rank: it makes it right, or calls psring_abort.
+ * - Ranks in lines and in psring_failure are those of psring_world.
  * - A handle or a place for a result that is NULL where it may not be is USAGE; functions without an error give what is nobody's and
  *   nothing: PSRING_NO_RANK, 0, NULL.
  * - One thread at a time for each communicator and all that was made from it, else USAGE; functions marked [any]: any thread.
  *   Several communicators in a process know nothing of each other.
  * - Nothing is logged, no signal is touched, nothing exits or forks. A child after fork() may only exec. The environment is read by
  *   psring_options_env, and by psring_init where it says so.
- * - What was made from a communicator ends with psring_close or psring_abort at the latest.
+ * - What was made from a communicator ends with psring_close or psring_abort at the latest: groups, requests and tables are freed then,
+ *   and so are requests with their group. Nothing may touch or free them after that.
  *
  * Any call may give NOMEM and IO (the system refused), and on a communicator BROKEN (an earlier call said how it failed). */
 #ifndef PSRING_PSRING_H
@@ -35,9 +42,14 @@ extern "C" {
 #define PSRING_MUST_CHECK
 #endif
 
-/* PSRING_CALL(.deadline_ms = 1000): options in a call. C++ declares a struct, zeroes it and sets its size. */
+/* Options in a call, at least one: PSRING_CALL(.deadline_ms = 1000), PSRING_WITH(psring_options, .ranks = 1). C++ has them not, and writes
+ *     psring_call call = {};
+ *     call.size = sizeof call;
+ *     call.deadline_ms = 1000; */
+#ifndef __cplusplus
 #define PSRING_WITH(type, ...) (&(type){.size = sizeof(type), __VA_ARGS__})
 #define PSRING_CALL(...) PSRING_WITH(psring_call, __VA_ARGS__)
+#endif
 
 enum {
     PSRING_NO_RANK = -1,  /* nobody; in psring_options: the scheduler gives a rank */
@@ -101,10 +113,11 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_group_failure(const psring_group 
 typedef struct psring_options {
     size_t size;
     /* Of all processes. 0: what is said from here to host_scheduler comes from psring_options_env, and is not given (USAGE); the rest
-     * counts as it is given. 1 without scheduler: alone */
+     * counts as it is given. 1 without scheduler: alone, as in PSRING_WITH(psring_options, .ranks = 1) */
     int ranks;
     int rank; /* of this one; PSRING_NO_RANK: the scheduler gives one */
-    /* Where the ranks find each other: "HOST:PORT", or the path of a socket in a folder of this user's alone. */
+    /* Where the ranks find each other: "HOST:PORT", or the absolute path of a socket that nobody else has, in a folder that only this user
+     * can enter (mode 0700). */
     const char *scheduler;
     /* Who may join: a key file, or the folder that psring keygen wrote, which has one for each rank. NULL: whoever can enter the socket's
      * folder; over TCP there must be one. */
@@ -116,7 +129,9 @@ typedef struct psring_options {
     /* Of calls that give none (psring_call has what it means). Who hosts the scheduler has the one by which silent ranks are missed.
      * 0: 30000 */
     int64_t deadline_ms;
-    int64_t join_deadline_ms; /* of psring_init. 0: deadline_ms */
+    /* Of who hosts the scheduler: how long psring_init waits for all to join. 0: deadline_ms. Of the others: how long it waits for the
+     * scheduler to answer; when that has, its own deadline counts (under psring run: the run's) */
+    int64_t join_deadline_ms;
     const void *agree; /* at most 64 KiB that all ranks must say alike, or psring_init fails. NULL: nothing */
     size_t agree_bytes;
     int shards; /* of the ranks the last ones, the same number on all: they hold tables, and are not of psring_world */
@@ -128,16 +143,17 @@ typedef struct psring_options {
 PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
 
 /* Joins, and returns when all ranks have. options NULL: psring_options_env's. USAGE: what they say cannot be, or two ranks disagree.
- * DENIED: wrong keys. PEER: the scheduler is not there, or says who never came. VERSION. ret owns: psring_close, psring_abort. */
+ * DENIED: wrong keys. PEER: the scheduler is not there, or says who never came. NOT_FOUND: there is no PSRING_RANKS, no such folder or
+ * file. VERSION. ret owns: psring_close, psring_abort. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *options, psring_comm **ret_comm);
 
 /* Waits until what was started has ended and has left this process, and leaves in order: others do not take that for a death. Who
  * hosts the scheduler waits until the others have left, or are given up. Consumes, on failure too (but for USAGE: another thread is in
- * a call). What a call has said before is not said again. NULL, and a pointer to it, are allowed. */
+ * a call). Returns the failure that broke the communicator, when no call has said it before. NULL, and a pointer to it, are allowed. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_close(psring_comm **comm);
 
-/* Leaves at once. Every other rank's calls fail with PEER and this line. Consumes; NULL, and a pointer to it, are allowed, so that it may
- * be called after psring_init failed. */
+/* Leaves at once. Every other rank's calls fail with PEER and this line. Consumes, but while another thread is in a call: then it does
+ * nothing. NULL, and a pointer to it, are allowed, so that it may be called after psring_init failed. */
 PSRING_API void psring_abort(psring_comm **comm, const char *line);
 
 /* [any] Between calls: this rank is at work, in a step of its own count. Others that wait for it wait on. */
@@ -178,20 +194,31 @@ typedef struct psring_call {
      * waits for nobody) began no call and called no psring_report either. Give or take a tenth of a second. 0: the communicator's.
      * PSRING_FOREVER is allowed */
     int64_t deadline_ms;
-    /* The same on all ranks: "ring", "direct", "doubling", "halving", "binomial", "chain", "bruck", "dissemination"; USAGE names those that
-     * the operation has. NULL: by a fixed table of bytes, ranks and hosts */
+    /* The same on all ranks. NULL and "auto": by a fixed table of bytes, ranks and hosts. Else one that the operation has (or USAGE):
+     *     all-reduce              ring, direct, doubling, halving
+     *     reduce-scatter          ring, direct, halving
+     *     all-gather              ring, direct, bruck
+     *     reduce, broadcast       binomial, chain
+     *     gather, scatter         direct, binomial
+     *     all-to-all              direct, bruck
+     *     barrier                 dissemination
+     *     all others              direct */
     const char *algorithm;
-    /* The same on all ranks: [size of the group] of gather, all-gather, scatter, reduce-scatter: values of each rank's part. NULL: count
-     * for each */
+    /* The same on all ranks: [size of the group] of gather, all-gather, scatter, reduce-scatter: values of each rank's part; count is not
+     * looked at then. NULL: count for each */
     const size_t *counts;
-    bool persistent; /* the request is made, and psring_start starts it, again and again. Needs ret_request */
+    /* The request is made, and psring_start starts it, again and again. Needs ret_request. Of a collective the same on all ranks: one
+     * that is persistent and one that is not wait for each other (TIMEOUT) */
+    bool persistent;
     const char *name; /* in lines of timeouts; at most 63 bytes are kept. NULL: none */
 } psring_call;
 
-/* Starts a persistent request that is not under way. Requests may be started in any order: they are matched by the order of making.
- * BUSY: it is under way. USAGE: it is not persistent. */
+/* Starts a persistent request that is not under way. Collectives may be started in any order: they are matched by the order of making.
+ * Messages are matched as if psring_send or psring_receive were called now: the other end may be a persistent one or not. BUSY: it is
+ * under way. USAGE: it is not persistent. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_start(psring_request *request);
-/* OK: it has ended, or was never started. BUSY: not yet. Else why it failed. */
+/* OK: it has ended, or was never started. BUSY: not yet. USAGE: of this call alone, it says nothing about the operation. Else why it
+ * failed. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_test(psring_request *request);
 /* The same after at most timeout_ms (PSRING_FOREVER: the operation has its own deadline). */
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait(psring_request *request, int64_t timeout_ms);
@@ -200,7 +227,7 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_wait(psring_request *request, int
  * ended. NOT_FOUND: none is under way. USAGE: all are NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait_any(psring_request *const *requests, size_t count,
                                                         int64_t timeout_ms, size_t *ret_index);
-/* Waits until it has ended, and nulls it. NULL, and a pointer to it, are allowed. */
+/* Waits until it has ended, and nulls it. While another thread is in a call it does nothing. NULL, and a pointer to it, are allowed. */
 PSRING_API void psring_request_free(psring_request **request);
 /* The algorithm that was chosen: a static text. NULL: not known while it is under way for the first time. */
 PSRING_API const char *psring_algorithm(const psring_request *request);
@@ -219,8 +246,8 @@ PSRING_API int psring_local_rank(const psring_group *group, int *ret_local_size)
 /* What a rank of one group is in another one. PSRING_NO_RANK: not in it, or no rank. */
 PSRING_API int psring_group_translate(const psring_group *from, int rank, const psring_group *to);
 
-/* Groups are made together: each call is made by all of parent, or by those that are listed, in the same order. They return when all of the new
- * group are there. ret owns: psring_group_free. USAGE: a rank that there is not, or twice, or this one is not listed. MISMATCH: the lists
+/* Groups are made together: each call is made by all of parent, or by those that are listed, in the same order. They return when all of the
+ * new group are there. ret owns: psring_group_free. USAGE: a rank that there is not, or twice, or this one is not listed. MISMATCH: the lists
  * differ, in their order too. TIMEOUT: this rank lists one that does not list it, or that does not call. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_from_ranks(psring_group *parent, const int *ranks,
                                                                 int count, const psring_call *call,
@@ -231,8 +258,8 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_group_split(psring_group *parent,
 /* The ranks of parent on this host. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_on_host(psring_group *parent, const psring_call *call,
                                                              psring_group **ret_group);
-/* Waits until its requests have ended, frees them too, and nulls it. No message. NULL, and a pointer to it, are allowed; the world is
- * left alone. */
+/* Waits until its requests have ended, frees them too, and nulls it. No message. While another thread is in a call it does nothing. NULL,
+ * and a pointer to it, are allowed; the world is left alone. */
 PSRING_API void psring_group_free(psring_group **group);
 
 /* ---- collectives ----
@@ -240,8 +267,7 @@ PSRING_API void psring_group_free(psring_group **group);
  * of all-reduce, reduce and broadcast the whole. Buffers are aligned for the type, and may be NULL where this rank has nothing there.
  * In place: one of the two is where this rank's values lie in the other: all-reduce and reduce: receive == send; all-gather and gather:
  * send is this rank's part of receive; reduce-scatter and scatter: receive is this rank's part of send. Otherwise the two do not
- * overlap: USAGE. A fold's order is its
- * algorithm's: the same bits on every rank and in every run. Values of one rank and those of another never share a message.
+ * overlap: USAGE. A fold's order is its algorithm's: the same bits on every rank and in every run.
  * All: MISMATCH, naming two ranks and their calls; TIMEOUT and PEER, naming whom; USAGE. */
 
 /* receive[count] of all = send[0] op send[1] op .. */
@@ -291,7 +317,8 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_barrier(psring_group *group, cons
                                                        psring_request **ret_request);
 
 /* ---- messages: matched by the two ranks and tag (at most PSRING_TAG_MAX), in order. Count and type are the same at both ends. Not to
- * oneself. A send ends when the other has called psring_receive and its values have left ---- */
+ * oneself. A send ends when the other has called psring_receive and its values have left: two ranks that first send each other, blocking,
+ * wait for each other ---- */
 PSRING_API PSRING_MUST_CHECK psring_err psring_send(psring_group *group, const void *data, size_t count,
                                                     psring_type type, int to, uint32_t tag,
                                                     const psring_call *call, psring_request **ret_request);
@@ -314,7 +341,7 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_neighbor_exchange(
     psring_group *group, const psring_block *send, size_t send_count, const psring_block *receive,
     size_t receive_count, psring_type type, const psring_call *call, psring_request **ret_request);
 
-/* The halo of a 2-D image that is cut into tiles, one a rank (MindSpore's NeighborExchangeV2). Its directions: */
+/* The halo of a 2-D image that is cut into tiles, one a rank (MindSpore's NeighborExchangeV2). Its directions, of ranks: */
 enum {
     PSRING_TOP,
     PSRING_TOP_RIGHT,
@@ -325,13 +352,19 @@ enum {
     PSRING_LEFT,
     PSRING_TOP_LEFT
 };
+/* Its edges, of lengths. */
+enum { PSRING_EDGE_TOP, PSRING_EDGE_BOTTOM, PSRING_EDGE_LEFT, PSRING_EDGE_RIGHT };
 
 typedef struct psring_halo {
     size_t size;
     size_t shape[4]; /* N, C, H, W of a tile without halo */
-    /* By direction, PSRING_TOP and so on: who gets this edge, and whose comes there. PSRING_NO_RANK: nobody; zeros come in. */
+    /* By direction, PSRING_TOP and so on: who gets this edge, and whose comes there. PSRING_NO_RANK: nobody; zeros come in. All sixteen are
+     * to be filled in: 0 is rank 0. What leaves by one direction comes in from the opposite one, also where a rank has the same neighbour
+     * on several sides, or is its own. */
     int send_ranks[8], receive_ranks[8];
-    /* Rows or columns of an edge, and of the halo: top, bottom, left, right. A corner is of two of them. */
+    /* By edge, PSRING_EDGE_TOP and so on: rows (top, bottom) or columns (left, right) that are sent, and that the halo has there. A corner
+     * has the rows of its one and the columns of its other edge. What is sent must have as many values as the other's halo has there:
+     * the H and W of tiles may differ but for that. MISMATCH, where all that goes to a rank differs from what it expects. */
     size_t send_lengths[4], receive_lengths[4];
     bool back; /* the way back, of gradients: the halo is added to the edges that it came from */
 } psring_halo;

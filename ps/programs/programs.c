@@ -121,13 +121,14 @@ static void lose(driver *d, const psr_order *order)
 /* One for whom others would wait cannot go without a word. */
 static void check_missed(driver *d, uint32_t rank)
 {
-    char line[160];
+    char line[200];
     if (d->coordinator == NULL || !d->gone[rank] || !psr_node_coordinator_misses(d->coordinator, rank))
         return;
     snprintf(line, sizeof line,
-             "rank %" PRIu32 ": exit status 0, while other ranks, which have called psring_init, wait for it "
-             "to join or to call psring_close",
-             rank);
+             "rank %" PRIu32
+             " exited (status 0) without psring_%s, and others, which have called psring_init, "
+             "wait for it",
+             rank, psr_node_coordinator_has_joined(d->coordinator, rank) ? "close" : "init");
     end_by(d, rank, PSR_ERR_PEER, line);
 }
 

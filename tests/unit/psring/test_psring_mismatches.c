@@ -112,8 +112,8 @@ static psring_err halo(psring_group *world, bool other, int32_t *x, int32_t *y)
     int rank = psring_rank(world);
     psring_halo h = {.size = sizeof h,
                      .shape = {1, 1, 2, 2},
-                     .send_lengths = {0, 0, 0, other ? 2 : 1},
-                     .receive_lengths = {0, 0, 1, 0}};
+                     .send_lengths = {[PSRING_EDGE_RIGHT] = other ? 2 : 1},
+                     .receive_lengths = {[PSRING_EDGE_LEFT] = 1}};
     for (int d = 0; d < 8; d++)
         h.send_ranks[d] = h.receive_ranks[d] = PSRING_NO_RANK;
     h.send_ranks[PSRING_RIGHT] = (rank + 1) % RANKS;
