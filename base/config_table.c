@@ -282,10 +282,10 @@ const psr_option psr_options[] = {
      ARCHITECTURE, "rank", ENUM(fold, fold_words), .unlisted = fold_unlisted,
      .aloud = "gradients are not summed in the order of ranks, so other bits come out than by rank",
      .for_shards = true},
-    {"compress", "none|fp16|bf16|int8|topk:R|1bit",
-     "how gradients are sent; of topk the share R of the values (topk:0.01). What int8, topk and 1bit leave "
-     "out is kept and sent "
-     "later",
+    {"compress", "ENCODING",
+     "how gradients are sent: none, fp16, bf16, int8, topk:R (the share R of the values: topk:0.01) or 1bit; "
+     "what the last three leave out "
+     "is kept and sent later",
      ARCHITECTURE, "none", STRING(compress)},
     {"compress-as", "ps|ring",
      "in mode local: round as parameter servers do, each worker's gradient once, or as a ring does, at every "
