@@ -22,6 +22,12 @@ typedef enum psr_sync { PSR_SYNC_BSP, PSR_SYNC_SSP, PSR_SYNC_ASYNC } psr_sync;
 typedef enum psr_fold_order { PSR_FOLD_RANK, PSR_FOLD_ARRIVAL, PSR_FOLD_REVERSED } psr_fold_order;
 /* Whose rounding the one process of mode local plays. */
 typedef enum psr_compress_as { PSR_COMPRESS_AS_PS, PSR_COMPRESS_AS_RING } psr_compress_as;
+/* How weights come back from shards. */
+typedef enum psr_compress_weights {
+    PSR_COMPRESS_WEIGHTS_NONE,
+    PSR_COMPRESS_WEIGHTS_FP16,
+    PSR_COMPRESS_WEIGHTS_BF16
+} psr_compress_weights;
 typedef enum psr_precision { PSR_PRECISION_FP32, PSR_PRECISION_BF16, PSR_PRECISION_FP16 } psr_precision;
 typedef enum psr_optimizer_kind {
     PSR_OPTIMIZER_SGD,
@@ -60,7 +66,8 @@ typedef struct psr_config {
     psr_fold_order fold;  /* --fold rank|arrival (hidden: reversed) */
     char compress
         [24]; /* --compress: any word; which are compressions, comm/wire/compression/compression.h knows */
-    psr_compress_as compress_as; /* --compress-as ps|ring: of mode local */
+    psr_compress_as compress_as;           /* --compress-as ps|ring: of mode local */
+    psr_compress_weights compress_weights; /* --compress-weights none|fp16|bf16: of modes ps and local */
     /* model and its arithmetic */
     char model[32];           /* --model: any word; which are networks, model/networks/network_list.h knows */
     psr_shortcut shortcut;    /* --shortcut a|b, where the network has the choice; default a (He et al.) */
@@ -144,7 +151,7 @@ PSR_MUST_CHECK psr_err psr_config_set(psr_config *config, const char *name, cons
 PSR_MUST_CHECK psr_err psr_config_get(const psr_config *config, const char *name, char *text, size_t size);
 
 /* For a run repeated in another mode (--config of a run in mode ps, with --mode ring beside it): what config
- * still has from file and only file's mode can have (shards, sync, fold, compress-as) goes back to its default. So does file's
+ * still has from file and only file's mode can have (shards, sync, fold, compress-as, compress-weights) goes back to its default. So does file's
  * --eval-every beside --no-eval, and its --compress-as beside --compress none. Of a compressed run by ring, mode local plays the ring's rounding. */
 void psr_config_fit_mode(psr_config *config, const psr_config *file);
 

@@ -77,6 +77,16 @@ static psr_err check_compression(const psr_config *config)
                            "nothing is rounded then; leave --compress-as out");
     if (compresses && !config->exchange)
         return refuse_pair(config, "compress", "exchange", "nothing is sent then; leave one out");
+    if (config->compress_weights == PSR_COMPRESS_WEIGHTS_NONE)
+        return PSR_OK;
+    if (config->mode != PSR_MODE_PS && config->mode != PSR_MODE_LOCAL)
+        return refuse_pair(config, "compress-weights", "mode",
+                           "no weights are sent there; leave --compress-weights out");
+    if (config->compress_as == PSR_COMPRESS_AS_RING)
+        return refuse_pair(config, "compress-weights", "compress-as",
+                           "a ring sends no weights; leave one out");
+    if (!config->exchange)
+        return refuse_pair(config, "compress-weights", "exchange", "nothing is sent then; leave one out");
     return PSR_OK;
 }
 
@@ -156,6 +166,9 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
         config->sync = defaults.sync;
         config->ssp_bound = defaults.ssp_bound;
     }
+    if (config->mode != PSR_MODE_PS && config->mode != PSR_MODE_LOCAL &&
+        config->compress_weights == file->compress_weights)
+        config->compress_weights = defaults.compress_weights;
     if (config->mode != PSR_MODE_LOCAL && config->compress_as == file->compress_as)
         config->compress_as = defaults.compress_as;
     if (config->mode == PSR_MODE_LOCAL && file->mode == PSR_MODE_RING &&

@@ -24,6 +24,7 @@
 static const char *const mode_words[] = {"ps", "ring", "local", "nccl", "mpi", NULL};
 static const char *const fold_words[] = {"rank", "arrival", "reversed", NULL};
 static const char *const compress_as_words[] = {"ps", "ring", NULL};
+static const char *const compress_weights_words[] = {"none", "fp16", "bf16", NULL};
 static const char *const precision_words[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const optimizer_words[] = {"sgd", "adam", "lars", NULL};
 static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
@@ -291,6 +292,9 @@ const psr_option psr_options[] = {
      "in mode local: round as parameter servers do, each worker's gradient once, or as a ring does, at every "
      "hop",
      ARCHITECTURE, "ps", ENUM(compress_as, compress_as_words)},
+    {"compress-weights", "none|fp16|bf16",
+     "in modes ps and local: how weights come back to the workers; shards keep and checkpoints have float32",
+     ARCHITECTURE, "none", ENUM(compress_weights, compress_weights_words)},
 
     {"model", "NAME", "the network", MODEL, "resnet20", STRING(model)},
     {"shortcut", "a|b", "of He et al.'s section 4.2: padded identity (A) or 1x1 convolution (B)", MODEL, "a",

@@ -185,13 +185,19 @@ static psr_err begin_plan(const psr_plan_options *options, uint32_t count, psr_p
                        .ranks = options->ranks,
                        .shards = options->shards,
                        .slice_floats = options->slice_floats,
-                       .window = options->window};
+                       .window = options->window,
+                       .pulled = options->pulled != NULL ? *options->pulled : PSR_COMPRESSION_NONE};
     plan->buckets = calloc((size_t)count + 1, sizeof *plan->buckets);
     return plan->buckets ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory to plan %" PRIu32 " buckets", count);
 }
 
 static psr_err check_compressions(const psr_plan *plan)
 {
+    if (psr_compression_has_residual(plan->pulled))
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "what is pulled cannot come as %s: every worker gets the same, "
+                        "and nobody keeps what is left out",
+                        psr_encoding_name(plan->pulled.encoding));
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         if (!psr_compression_is_none(plan->buckets[b].compression) &&
             plan->buckets[b].span.count > UINT32_MAX)

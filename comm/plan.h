@@ -21,9 +21,8 @@ typedef enum psr_route {
 typedef struct psr_plan_bucket {
     psr_span span; /* of the arena, in floats, as all here */
     psr_route route;
-    uint32_t home; /* SHARD: rank of the shard that holds it; else 0 */
-    psr_compression
-        compression; /* of what is summed: PUSH and RING. What is pulled comes as it is, in float32 */
+    uint32_t home;               /* SHARD: rank of the shard that holds it; else 0 */
+    psr_compression compression; /* of what is summed: PUSH and RING. Of what is pulled, see the plan's */
     size_t
         slice_floats; /* of a whole slice of it: the plan's, or what is sure to fit a message if that is less */
     uint32_t first_slice, slice_count;
@@ -43,6 +42,8 @@ typedef struct psr_plan {
     uint32_t ranks, shards; /* ranks: whose gradients a sum is of; shards 0: none */
     size_t slice_floats;    /* of a whole slice, at most: a bucket's own counts */
     uint32_t window;        /* slices on their way to one peer */
+    psr_compression
+        pulled; /* how the values of what goes by SHARD come back: none, or one without a residual */
 } psr_plan;
 
 typedef struct psr_plan_options {
@@ -52,13 +53,14 @@ typedef struct psr_plan_options {
     size_t slice_floats;                /* of a whole slice at most, at least 1 */
     uint32_t window;                    /* at least 1 */
     const psr_compression *compression; /* of all buckets, borrowed for the call; NULL: none */
+    const psr_compression *pulled;      /* as the plan's; borrowed for the call; NULL: none */
 } psr_plan_options;
 
 /* Floats of a slice of at most so many bytes: whole runs of 16, at least one, so that slices begin where cache lines do. */
 size_t psr_plan_slice_floats(uint64_t slice_bytes);
 
 /* The one function that shares out. SHARD: balanced by bytes, the largest first onto the lightest shard, ties to the lower rank;
- * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: more slices than can be counted; a compressed bucket of 2^32
+ * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: pulled has a residual; more slices than can be counted; a compressed bucket of 2^32
  * floats. ret owns: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
                                      psr_plan *ret_plan);

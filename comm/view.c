@@ -148,6 +148,13 @@ static cJSON *routes_text(const psr_plan *plan)
     return item;
 }
 
+static void put_compression(psr_fields_writer *w, const char *name, psr_compression compression)
+{
+    char text[PSR_COMPRESSION_TEXT_BYTES];
+    psr_compression_print(compression, text);
+    psr_fields_put_text(w, name, text);
+}
+
 static cJSON *compressions_array(const psr_plan *plan)
 {
     cJSON *array = cJSON_CreateArray();
@@ -171,6 +178,7 @@ static cJSON *plan_object(const psr_plan *plan)
     psr_fields_put_number(&w, "shards", plan->shards);
     psr_fields_put_number(&w, "slice_floats", plan->slice_floats);
     psr_fields_put_number(&w, "window", plan->window);
+    put_compression(&w, "pulled", plan->pulled);
     psr_fields_put_item(&w, "routes", routes_text(plan));
     psr_fields_put_item(&w, "lengths", numbers_array(plan, length_of));
     psr_fields_put_item(&w, "homes", numbers_array(plan, home_of));
@@ -182,8 +190,10 @@ static cJSON *plan_object(const psr_plan *plan)
     return w.object;
 }
 
-static psr_err read_limits(const cJSON *object, psr_plan_options *limits)
+/* pulled: limits' to point to. */
+static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_compression *pulled)
 {
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, "pulled");
     uint64_t ranks = 0, shards = 0, slice_floats = 0, window = 0;
     PSR_TRY(psr_fields_number(object, "ranks", MEMBERS_MAX, &ranks));
     PSR_TRY(psr_fields_number(object, "shards", MEMBERS_MAX, &shards));
@@ -194,10 +204,13 @@ static psr_err read_limits(const cJSON *object, psr_plan_options *limits)
                         ranks == 0    ? "ranks"
                         : window == 0 ? "window"
                                       : "slice_floats");
+    if (!cJSON_IsString(text) || psr_compression_parse(text->valuestring, pulled) != PSR_OK)
+        return psr_fail(PSR_ERR_FORMAT, "field \"pulled\" is no compression");
     *limits = (psr_plan_options){.ranks = (uint32_t)ranks,
                                  .shards = (uint32_t)shards,
                                  .slice_floats = (size_t)slice_floats,
-                                 .window = (uint32_t)window};
+                                 .window = (uint32_t)window,
+                                 .pulled = pulled};
     return PSR_OK;
 }
 
@@ -281,11 +294,12 @@ static psr_err find_buckets(const cJSON *object, bucket_fields *ret_first, uint3
 static psr_err read_plan(const cJSON *object, psr_plan *ret_plan)
 {
     psr_plan_options limits;
+    psr_compression pulled;
     bucket_fields first;
     uint32_t count = 0;
     if (!cJSON_IsObject(object))
         return psr_fail(PSR_ERR_FORMAT, "field \"plan\" is missing");
-    PSR_TRY(read_limits(object, &limits));
+    PSR_TRY(read_limits(object, &limits, &pulled));
     PSR_TRY(find_buckets(object, &first, &count));
     psr_plan_bucket *buckets = calloc((size_t)count + 1, sizeof *buckets);
     if (!buckets)

@@ -104,7 +104,7 @@ typedef enum psr_message_type {
 
 /* Sections of a checkpoint, in CHECKPOINT and RESTORE messages. Each is an array like the parameter arena or
  * like the buffers', padding included. */
-#define PSR_SECTION_WEIGHTS 0u /* params arena, of worker 0 */
+#define PSR_SECTION_WEIGHTS 0u /* params arena, of worker 0; of shards, where they send rounded ones */
 #define PSR_SECTION_BUFFERS 1u /* averaged batch-norm statistics, of worker 0 */
 #define PSR_SECTION_SLOT(i)                                                                                  \
     (16u + (i)) /* optimizer slot i; of the shards, or of worker 0 in ring and local */

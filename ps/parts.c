@@ -13,11 +13,20 @@ static bool keeps_tensors_whole(const psr_config *config)
     return config->optimizer == PSR_OPTIMIZER_LARS;
 }
 
+static psr_compression compression_of_weights(const psr_config *config)
+{
+    static const psr_encoding encodings[] = {[PSR_COMPRESS_WEIGHTS_NONE] = PSR_ENCODING_FLOAT32,
+                                             [PSR_COMPRESS_WEIGHTS_FP16] = PSR_ENCODING_FP16,
+                                             [PSR_COMPRESS_WEIGHTS_BF16] = PSR_ENCODING_BF16};
+    return (psr_compression){.encoding = encodings[config->compress_weights]};
+}
+
 psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, psr_plan *ret_plan)
 {
     const psr_roster roster = psr_roster_of(config);
     psr_compression compression;
     PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
+    const psr_compression pulled = compression_of_weights(config);
     const psr_plan_options options = {
         .route = roster.route,
         .ranks = roster.ranks,
@@ -25,6 +34,7 @@ psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, psr
         .slice_floats = psr_plan_slice_floats(config->slice_bytes),
         .window = config->window,
         .compression = &compression,
+        .pulled = &pulled,
     };
     psr_part *parts = NULL;
     PSR_TRY(psr_buckets_parts(buckets, keeps_tensors_whole(config), &parts));

@@ -59,6 +59,10 @@ typedef struct psr_engine_ops {
     /* The first for every bucket, or the second once all of a rank's have been reported; the other is NULL. */
     psr_err (*ready)(psr_engine *engine, uint64_t step, uint32_t bucket);
     psr_err (*end_step)(psr_engine *engine, uint64_t step, uint32_t rank);
+    /* The weights arena has the run's first ones; goes_on: those of a step that was taken. NULL: that is all the same. */
+    psr_err (*installed)(psr_engine *engine, bool goes_on);
+    /* The weights as a checkpoint has them, borrowed; NULL: shards have them. No such function: env's. */
+    const float *(*saved)(const psr_engine *engine);
     /* Takes it. NULL: nobody sends it any, and there is nothing to wait for: the next two are NULL too. */
     psr_err (*message)(psr_engine *engine, psr_message **message);
     /* Whom it waits for, in which step: for PROGRESS and the deadline's line. false: nobody. */

@@ -57,6 +57,16 @@ static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
     return PSR_OK;
 }
 
+static psr_err local_installed(psr_engine *engine, bool goes_on)
+{
+    return psr_local_installed(engine->local, goes_on);
+}
+
+static const float *local_saved(const psr_engine *engine)
+{
+    return psr_local_saved(engine->local);
+}
+
 const psr_engine_ops psr_engine_local = {
     .name = "local",
     .plays_all = true,
@@ -65,4 +75,6 @@ const psr_engine_ops psr_engine_local = {
     .close = local_close,
     .gradients = local_gradients,
     .end_step = local_end_step,
+    .installed = local_installed,
+    .saved = local_saved,
 };

@@ -73,6 +73,27 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
     return PSR_OK;
 }
 
+/* ---- weights that come back rounded (--compress-weights) ---- */
+
+static bool pulls_rounded(const psr_engine *engine)
+{
+    return !psr_compression_is_none(engine->env.plan->pulled);
+}
+
+/* The shards have them as they are. What this worker had pulled by then was rounded. */
+static psr_err engine_installed(psr_engine *engine, bool goes_on)
+{
+    const psr_engine_env *env = &engine->env;
+    return goes_on && pulls_rounded(engine)
+               ? psr_compression_round(env->plan->pulled, env->weights, env->layout->length)
+               : PSR_OK;
+}
+
+static const float *engine_saved(const psr_engine *engine)
+{
+    return pulls_rounded(engine) ? NULL : engine->env.weights;
+}
+
 /* ---- events ---- */
 
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
@@ -115,6 +136,8 @@ const psr_engine_ops psr_engine_ps = {
     .open = engine_open,
     .close = engine_close,
     .ready = engine_ready,
+    .installed = engine_installed,
+    .saved = engine_saved,
     .message = engine_message,
     .waits = engine_waits,
     .lent = engine_lent,

@@ -316,7 +316,9 @@ psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *aren
     const psr_exchange_options *o = &exchange->options;
     const psr_outbox outbox = {.context = exchange->session, .send = send_by_session};
     if (exchange->ops->shards_update && o->rank == 0)
-        return psr_table_write(o->plan, &outbox, o->session->options.first_step, state, arena);
+        PSR_TRY(psr_table_write(o->plan, &outbox, o->session->options.first_step, state, arena));
+    if (state == 0 && exchange->ops->installed != NULL)
+        return exchange->ops->installed(exchange->engine, o->session->options.first_step > 0);
     return PSR_OK;
 }
 
@@ -325,6 +327,11 @@ psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *aren
 float *psr_exchange_weights(psr_exchange *exchange)
 {
     return exchange->weights;
+}
+
+const float *psr_exchange_saved_weights(psr_exchange *exchange)
+{
+    return exchange->ops->saved != NULL ? exchange->ops->saved(exchange->engine) : exchange->weights;
 }
 
 float *psr_exchange_gradients(psr_exchange *exchange)

@@ -89,6 +89,9 @@ PSR_MUST_CHECK psr_err psr_exchange_install(psr_exchange *exchange, uint32_t sta
 /* Arenas, borrowed for life. gradients: where the rank whose turn it is must write. */
 float *psr_exchange_weights(psr_exchange *exchange);
 float *psr_exchange_gradients(psr_exchange *exchange);
+/* The weights as a checkpoint has them, after a drain: those of above, unless they come back rounded (--compress-weights). NULL: shards
+ * send them. Borrowed for life. */
+const float *psr_exchange_saved_weights(psr_exchange *exchange);
 
 /* What rank number i of those that this process plays owes of the gradients that it has sent (--compress): an arena, zeros at
  * first. Written by the exchange from a bucket's gradient_ready until its weights have landed; before START, and after a drain, the

@@ -9,11 +9,13 @@
 #include "worker/local_rounding.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct psr_local {
     psr_local_options options;
     uint32_t n;
     psr_local_rounding *rounding; /* NULL: nothing is compressed */
+    float *kept;                  /* arena: the weights that are updated; NULL: those are the options' */
     float *sum;
     float *gradients[]; /* n arenas */
 };
@@ -21,6 +23,8 @@ struct psr_local {
 static psr_err open_parts(psr_local *local)
 {
     PSR_TRY(psr_arena_new(local->options.layout->length, &local->sum));
+    if (!psr_compression_is_none(local->options.plan->pulled))
+        PSR_TRY(psr_arena_new(local->options.layout->length, &local->kept));
     for (uint32_t rank = 0; rank < local->n; rank++)
         PSR_TRY(psr_arena_new(local->options.layout->length, &local->gradients[rank]));
     return psr_local_rounding_new(local->options.plan, &local->rounding);
@@ -50,6 +54,7 @@ void psr_local_free(psr_local *local)
     for (uint32_t rank = 0; rank < local->n; rank++)
         psr_arena_free(local->gradients[rank], local->options.layout->length);
     psr_local_rounding_free(local->rounding);
+    psr_arena_free(local->kept, local->options.layout->length);
     psr_arena_free(local->sum, local->options.layout->length);
     free(local);
 }
@@ -58,6 +63,31 @@ float *psr_local_gradients(psr_local *local, uint32_t rank)
 {
     return local->gradients[rank];
 }
+
+/* ---- weights that come back rounded ---- */
+
+const float *psr_local_saved(const psr_local *local)
+{
+    return local->kept != NULL ? local->kept : local->options.weights;
+}
+
+static psr_err give_back(psr_local *local)
+{
+    const psr_local_options *o = &local->options;
+    memcpy(o->weights, local->kept, o->layout->length * sizeof *local->kept);
+    return psr_compression_round(o->plan->pulled, o->weights, o->layout->length);
+}
+
+psr_err psr_local_installed(psr_local *local, bool goes_on)
+{
+    const psr_local_options *o = &local->options;
+    if (local->kept == NULL)
+        return PSR_OK;
+    memcpy(local->kept, o->weights, o->layout->length * sizeof *local->kept);
+    return goes_on ? give_back(local) : PSR_OK;
+}
+
+/* ---- a step ---- */
 
 static float *residual_of(const psr_local *local, uint32_t rank)
 {
@@ -115,6 +145,7 @@ static psr_err add_bucket(psr_local *local, uint32_t b)
 psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
 {
     float lr = psr_schedule_lr(local->options.config, step, total_steps);
+    float *weights = local->kept != NULL ? local->kept : local->options.weights;
     for (uint32_t b = 0; b < local->options.buckets->count; b++) {
         psr_err err = add_bucket(local, b);
         if (err != PSR_OK)
@@ -122,11 +153,10 @@ psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
     }
     if (psr_optimizer_whole_tensors(local->options.optimizer)) {
         for (size_t tensor = 0; tensor < local->options.layout->tensor_count; tensor++)
-            psr_optimizer_update_tensor(local->options.optimizer, local->options.weights, local->sum, tensor,
-                                        lr, step + 1);
+            psr_optimizer_update_tensor(local->options.optimizer, weights, local->sum, tensor, lr, step + 1);
     } else {
-        psr_optimizer_update(local->options.optimizer, local->options.weights, local->sum, 0,
-                             local->options.layout->length, lr, step + 1);
+        psr_optimizer_update(local->options.optimizer, weights, local->sum, 0, local->options.layout->length,
+                             lr, step + 1);
     }
-    return PSR_OK;
+    return local->kept != NULL ? give_back(local) : PSR_OK;
 }

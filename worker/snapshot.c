@@ -22,8 +22,9 @@ static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *a
 {
     psr_session *session = t->session;
     psr_exchange *exchange = t->exchange;
-    PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_WEIGHTS, psr_exchange_weights(exchange),
-                                   t->net->params.length));
+    const float *weights = psr_exchange_saved_weights(exchange);
+    if (weights != NULL)
+        PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_WEIGHTS, weights, t->net->params.length));
     PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_BUFFERS, averaged, t->net->buffers.length));
     for (uint32_t slot = 0; slot < psr_exchange_slot_count(exchange); slot++)
         PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_SLOT(slot),

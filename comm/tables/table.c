@@ -178,13 +178,19 @@ typedef struct arrival {
     const float *values;
 } arrival;
 
-static psr_err check(const part *p, const psr_message *message, arrival *ret_arrival)
+/* May replace *message by what it decodes to. */
+static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
 {
     const psr_table *table = p->table;
+    const psr_compression pulled = table->plan->pulled;
+    const psr_message *message = *at;
     arrival a = {0};
     PSR_TRY(psr_msg_weights_read(message, &a.says));
     PSR_TRY(psr_plan_find(table->plan, message, (psr_slice){.bucket = a.says.bucket, .span = a.says.span},
                           &a.slice));
+    if (!psr_compression_is_none(pulled))
+        PSR_TRY(psr_decode_message(at, pulled, a.says.span.count));
+    message = *at;
     PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, a.says.span.count, &a.values));
     PSR_TRY(check_credit(table, message, a.says.received));
     /* In BSP they are those after a step, otherwise those for the one that follows it. */
@@ -200,12 +206,12 @@ static psr_err check(const part *p, const psr_message *message, arrival *ret_arr
     return PSR_OK;
 }
 
-static psr_err take_values(part *p, const psr_message *message)
+static psr_err take_values(part *p, psr_message **message)
 {
     psr_table *table = p->table;
     arrival a = {0};
     PSR_TRY(check(p, message, &a));
-    PSR_TRY(take_credit(table, message->from.rank, a.says.received));
+    PSR_TRY(take_credit(table, (*message)->from.rank, a.says.received));
     if (!a.wanted)
         return PSR_OK;
     memcpy(table->options.values + a.says.span.offset, a.values, a.says.span.count * sizeof *a.values);
@@ -218,7 +224,7 @@ static psr_err take_values(part *p, const psr_message *message)
 
 static psr_err part_message(psr_operation *operation, psr_message **message)
 {
-    psr_err err = take_values((part *)operation, *message);
+    psr_err err = take_values((part *)operation, message);
     psr_message_free(message);
     return err;
 }

@@ -26,6 +26,8 @@ struct psr_table_shard {
     float *sums;    /* folded by arrival: as long as values; else NULL */
     float *scratch; /* [PSR_FOLD_BLOCK] */
     psr_table_slices slices;
+    psr_encoder *encoder; /* of what is pulled, a slice at a time; NULL: it comes as it is */
+    void *encoded;        /* a slice's payload */
 
     psr_message **held; /* [slice * n + rank] BSP: the push of the step that is being gathered, in float32 */
     const float **inputs; /* [n] payloads of a slice's held pushes */
@@ -71,9 +73,16 @@ static psr_err find_update(psr_table_shard *table)
 
 static psr_err make_arrays(psr_table_shard *table)
 {
+    const psr_compression pulled = table->plan->pulled;
     PSR_TRY(psr_arena_new(table->length, &table->values));
     if (by_arrival(table))
         PSR_TRY(psr_arena_new(table->length, &table->sums));
+    if (!psr_compression_is_none(pulled)) {
+        PSR_TRY(psr_encoder_new(pulled, table->plan->slice_floats, &table->encoder));
+        table->encoded = malloc(psr_compression_bytes_max(pulled, table->plan->slice_floats));
+        if (table->encoded == NULL)
+            return psr_fail(PSR_ERR_NOMEM, "no memory for a payload of what is pulled");
+    }
 
     size_t cells = (size_t)table->slices.count * table->n + 1;
     table->held = calloc(cells, sizeof *table->held);
@@ -135,6 +144,8 @@ void psr_table_shard_free(psr_table_shard *table)
     if (table->held)
         for (size_t i = 0; i < (size_t)table->slices.count * table->n; i++)
             psr_message_free(&table->held[i]);
+    psr_encoder_free(&table->encoder);
+    free(table->encoded);
     free(table->held);
     free(table->pushes);
     free(table->pulls);
@@ -184,6 +195,23 @@ void psr_table_shard_end_at(psr_table_shard *table, uint64_t end)
 
 /* ---- answers ---- */
 
+/* The slice's values as they are pulled. Compressed, they are the next slice's memory too: so the transport copies them. */
+static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *head, psr_payload *ret_payload)
+{
+    const float *values = table->values + span.offset;
+    if (table->encoder != NULL) {
+        PSR_TRY(psr_encoder_prepare(table->encoder, values, NULL, span.count));
+        *ret_payload = psr_encode_slice(table->encoder, head, (psr_span){0, span.count}, table->encoded);
+        return PSR_OK;
+    }
+    *ret_payload = psr_encode(head, PSR_ENCODING_FLOAT32, values, span.count);
+    /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next
+     * push, which it makes after it has these. */
+    if (is_bsp(table))
+        *ret_payload = psr_loan_payload(NULL, *ret_payload);
+    return PSR_OK;
+}
+
 static psr_err send_values(psr_table_shard *table, const psr_table_slice *slice, uint32_t rank, uint64_t step,
                            uint64_t staleness)
 {
@@ -192,12 +220,8 @@ static psr_err send_values(psr_table_shard *table, const psr_table_slice *slice,
                                                             .span = slice->span,
                                                             .staleness = staleness,
                                                             .received = table->received[rank]});
-    psr_payload payload =
-        psr_encode(&head, PSR_ENCODING_FLOAT32, table->values + slice->span.offset, slice->span.count);
-    /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next
-     * push, which it makes after it has these. */
-    if (is_bsp(table))
-        payload = psr_loan_payload(NULL, payload);
+    psr_payload payload;
+    PSR_TRY(values_payload(table, slice->span, &head, &payload));
     table->told[rank] = table->received[rank];
     return table->options.outbox.send(table->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
                                       &payload);

@@ -16,6 +16,8 @@
  * SSP, async (comm/tables/consistency.h): each push is one update, at once; PULL for step c is answered when every worker has pushed
  * c - K steps of that slice (async: at once), from a copy.
  *
+ * Values may come rounded (the plan's pulled): here they stay float32, and every worker gets the same bits.
+ *
  * Credit: each message to a worker carries the number of its pushes received; an ACK goes out alone when half a window has been
  * received and nothing else told it.
  *

@@ -29,6 +29,9 @@ static bool may_send_section(const psr_scheduler *scheduler, psr_peer peer, uint
         return peer.role == PSR_ROLE_WORKER && plays(scheduler, peer, section - PSR_SECTION_RANK(0));
     if (section >= PSR_SECTION_SLOT(0))
         return scheduler->roster.shards > 0 ? peer.role == PSR_ROLE_SHARD : first_worker;
+    if (section == PSR_SECTION_WEIGHTS && scheduler->roster.shards > 0 &&
+        scheduler->config.compress_weights != PSR_COMPRESS_WEIGHTS_NONE)
+        return peer.role == PSR_ROLE_SHARD; /* workers have them rounded */
     return first_worker && section <= PSR_SECTION_BUFFERS;
 }
 

@@ -97,9 +97,13 @@ static psr_err checkpoint_bucket(psr_shard *shard, uint32_t b, uint64_t version)
 {
     if (!shard->options.checkpoint)
         return PSR_OK;
-    psr_span span = shard->options.plan->buckets[b].span;
+    const psr_plan *plan = shard->options.plan;
+    psr_span span = plan->buckets[b].span;
+    if (!psr_compression_is_none(plan->pulled))
+        PSR_TRY(shard->options.checkpoint(shard->options.context, version, PSR_SECTION_WEIGHTS,
+                                          shard->weights + span.offset, span.offset, span.count));
     for (uint32_t i = 0; i < psr_optimizer_slot_count(shard->optimizer); i++)
-        PSR_TRY(shard->options.checkpoint(shard->options.context, version, i,
+        PSR_TRY(shard->options.checkpoint(shard->options.context, version, PSR_SECTION_SLOT(i),
                                           psr_optimizer_slot(shard->optimizer, i) + span.offset, span.offset,
                                           span.count));
     return PSR_OK;

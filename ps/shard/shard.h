@@ -19,9 +19,10 @@ typedef struct psr_shard_options {
     uint64_t total_steps, first_step;
     psr_outbox outbox;
     void *context;
-    /* Optimizer slot `slot` of one bucket, for a checkpoint after `step` steps; may be NULL. data is borrowed
-     * for the call. The weights of a checkpoint are worker 0's. */
-    psr_err (*checkpoint)(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
+    /* A bucket of a section (net/message.h) for a checkpoint after `step` steps; may be NULL. data is borrowed for the call. Sections
+     * are the optimizer's slots; and the weights, where the plan's pulled leaves workers rounded ones: else they are worker 0's
+     * to send. */
+    psr_err (*checkpoint)(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
                           size_t count);
 } psr_shard_options;
 

@@ -34,15 +34,14 @@ static psr_err tell(psr_shard_run *run, const psr_head *head, const psr_payload 
     return run->outbox.send(run->outbox.context, scheduler, head, payload);
 }
 
-static psr_err send_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
-                               size_t count)
+static psr_err send_checkpoint(void *context, uint64_t step, uint32_t section, const float *data,
+                               size_t offset, size_t count)
 {
     const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
     psr_fault_point("checkpoint", step);
     for (size_t at = 0; at < count; at += most) {
         size_t piece = count - at < most ? count - at : most;
-        psr_head head =
-            psr_msg_checkpoint_head(&(psr_msg_piece){step, PSR_SECTION_SLOT(slot), {offset + at, piece}});
+        psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){step, section, {offset + at, piece}});
         psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, data + at, piece);
         PSR_TRY(tell(context, &head, &payload));
     }

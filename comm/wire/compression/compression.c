@@ -292,3 +292,27 @@ void psr_decode_own(psr_compression compression, const psr_payload *payload, siz
 {
     codec_of(compression)->decode(payload->data, payload->bytes, count, ret_values);
 }
+
+/* In pieces that stay in cache. */
+psr_err psr_compression_round(psr_compression compression, float *values, size_t count)
+{
+    enum { PIECE = 4096 };
+    psr_encoder *encoder = NULL;
+    if (psr_compression_is_none(compression))
+        return PSR_OK;
+    PSR_TRY(psr_encoder_new(compression, PIECE, &encoder));
+    void *payload = malloc(psr_compression_bytes_max(compression, PIECE));
+    psr_err err = payload != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory to round values");
+    for (size_t at = 0; at < count && err == PSR_OK; at += PIECE) {
+        const size_t piece = count - at < PIECE ? count - at : PIECE;
+        psr_head head = {0};
+        err = psr_encoder_prepare(encoder, values + at, NULL, piece);
+        if (err != PSR_OK)
+            break;
+        const psr_payload encoded = psr_encode_slice(encoder, &head, (psr_span){0, piece}, payload);
+        psr_decode_own(compression, &encoded, piece, values + at);
+    }
+    free(payload);
+    psr_encoder_free(&encoder);
+    return err;
+}

@@ -79,6 +79,9 @@ psr_payload psr_encode_again(const psr_message *message, psr_head *head, void *b
 
 /* ---- decoding ---- */
 
+/* values become what a receiver of them would decode; of a compression without a residual. NOMEM. */
+PSR_MUST_CHECK psr_err psr_compression_round(psr_compression compression, float *values, size_t count);
+
 /* The count values of a message. PROTOCOL: its payload is in another encoding, or not one of count values, or (but of FP16 and
  * BF16, which have infinities and NaNs) says a value that is not finite; ret_values are then untouched. */
 PSR_MUST_CHECK psr_err psr_decode_slice(const psr_message *message, psr_compression compression, size_t count,

@@ -33,6 +33,7 @@ static const struct {
     {"fold", "arrival"},
     {"compress", "topk:0.01"},
     {"compress-as", "ring"},
+    {"compress-weights", "bf16"},
     {"model", "resnet152"},
     {"shortcut", "b"},
     {"precision", "bf16"},
@@ -445,7 +446,7 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
 {
     (void)state;
     static const struct {
-        setting set[3];
+        setting set[4];
         psr_err code;
         const char *detail;
     } wrong[] = {
@@ -484,6 +485,17 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
          PSR_ERR_USAGE,
          "--compress-as ring does not go with --compress none: nothing is rounded then; leave --compress-as "
          "out"},
+        {{{"compress-weights", "fp16"}, {"mode", "ring"}},
+         PSR_ERR_USAGE,
+         "--compress-weights fp16 does not go with --mode ring: no weights are sent there; leave "
+         "--compress-weights out"},
+        {{{"compress-weights", "fp16"}, {"mode", "local"}, {"compress-as", "ring"}, {"compress", "int8"}},
+         PSR_ERR_USAGE,
+         "--compress-weights fp16 does not go with --compress-as ring: a ring sends no weights; leave one "
+         "out"},
+        {{{"compress-weights", "bf16"}, {"exchange", "false"}},
+         PSR_ERR_USAGE,
+         "--compress-weights bf16 does not go with --exchange false: nothing is sent then; leave one out"},
         {{{"bucket-size", "5000"}}, PSR_ERR_USAGE, "--bucket-size: 5000 is not a multiple of 64"},
         {{{"slice-size", "5000"}}, PSR_ERR_USAGE, "--slice-size: 5000 is not a multiple of 64"},
         {{{"precision", "bf16"}, {"backend", "reference"}},
@@ -537,7 +549,7 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting();
-        for (int k = 0; k < 3 && wrong[i].set[k].name != NULL; k++) {
+        for (int k = 0; k < 4 && wrong[i].set[k].name != NULL; k++) {
             if (psr_config_set(&config, wrong[i].set[k].name, wrong[i].set[k].text) != PSR_OK)
                 fail_msg("%s", psr_err_detail());
         }
@@ -551,7 +563,7 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
 static void what_fits_together_is_taken(void **state)
 {
     (void)state;
-    static const setting right[][3] = {
+    static const setting right[][4] = {
         {{"mode", "ps"}, {"shards", "3"}, {"fold", "arrival"}},
         {{"mode", "ps"}, {"sync", "ssp:0"}},
         {{"sync", "async"}, {"optimizer", "adam"}, {"shards", "2"}},
@@ -559,6 +571,8 @@ static void what_fits_together_is_taken(void **state)
         {{"mode", "local"}, {"fold", "reversed"}},
         {{"mode", "ring"}, {"compress", "topk:0.01"}},
         {{"mode", "local"}, {"compress", "int8"}, {"compress-as", "ring"}},
+        {{"mode", "ps"}, {"compress-weights", "bf16"}, {"compress", "int8"}},
+        {{"mode", "local"}, {"compress-weights", "fp16"}},
         {{"steps", "0"}, {"epochs", "3"}},
         {{"optimizer", "adam"}, {"adam-beta1", "0.8"}},
         {{"optimizer", "lars"}, {"lars-trust", "0.01"}},
@@ -567,7 +581,7 @@ static void what_fits_together_is_taken(void **state)
     };
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         psr_config config = fitting();
-        for (int k = 0; k < 3 && right[i][k].name != NULL; k++)
+        for (int k = 0; k < 4 && right[i][k].name != NULL; k++)
             assert_int_equal(psr_config_set(&config, right[i][k].name, right[i][k].text), PSR_OK);
         if (psr_config_check(&config) != PSR_OK)
             fail_msg("%s", psr_err_detail());

@@ -77,7 +77,7 @@ float *reference_run(const psr_config *config, const psr_layout *layout, const p
     assert_int_equal(psr_optimizer_new(config, layout, &optimizer), PSR_OK);
     float *weights = calloc(layout->length, sizeof *weights);
     float *sum = calloc(layout->length, sizeof *sum);
-    float *history = calloc(layout->length * steps, sizeof *history);
+    float *history = calloc(layout->length * (steps + 1), sizeof *history);
     cluster_initial_weights(layout, weights);
     for (uint32_t i = 0; i < psr_optimizer_slot_count(optimizer) && first_step > 0; i++)
         cluster_initial_slot(layout, i, psr_optimizer_slot(optimizer, i));
@@ -92,6 +92,7 @@ float *reference_run(const psr_config *config, const psr_layout *layout, const p
             psr_optimizer_update(optimizer, weights, sum, 0, layout->length, lr, step + 1);
         memcpy(history + (step - first_step) * layout->length, weights, layout->length * sizeof *weights);
     }
+    memcpy(history + steps * layout->length, weights, layout->length * sizeof *weights);
     for (uint32_t i = 0; slots && i < psr_optimizer_slot_count(optimizer); i++)
         memcpy(slots[i], psr_optimizer_slot(optimizer, i), layout->length * sizeof(float));
     free(weights);
@@ -127,8 +128,9 @@ float *reference_run_compressed(const psr_config *config, const psr_layout *layo
     options.weights = calloc(layout->length, sizeof(float));
     options.residuals = psr_plan_has_residual(&plan) ? residuals : NULL;
     assert_int_equal(psr_local_new(&options, &local), PSR_OK);
-    float *history = calloc(layout->length * steps, sizeof *history);
+    float *history = calloc(layout->length * (steps + 1), sizeof *history);
     cluster_initial_weights(layout, options.weights);
+    assert_int_equal(psr_local_installed(local, first_step > 0), PSR_OK);
     for (uint32_t i = 0; i < psr_optimizer_slot_count(options.optimizer) && first_step > 0; i++)
         cluster_initial_slot(layout, i, psr_optimizer_slot(options.optimizer, i));
     for (uint64_t step = first_step; step < first_step + steps; step++) {
@@ -143,6 +145,7 @@ float *reference_run_compressed(const psr_config *config, const psr_layout *layo
         memcpy(history + (step - first_step) * layout->length, options.weights,
                layout->length * sizeof *history);
     }
+    memcpy(history + steps * layout->length, psr_local_saved(local), layout->length * sizeof *history);
     free(options.weights);
     psr_local_free(local);
     psr_optimizer_free(options.optimizer);
@@ -176,7 +179,6 @@ void reference_check(const cluster_options *options, const float *reference)
                          (unsigned long long)(options->first_step + k));
     const float *saved = cluster_checkpointed_weights(c, options->first_step + options->steps);
     assert_non_null(saved);
-    assert_true(
-        reference_same(options->layout, saved, reference + (options->steps - 1) * options->layout->length));
+    assert_true(reference_same(options->layout, saved, reference + options->steps * options->layout->length));
     cluster_free(c);
 }

@@ -21,7 +21,7 @@ psr_config reference_config(const reference_rule *rule, uint32_t workers);
 /* The order of the sum; another one is a control. */
 typedef enum reference_order { REFERENCE_FOLD, REFERENCE_ANOTHER } reference_order;
 
-/* Weights after each step: history[step][arena], to be freed. slots, when not NULL: the optimizer's at the end. */
+/* Weights of the workers after each step, and last those of a checkpoint of the last step: history[steps + 1][arena], to be freed. slots, when not NULL: the optimizer's at the end. */
 float *reference_run(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets,
                      uint64_t first_step, uint64_t steps, reference_order which, float **slots);
 

@@ -195,8 +195,9 @@ static psr_err save(worker *w)
                                        psr_exchange_residual(w->exchange, 0), length));
     if (!first)
         return PSR_OK;
-    PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_WEIGHTS,
-                                   psr_exchange_weights(w->exchange), length));
+    const float *weights = psr_exchange_saved_weights(w->exchange);
+    if (weights != NULL)
+        PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_WEIGHTS, weights, length));
     for (uint32_t i = 0; i < psr_exchange_slot_count(w->exchange); i++)
         PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_SLOT(i),
                                        psr_exchange_slot(w->exchange, i), length));

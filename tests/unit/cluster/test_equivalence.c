@@ -323,6 +323,48 @@ static void a_compressed_run_that_is_resumed_owes_what_it_did(void **state)
         }
 }
 
+/* With --compress-weights; pushes as they are, or compressed too. Resumed, workers hold what they had pulled, and the shards what that was
+ * rounded from. */
+static void weights_that_come_back_rounded_are_those_of_mode_local(void **state)
+{
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        for (uint32_t n = 1; n <= 3; n++)
+            for (uint32_t shards = 1; shards <= 3; shards++) {
+                config = reference_config(&reference_rules[(bf16 + n) % REFERENCE_RULES], n);
+                config.compress_weights = bf16 ? PSR_COMPRESS_WEIGHTS_BF16 : PSR_COMPRESS_WEIGHTS_FP16;
+                strcpy(config.compress, n == 2 ? "int8" : "fp16");
+                config.shards = shards;
+                cluster_options options = options_of(5, 7000 + 100 * (uint32_t)bf16 + 10 * n + shards);
+                options.duplicate_permille = shards == 2 ? 300 : 0;
+                options.first_step = shards == 3 ? 5 : 0;
+                check_compressed(&options);
+            }
+}
+
+/* What a worker holds then is not what the checkpoint has; without rounding it is. */
+static void a_checkpoint_has_the_weights_that_are_rounded_from(void **state)
+{
+    (void)state;
+    const size_t length = layout.length;
+    for (int rounded = 0; rounded < 2; rounded++) {
+        config = reference_config(&reference_rules[0], 2);
+        config.compress_weights = rounded ? PSR_COMPRESS_WEIGHTS_BF16 : PSR_COMPRESS_WEIGHTS_NONE;
+        cluster_options options = options_of(2, 8000 + (uint32_t)rounded);
+        cluster *c = cluster_run(&options);
+        const float *saved = cluster_checkpointed_weights(c, 2), *held = cluster_weights(c, 1, 1);
+        assert_non_null(saved);
+        assert_int_equal(reference_same(&layout, saved, held), !rounded);
+        float *from = malloc(length * sizeof *from);
+        memcpy(from, saved, length * sizeof *from);
+        assert_int_equal(
+            psr_compression_round((psr_compression){.encoding = PSR_ENCODING_BF16}, from, length), PSR_OK);
+        assert_int_equal(reference_same(&layout, from, held), rounded);
+        free(from);
+        cluster_free(c);
+    }
+}
+
 static void compressed_runs_of_relaxed_consistency_end_well(void **state)
 {
     (void)state;
@@ -331,6 +373,7 @@ static void compressed_runs_of_relaxed_consistency_end_well(void **state)
             config = reference_config(&reference_rules[0], 4);
             strcpy(config.compress, compressions[k]);
             config.shards = 2;
+            config.compress_weights = k % 3 == 0 ? PSR_COMPRESS_WEIGHTS_FP16 : PSR_COMPRESS_WEIGHTS_NONE;
             config.sync = async ? PSR_SYNC_ASYNC : PSR_SYNC_SSP;
             config.ssp_bound = 1;
             cluster_options options = options_of(12, 5000 + 10 * k + (uint32_t)async);
@@ -440,6 +483,8 @@ int main(void)
         OF_BUCKETS(512, a_compressed_ring_ends_every_step_with_the_bits_of_mode_local),
         OF_BUCKETS(512, a_ring_rounds_otherwise_than_shards_do),
         OF_BUCKETS(512, a_compressed_run_that_is_resumed_owes_what_it_did),
+        OF_BUCKETS(1024, weights_that_come_back_rounded_are_those_of_mode_local),
+        OF_BUCKETS(1024, a_checkpoint_has_the_weights_that_are_rounded_from),
         OF_BUCKETS(1024, compressed_runs_of_relaxed_consistency_end_well),
         OF_BUCKETS(1024, ssp_lets_workers_be_apart_but_never_by_more_than_its_bound),
         OF_BUCKETS(1024, async_lets_the_others_go_on_without_a_slow_worker),

@@ -37,12 +37,16 @@ static void a_join_a_place_and_a_welcome_come_back_as_they_were(void **state)
                                  {{PSR_ROLE_WORKER, 5}, "b", "tcp://b:2"}};
     psr_plan_bucket buckets[] = {
         {.span = {32, 16}, .route = PSR_ROUTE_SHARD, .compression.encoding = PSR_ENCODING_FLOAT32}};
-    const psr_view view = {
-        .epoch = 3,
-        .members = members,
-        .member_count = 2,
-        .plan = {
-            .buckets = buckets, .bucket_count = 1, .ranks = 1, .shards = 1, .slice_floats = 16, .window = 1}};
+    const psr_view view = {.epoch = 3,
+                           .members = members,
+                           .member_count = 2,
+                           .plan = {.buckets = buckets,
+                                    .bucket_count = 1,
+                                    .ranks = 1,
+                                    .shards = 1,
+                                    .slice_floats = 16,
+                                    .window = 1,
+                                    .pulled = PSR_COMPRESSION_NONE}};
     psr_view view_again;
     expect_ok(psr_welcome_write(&view, (psr_bytes){NULL, 0}, &payload, &size));
     expect_ok(psr_welcome_read((psr_bytes){payload, size}, &view_again, &users));

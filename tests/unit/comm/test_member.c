@@ -82,9 +82,11 @@ static void *play_scheduler(void *context)
     }
     psr_view_member members[] = {{scheduler, "head", ""}, {worker0, "there", ""}, {worker1, "here", ""}};
     strcpy(members[1].endpoint, psr_transport_endpoint(s->peer));
-    const psr_view view = {.members = members,
-                           .member_count = 3,
-                           .plan = {.ranks = s->ranks_welcomed, .slice_floats = 2048, .window = 2}};
+    const psr_view view = {
+        .members = members,
+        .member_count = 3,
+        .plan = {
+            .ranks = s->ranks_welcomed, .slice_floats = 2048, .window = 2, .pulled = PSR_COMPRESSION_NONE}};
     void *payload = NULL;
     size_t size = 0;
     assert_ok(psr_welcome_write(&view, (psr_bytes){"a\0b", 4}, &payload, &size));

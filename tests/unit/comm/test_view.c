@@ -11,7 +11,7 @@ static const char members_text[] =
     "[{\"role\":\"shard\",\"rank\":0,\"host\":\"a\",\"endpoint\":\"tcp://a:1\"},"
     "{\"role\":\"worker\",\"rank\":5,\"host\":\"b\",\"endpoint\":\"tcp://b:2\"}]";
 static const char plan_text[] =
-    "{\"ranks\":3,\"shards\":2,\"slice_floats\":64,\"window\":4,\"routes\":\"srs-\","
+    "{\"ranks\":3,\"shards\":2,\"slice_floats\":64,\"window\":4,\"pulled\":\"bf16\",\"routes\":\"srs-\","
     "\"lengths\":[100,64,7,900],\"homes\":[1,0,0,0],\"compressions\":[\"none\",\"none\",\"none\",\"none\"]}";
 
 /* A view with these members and this plan, in JSON. */
@@ -41,6 +41,7 @@ static void a_view_goes_there_and_back(void **state)
     assert_int_equal(again.plan.bucket_count, 4);
     assert_int_equal(again.plan.slice_floats, 64);
     assert_int_equal(again.plan.window, 4);
+    assert_int_equal(again.plan.pulled.encoding, PSR_ENCODING_BF16);
     for (uint32_t b = 0; b < 4; b++)
         assert_memory_equal(&again.plan.buckets[b], &view.plan.buckets[b], sizeof view.plan.buckets[b]);
     psr_view_done(&view);
@@ -106,7 +107,12 @@ static void each_field_that_is_wrong_is_named(void **state)
         {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 0, \"window\": 1}",
          "field \"slice_floats\" is 0"},
         {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 0}", "field \"window\" is 0"},
-#define PLAN(rest) "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 16, \"window\": 1, " rest "}"
+        {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 1}",
+         "field \"pulled\" is no compression"},
+        {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 1, \"pulled\": \"fp8\"}",
+         "field \"pulled\" is no compression"},
+#define PLAN(rest)                                                                                           \
+    "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 16, \"window\": 1, \"pulled\": \"none\", " rest "}"
         {"[]", PLAN("\"routes\": \"r\", \"lengths\": [], \"homes\": [0], \"compressions\": [\"none\"]"),
          unlike},
         {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"compressions\": []"), unlike},
@@ -132,7 +138,8 @@ static void each_field_that_is_wrong_is_named(void **state)
         {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [-1], \"compressions\": [\"none\"]"),
          "field \"homes\" has a shard that there is not"},
         {"[]",
-         "{\"ranks\": 2, \"shards\": 0, \"slice_floats\": 16, \"window\": 1, \"routes\": \"s\", "
+         "{\"ranks\": 2, \"shards\": 0, \"slice_floats\": 16, \"window\": 1, \"pulled\": \"none\", "
+         "\"routes\": \"s\", "
          "\"lengths\": [1], \"homes\": [0], \"compressions\": [\"none\"]}",
          "field \"routes\" has a way that there is not"},
     };

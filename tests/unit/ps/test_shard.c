@@ -36,11 +36,11 @@ static psr_err count_weights(void *context, psr_peer to, const psr_head *head, c
     return PSR_OK;
 }
 
-static psr_err keep_checkpoint(void *context, uint64_t step, uint32_t slot, const float *data, size_t offset,
-                               size_t count)
+static psr_err keep_checkpoint(void *context, uint64_t step, uint32_t section, const float *data,
+                               size_t offset, size_t count)
 {
     fixture *f = context;
-    assert_int_equal(slot, 0);
+    assert_int_equal(section, PSR_SECTION_SLOT(0));
     assert_int_equal(count, SLICE);
     assert_int_equal(offset % SLICE, 0);
     assert_non_null(data);
