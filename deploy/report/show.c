@@ -38,7 +38,8 @@ void psr_show_configuration(psr_show *show, const psr_config *config, const psr_
                             const char *sockets)
 {
     psr_screen *screen = show->screen;
-    char mode[64], sync[64], precision[64], optimizer[64], schedule[128], backend[64], batch[32], length[64];
+    char mode[64], sync[64], precision[64], optimizer[64], schedule[128], backend[64], batch[32], length[64],
+        weights[16];
     get(config, "mode", mode, sizeof mode);
     get(config, "sync", sync, sizeof sync);
     get(config, "precision", precision, sizeof precision);
@@ -67,6 +68,10 @@ void psr_show_configuration(psr_show *show, const psr_config *config, const psr_
                        config->mode != PSR_MODE_LOCAL                ? ""
                        : config->compress_as == PSR_COMPRESS_AS_RING ? ", as a ring does"
                                                                      : ", as parameter servers do");
+    if (config->compress_weights != PSR_COMPRESS_WEIGHTS_NONE) {
+        get(config, "compress-weights", weights, sizeof weights);
+        psr_screen_out(screen, "  weights    come back as %s\n", weights);
+    }
     psr_screen_out(screen, "  hosts      ");
     for (size_t i = 0; i < placement->hosts.count && i < 8; i++)
         psr_screen_out(screen, "%s%s", i ? ", " : "", placement->hosts.items[i].name);

@@ -117,12 +117,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     player p = {0};
     psr_compression compression;
+    const psr_compression half = {.encoding = PSR_ENCODING_FP16};
     const psr_plan_options planned = {.route = PSR_ROUTE_SHARD,
                                       .ranks = 3,
                                       .shards = 2,
                                       .slice_floats = 4,
                                       .window = 2,
-                                      .compression = &compression};
+                                      .compression = &compression,
+                                      .pulled = data[0] & 0x80 ? &half : NULL};
     psr_plan plan;
     if (psr_compression_parse(compressions[data[0] / 3 % COMPRESSIONS], &compression) != PSR_OK)
         abort();

@@ -95,12 +95,33 @@ def compressed(tap, psring, directory, case):
     check_dropped(tap, psring, directory, checkpoint, case)
 
 
+def weights(tap, psring, directory):
+    """--compress-weights: shards, local and both of them resumed agree; half the bytes come back; a checkpoint has float32."""
+    options = dict(OPTIONS, **{"compress-weights": "bf16"})
+    right = check_run(tap, Run(psring, directory, "local", dict(options, mode="local")))
+    plain = Run(psring, directory, "plain", dict(OPTIONS, mode="ps"))
+    other = check_run(tap, plain)
+    tap.ok(right and other and all(right[step] != other[step] for step in right), "no step has the hash of the run that rounds nothing",
+           [str((right, other))])
+    back = lambda run: sum(shard["weight_bytes"] for shard in run.outcome()["shards"])
+    for shards in (1, 3):
+        run = Run(psring, directory, "ps-%d" % shards, dict(options, mode="ps", shards=shards, **{"checkpoint-every": MIDDLE}))
+        tap.ok(check_run(tap, run) == right, "%s: every step has the hash of local's" % run.name, run.why())
+        tap.ok(2 * back(run) == back(plain), "%s: half the bytes come back" % run.name, [str((back(run), back(plain)))])
+        tap.ok("  weights    come back as bf16\n" in run.stdout, "%s: it is shown" % run.name, run.why())
+    checkpoint = check_resumed(tap, psring, directory, run, right,
+                               (("ps-3", {}), ("ps-1", dict(shards=1)), ("local", dict(mode="local"))))
+    as_float32 = Run(psring, directory, "float32", dict(resume=checkpoint, steps=OPTIONS["steps"], **{"compress-weights": "none"}))
+    tap.ok(as_float32.status == 0, "the checkpoint can be gone on with without rounding", as_float32.why())
+
+
 def refused(tap, psring, directory):
     """By name, before anything is started."""
     for options, said in (({"compress": "zip"}, "--compress: 'zip' is no compression; give none, fp16, bf16, int8, topk:R (topk:0.01) or 1bit"),
                           ({"compress": "topk:2"}, "--compress: 'topk:2': the ratio of topk is a number above 0 and up to 1"),
-                          ({"compress": "int8", "compress-as": "ring"}, "--compress-as ring does not go with --mode ps")):
-        run = Run(psring, directory, "refused", dict(OPTIONS, mode="ps", **options))
+                          ({"compress": "int8", "compress-as": "ring"}, "--compress-as ring does not go with --mode ps"),
+                          ({"mode": "ring", "compress-weights": "fp16"}, "--compress-weights fp16 does not go with --mode ring")):
+        run = Run(psring, directory, "refused", dict(dict(OPTIONS, mode="ps"), **options))
         tap.ok(run.status == 2 and said in run.stderr and not os.path.exists(run.out), "refused: %s" % said, run.why())
 
 
@@ -110,6 +131,8 @@ def main():
     with Workspace() as directory:
         if case == "refused":
             refused(tap, psring, directory)
+        elif case == "weights":
+            weights(tap, psring, directory)
         else:
             compressed(tap, psring, directory, case)
     tap.end()
