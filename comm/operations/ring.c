@@ -44,8 +44,8 @@ typedef struct bucket {
     uint32_t index;
     psr_span span; /* of the arena */
     float *values; /* of the buffer, where span begins */
-    psr_encoder *
-        encoder; /* NULL: not compressed. Of all buckets of the same compression; the first of them owns it */
+    /* NULL: not compressed. One for all buckets of the same compression, the first of which owns it. */
+    psr_encoder *encoder;
     float *residual; /* where span begins; NULL: the compression has none */
     uint64_t step;   /* in work when active, else the next one */
     bool step_known; /* by its start or by a message that came before it */
@@ -67,9 +67,8 @@ struct psr_ring {
     uint64_t turns;
     bucket *buckets;
     size_t *arrived; /* memory of all buckets' */
-    uint32_t
-        ahead; /* slices of one rank that may be on their way: what is injected together passes the window */
-    float *decoded; /* a slice that came compressed */
+    uint32_t ahead;  /* slices of one rank on their way, at most: what goes together passes the window */
+    float *decoded;  /* a slice that came compressed */
 };
 
 /* One slice: where it lies in its chunk and in the arena. */

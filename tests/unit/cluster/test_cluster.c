@@ -77,10 +77,9 @@ static void set_up_play(play *p, uint64_t seed)
                                    .duplicate_permille = draw(p, 3) == 0 ? 100 : 0,
                                    .slow_worker = draw(p, 4),
                                    .stop_at = UINT64_MAX};
-    p->reference = p->config.mode == PSR_MODE_PS && draw(p, 2) == 0
-                       ? compressed_reference(p)
-                       : reference_run(&p->config, &p->layout, &p->buckets, p->options.first_step, STEPS,
-                                       REFERENCE_FOLD, NULL);
+    p->reference = draw(p, 2) == 0 ? compressed_reference(p)
+                                   : reference_run(&p->config, &p->layout, &p->buckets, p->options.first_step,
+                                                   STEPS, REFERENCE_FOLD, NULL);
 }
 
 static void tear_down_play(play *p)
