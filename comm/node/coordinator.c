@@ -12,6 +12,7 @@ enum {
     LINE_BYTES = 1024,
     SAID_BYTES = 512,
     NAME_BYTES = PSR_HOST_MAX + 32,
+    CIRCLE_MS = 250, /* for the others of a circle to say in which call they wait */
     SILENT_MS = 500, /* who is called silent has been so for that long at least */
     WINDOW = 8,
     SLICE_FLOATS = 64 << 10
@@ -29,6 +30,7 @@ typedef struct seat {
     int64_t moved_ms; /* its counter, or whom it waits for, last changed */
     bool reported;
     psr_msg_progress progress;
+    char said[SAID_BYTES]; /* when it asked whom it waits for in vain, and it waits for that rank still; "" */
 } seat;
 
 typedef enum state {
@@ -300,6 +302,34 @@ static void answer_wait_on(psr_node_coordinator *c, uint32_t rank, int64_t for_m
     send_to(c, rank, psr_msg_verdict_head(&none), NULL, 0);
 }
 
+/* What the asker says, and what the others say who wait for each other; those who have not asked soon after are left out. */
+static void take_circle(psr_node_coordinator *c, uint32_t asker, const psr_msg_failure *found,
+                        const char *said)
+{
+    char line[LINE_BYTES];
+    bool again = c->seats[asker].said[0] != '\0', all_asked = true;
+    size_t used = (size_t)snprintf(line, sizeof line, "%s", said);
+    snprintf(c->seats[asker].said, sizeof c->seats[asker].said, "%s", said);
+    uint32_t rank = found->rank;
+    for (uint32_t hops = 0; hops < c->options.ranks && rank != asker; hops++) {
+        const seat *s = &c->seats[rank];
+        bool has_asked = s->said[0] != '\0';
+        if (has_asked && strstr(line, s->said) != NULL) /* a circle that the asker is not in, once round */
+            break;
+        all_asked = all_asked && has_asked;
+        if (has_asked && used < sizeof line)
+            used += (size_t)snprintf(line + used, sizeof line - used, "; %s", s->said);
+        rank = s->progress.waits_for.rank;
+    }
+    if (!all_asked && !again) {
+        answer_wait_on(c, asker, CIRCLE_MS);
+        return;
+    }
+    if (used < sizeof line)
+        snprintf(line + used, sizeof line - used, ": ranks wait for each other in a circle");
+    judge(c, found, line);
+}
+
 /* A rank has waited in vain. */
 static void take_timeout(psr_node_coordinator *c, uint32_t asker, const psr_msg_failure *found,
                          const char *said, int64_t present_ms)
@@ -308,9 +338,8 @@ static void take_timeout(psr_node_coordinator *c, uint32_t asker, const psr_msg_
     char line[LINE_BYTES], who[NAME_BYTES];
     psr_msg_failure verdict = *found;
     int64_t within_ms = (int64_t)found->within_ms;
-    if (end >= c->options.ranks) { /* as the asker says it */
-        snprintf(line, sizeof line, "%s, which waits for others in a circle", said);
-        judge(c, &verdict, line);
+    if (end >= c->options.ranks) {
+        take_circle(c, asker, found, said);
         return;
     }
     const seat *s = &c->seats[end];
@@ -392,6 +421,8 @@ static psr_err take_progress(psr_node_coordinator *c, uint32_t rank, const psr_m
     if (!s->reported || says.counter != s->progress.counter || says.waits != s->progress.waits ||
         (says.waits && !psr_peer_equal(says.waits_for, s->progress.waits_for)))
         s->moved_ms = present_ms;
+    if (!says.waits || !psr_peer_equal(says.waits_for, s->progress.waits_for))
+        s->said[0] = '\0';
     s->reported = true;
     s->progress = says;
     send_to(c, rank, psr_msg_alive_head(false), NULL, 0);

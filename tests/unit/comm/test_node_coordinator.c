@@ -122,7 +122,8 @@ static void pass(int64_t ms, const int64_t waits_for[RANKS], int silent)
 
 static void ask(uint32_t rank, uint32_t awaited)
 {
-    static const char line[] = "rank 0 has waited in barrier 3";
+    char line[64];
+    snprintf(line, sizeof line, "rank %u has waited in barrier 3", rank);
     hear(rank,
          psr_msg_finding_head(&(psr_msg_failure){.status = PSR_ERR_TIMEOUT,
                                                  .rank = awaited,
@@ -231,7 +232,32 @@ static void a_circle_is_called_one(void **state)
     begin();
     pass(600, (const int64_t[]){1, 2, 0}, -1);
     ask(0, 1);
-    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 1, "in a circle");
+    ask(1, 2); /* the others are asked for what they wait in, for a moment */
+    expect_said(2, PSR_MSG_VERDICT, PSR_OK, PSR_RANK_ANY, "");
+    world.count = 0;
+    ask(2, 0);
+    expect_said(
+        RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 0,
+        "rank 2 has waited in barrier 3; rank 0 has waited in barrier 3; rank 1 has waited in barrier 3: "
+        "ranks wait for each other in a circle");
+}
+
+/* Its deadline is later: nobody waits for what it says. */
+static void a_circle_is_called_one_though_not_all_have_asked(void **state)
+{
+    (void)state;
+    begin();
+    pass(600, (const int64_t[]){1, 2, 1}, -1); /* rank 0 is not in it */
+    ask(0, 1);
+    expect_said(1, PSR_MSG_VERDICT, PSR_OK, PSR_RANK_ANY, "");
+    world.count = 0;
+    pass(250, (const int64_t[]){1, 2, 1}, -1);
+    ask(1, 2);
+    assert_int_equal(world.count, 1);
+    world.count = 0;
+    ask(0, 1);
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 1,
+                "rank 0 has waited in barrier 3; rank 1 has waited in barrier 3: ranks wait for each other");
 }
 
 static void who_waits_for_one_that_moves_is_told_to_wait_on(void **state)
@@ -367,6 +393,7 @@ int main(void)
         TEST(who_is_silent_is_named_before_the_deadline),
         TEST(the_end_of_the_waiting_is_named),
         TEST(a_circle_is_called_one),
+        TEST(a_circle_is_called_one_though_not_all_have_asked),
         TEST(who_waits_for_one_that_moves_is_told_to_wait_on),
         TEST(who_is_told_to_wait_on_hears_for_how_long),
         TEST(who_leaves_is_let_go_and_not_missed),
