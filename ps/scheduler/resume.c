@@ -208,7 +208,7 @@ static psr_err send_pieces(psr_transport *transport, uint32_t worker, uint64_t s
     return PSR_OK;
 }
 
-/* Of a section that a checkpoint has or, of what a run that owed nothing cannot have, that is zeros. */
+/* The checkpoint has the section. If not, which is so of residuals alone, it counts as zeros. */
 static bool has_section(const psr_resume *resume, const psr_section_place *place)
 {
     return !place->of_compression || resume->compress != NULL;
