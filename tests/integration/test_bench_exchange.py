@@ -21,6 +21,7 @@ CASES = [
     ({"mode": "ring", "workers": 3, "compress": "int8"}, 4 / 3),
     ({"mode": "ring", "workers": 1, "compress": "topk:0.1"}, None),
     ({"mode": "ps", "workers": 3, "shards": 1, "compress": "1bit"}, 3),
+    ({"mode": "ps", "workers": 3, "shards": 1, "compress-weights": "bf16"}, 3),
 ]
 
 
@@ -28,7 +29,7 @@ def main(bench):
     tap = Tap()
     for options, factor in CASES:
         name = " ".join("%s=%s" % pair for pair in options.items())
-        done = subprocess.run([bench, "--bytes=262144", "--bucket-size=65536", "--rounds=3", "--warmup=1"] +
+        done = subprocess.run([bench, "--bytes=262144", "--bucket-size=65536", "--rounds=8", "--warmup=1"] +
                               ["--%s=%s" % pair for pair in options.items()], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=PATIENCE_S)
         figures = json.loads(done.stdout) if done.returncode == 0 else {}
