@@ -2,7 +2,7 @@
  * message to one of the two, or time that passes; fields are near what would be right, so that the fuzzer gets past the first checks. What is
  * wrong becomes a failure with a line; nothing is sent to a rank that has not joined, or was given up. */
 #include "comm/node/coordinator.h"
-#include "comm/node/node.h"
+#include "comm/node/node_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { RANKS = 3, RANK = 1, RECORD = 8, COUNT = 5, DEADLINE_MS = 1000 };
+/* Groups with a table: in one this node is a worker, in the other a shard. */
+enum { OF_WORKER = 2, OF_SHARD = 3, TABLE_PARTS = 2 };
+static const size_t table_parts[TABLE_PARTS] = {2, 5};
 
 typedef struct played {
     psr_node *node;
@@ -121,6 +124,38 @@ static psr_head head_to_node(const uint8_t *record)
     }
 }
 
+static psr_head head_to_table(const uint8_t *record)
+{
+    static const psr_span spans[] = {{16, 5}, {0, 2}, {0, 5}, {UINT64_MAX, 2}};
+    const uint32_t bucket = record[1] >> 2 & 3, group = OF_WORKER + (record[1] & 1);
+    const psr_span span = spans[record[3] & 1 ? record[3] >> 1 & 3 : bucket & 1];
+    const uint64_t step = record[4] & 3, received = record[4] >> 2;
+    psr_head head = psr_msg_ack_head(received);
+    if (record[5] % 4 == 0)
+        head = psr_msg_push_head(&(psr_msg_push){bucket, step, span, record[5] < 250});
+    else if (record[5] % 4 == 1)
+        head = psr_msg_pull_head(&(psr_msg_pull){bucket, step, span});
+    else if (record[5] % 4 == 2)
+        head = psr_msg_weights_head(&(psr_msg_weights){bucket, step, span, record[5] > 128, received});
+    if (record[6] < 240)
+        head.encoding = PSR_ENCODING_FLOAT32;
+    return psr_msg_in_group(head, record[6] == 0, group);
+}
+
+/* As long as what the head says, or not. */
+static void tell_table(played *p, const uint8_t *record)
+{
+    static const float values[32];
+    const psr_head head = head_to_table(record);
+    const bool has_values = head.type == PSR_MSG_PUSH || head.type == PSR_MSG_WEIGHTS;
+    size_t size = record[7] < 240 ? (has_values ? head.fields[1] * sizeof(float) : 0) : record[7] - 240u;
+    psr_message *message =
+        make((psr_peer){PSR_ROLE_WORKER, record[2] & 3}, head, values, size < sizeof values ? size : 0);
+    psr_node_message(p->node, &message, p->now_ms);
+    if (message != NULL)
+        abort();
+}
+
 static void tell_node(played *p, const uint8_t *record)
 {
     const psr_head head = head_to_node(record);
@@ -189,6 +224,9 @@ static void event(played *p, const uint8_t *record)
     case 0:
         tell_coordinator(p, record);
         return;
+    case 3:
+        tell_table(p, record);
+        return;
     case 1:
         p->now_ms += record[1];
         psr_node_coordinator_tick(p->coordinator, p->now_ms, &next_ms);
@@ -196,6 +234,34 @@ static void event(played *p, const uint8_t *record)
         return;
     default:
         tell_node(p, record);
+    }
+}
+
+/* Asks for all that there is: what is pulled, and pushed, goes on as messages allow. */
+static void begin_tables(played *p, psr_consistency consistency, psr_node_request *ret_requests[TABLE_PARTS])
+{
+    static const uint32_t as_worker[RANKS] = {0, RANK, 2}, as_shard[RANKS] = {0, 2, RANK};
+    static float values[8];
+    for (uint32_t id = OF_WORKER; id <= OF_SHARD; id++) {
+        psr_node_group *group = NULL;
+        const psr_node_table_options options = {.name = "t",
+                                                .parts = table_parts,
+                                                .part_count = TABLE_PARTS,
+                                                .workers = 2,
+                                                .consistency = consistency,
+                                                .update = "sum"};
+        if (psr_node_group_new(p->node, id, id == OF_WORKER ? as_worker : as_shard, RANKS, &group) !=
+                PSR_OK ||
+            psr_node_table_new(group, &options) != PSR_OK)
+            abort();
+        psr_node_take(p->node, PSR_NODE_OPEN_GROUP, group, 0);
+        for (uint32_t part = 0; part < TABLE_PARTS && id == OF_WORKER; part++) {
+            if (psr_node_table_request_new(group, part == 0 ? PSR_NODE_PUSH_PULL : PSR_NODE_PULL, part,
+                                           values, values, DEADLINE_MS, NULL, &ret_requests[part]) != PSR_OK)
+                abort();
+            psr_node_request_begins(ret_requests[part]);
+            psr_node_take(p->node, PSR_NODE_START, ret_requests[part], 0);
+        }
     }
 }
 
@@ -234,9 +300,13 @@ static void play(played *p, const psr_view *view, const uint8_t *data, size_t si
     psr_node_take(p->node, PSR_NODE_OPEN_GROUP, group, 0);
     psr_node_request_begins(request);
     psr_node_take(p->node, PSR_NODE_START, request, 0);
+    psr_node_request *of_table[TABLE_PARTS];
+    begin_tables(p, (psr_consistency){(psr_consistency_kind)(size % 3), 1}, of_table);
     for (; size >= RECORD; data += RECORD, size -= RECORD)
         event(p, data);
-    if (psr_node_failure(p->node) != NULL && !psr_node_request_ended(request))
+    if (psr_node_failure(p->node) != NULL &&
+        !(psr_node_request_ended(request) && psr_node_request_ended(of_table[0]) &&
+          psr_node_request_ended(of_table[1])))
         abort(); /* it would wait for ever */
     psr_node_free(p->node);
     psr_node_coordinator_free(p->coordinator);
