@@ -4,9 +4,12 @@
 
 #include <semaphore.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 enum { DEADLINE_MS = 20000, PARTS = 4, ROUNDS = 5 };
@@ -503,6 +506,86 @@ static void a_worker_that_does_not_push_is_named_to_all_who_wait(void **state)
     }
 }
 
+/* ---- who is lost ---- */
+
+enum { LOST_RANKS = 4, LOST_DEADLINE_MS = 2500 }; /* three workers, and the last one a shard */
+
+/* A process: pushes and pulls until that fails, and tells when it has done so a first time. */
+static void be_rank(const ranks_folder *folder, int rank, int lost, const char *sync, int ready)
+{
+    char who[32];
+    psring_comm *comm = NULL;
+    psring_err err = PSRING_OK;
+    psring_failure failure = {.size = sizeof failure};
+    psring_options options = ranks_options(folder, LOST_RANKS, rank, LOST_DEADLINE_MS);
+    options.shards = 1;
+    expect_ok(psring_init(&options, &comm));
+    if (psring_is_shard(comm)) {
+        expect(write(ready, "r", 1) == 1);
+        err = psring_serve(comm);
+    } else {
+        float *x = calloc(parts[0], sizeof *x);
+        psring_table *table = open_table(comm, "sum", sync, NULL);
+        expect_ok(psring_push_pull(table, 0, x, x, NULL, NULL));
+        expect(write(ready, "r", 1) == 1);
+        while (err == PSRING_OK)
+            err = psring_push_pull(table, 0, x, x, NULL, NULL);
+        free(x);
+    }
+    snprintf(who, sizeof who, "rank %d on ", lost);
+    expect_words(err, PSRING_ERR_PEER, who);
+    expect_ok(psring_group_failure(psring_world(comm), &failure));
+    expect(failure.err == PSRING_ERR_PEER && failure.rank == lost);
+    expect_ok(psring_close(&comm));
+    _exit(0);
+}
+
+static void lose(int lost, int signal, const char *sync)
+{
+    ranks_folder folder;
+    pid_t pids[LOST_RANKS];
+    int ready[2];
+    char bytes[LOST_RANKS];
+    ranks_folder_make(&folder);
+    expect(pipe(ready) == 0);
+    for (int r = 0; r < LOST_RANKS; r++) {
+        pids[r] = fork();
+        expect(pids[r] >= 0);
+        if (pids[r] == 0)
+            be_rank(&folder, r, lost, sync, ready[1]);
+    }
+    for (int r = 0; r < LOST_RANKS; r++)
+        expect(read(ready[0], &bytes[r], 1) == 1);
+    expect(kill(pids[lost], signal) == 0);
+    for (int r = 0; r < LOST_RANKS; r++) {
+        int status = 0;
+        if (r == lost)
+            continue;
+        expect(waitpid(pids[r], &status, 0) == pids[r]);
+        expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    expect(signal == SIGKILL || kill(pids[lost], SIGKILL) == 0);
+    expect(waitpid(pids[lost], NULL, 0) == pids[lost]);
+    close(ready[0]);
+    close(ready[1]);
+    ranks_folder_empty(&folder);
+    ranks_folder_remove(&folder);
+}
+
+static void a_worker_that_is_killed_or_stopped_is_named(void **state)
+{
+    (void)state;
+    lose(2, SIGKILL, "bsp");
+    lose(1, SIGSTOP, "ssp:1");
+}
+
+static void a_shard_that_is_killed_or_stopped_is_named(void **state)
+{
+    (void)state;
+    lose(LOST_RANKS - 1, SIGKILL, "async");
+    lose(LOST_RANKS - 1, SIGSTOP, "bsp");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +598,8 @@ int main(void)
         cmocka_unit_test(ranks_that_open_different_tables_are_named),
         cmocka_unit_test(tables_of_several_groups_come_and_go),
         cmocka_unit_test(a_worker_that_does_not_push_is_named_to_all_who_wait),
+        cmocka_unit_test(a_worker_that_is_killed_or_stopped_is_named),
+        cmocka_unit_test(a_shard_that_is_killed_or_stopped_is_named),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
