@@ -59,13 +59,6 @@ static psr_err send_to(void *context, psr_peer to, const psr_head *head, const p
     return outbox->send(outbox->context, (psr_peer){PSR_ROLE_WORKER, rank}, &tagged, payload);
 }
 
-static void returned(void *context)
-{
-    const psr_node *node = ((psr_node_table *)context)->group->node;
-    if (node->options.outbox.returned != NULL)
-        node->options.outbox.returned(node->options.outbox.context);
-}
-
 /* The other way. */
 static psr_err rename_sender(const psr_node_table *t, psr_message *message)
 {
@@ -324,7 +317,7 @@ static psr_err make_shard(psr_node_table *t, const psr_node_table_options *o)
                                              .registered_count = o->registered_count,
                                              .given = true,
                                              .end = UINT64_MAX,
-                                             .outbox = {t, send_to, returned},
+                                             .outbox = {.context = t, .send = send_to},
                                              .context = t};
     return psr_table_shard_new(&options, &t->shard);
 }
@@ -338,7 +331,8 @@ static psr_err make_worker(psr_node_table *t)
     const psr_table_options options = {.plan = &t->plan,
                                        .consistency = t->consistency,
                                        .values = t->values,
-                                       .outbox = {t, send_to, returned},
+                                       .outbox = {.context = t, .send = send_to},
+                                       .lender = &t->group->node->options.outbox,
                                        .context = t,
                                        .landed = landed};
     return psr_table_new(&options, &t->worker);

@@ -407,7 +407,8 @@ typedef struct psring_update {
     /* Are these arguments its? Else USAGE; its words are the line that psring_table_open fails with. NULL: it has none. On the thread that
      * is in psring_serve. */
     psring_err (*check)(void *context, const char *arguments, char *ret_line, size_t line_bytes);
-    /* Of every value once in each update, in runs of any cut, on the progress thread: no psring call but psring_report. */
+    /* Of every value once in each update, in runs of any cut, on the library's thread or the one that is in psring_serve, one at a time: it
+     * calls nothing of psring but psring_report. */
     psring_err (*apply)(void *context, const psring_update_run *run);
 } psring_update;
 

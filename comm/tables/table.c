@@ -457,7 +457,7 @@ psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
         table->parts[b].table = table;
         table->parts[b].index = b;
         table->parts[b].cut = &plan->buckets[b];
-        psr_loan_init(&table->parts[b].loan, &options->outbox);
+        psr_loan_init(&table->parts[b].loan, options->lender != NULL ? options->lender : &options->outbox);
     }
     share_room(table);
     psr_err err = make_encoders(table);

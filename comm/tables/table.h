@@ -26,6 +26,8 @@ typedef struct psr_table_options {
      * when a part is started. Borrowed for life, as values. NULL when the plan has no residual. */
     float *residual;
     psr_outbox outbox;
+    /* Whose `returned` hears when what was lent has come back, which the table may be gone by then. Borrowed for the call. NULL: outbox */
+    const psr_outbox *lender;
     void *context;
     /* A round of a part is done: its range of values holds those after it (SSP, async: for the round that follows). What is pushed alone
      * is done when all of it has been sent. */
