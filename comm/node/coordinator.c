@@ -31,6 +31,7 @@ typedef struct seat {
     bool reported;
     psr_msg_progress progress;
     char said[SAID_BYTES]; /* when it asked whom it waits for in vain, and it waits for that rank still; "" */
+    int64_t circle_ms;     /* when it was last told to wait on for what others of a circle say */
 } seat;
 
 typedef enum state {
@@ -209,6 +210,7 @@ static psr_err take_join(psr_node_coordinator *c, const psr_message *message, in
     PSR_TRY(c->options.connect(c->options.context, s->entry.peer, s->entry.endpoint));
     s->state = JOINED;
     s->heard_ms = s->moved_ms = present_ms;
+    s->circle_ms = INT64_MIN / 2;
     c->joined++;
     return send_place(c, rank);
 }
@@ -302,12 +304,21 @@ static void answer_wait_on(psr_node_coordinator *c, uint32_t rank, int64_t for_m
     send_to(c, rank, psr_msg_verdict_head(&none), NULL, 0);
 }
 
+/* Anybody's number: times are added to it. */
+static int64_t within_ms_of(const psr_msg_failure *found)
+{
+    const int64_t most = INT64_MAX / 4;
+    return found->within_ms < (uint64_t)most ? (int64_t)found->within_ms : most;
+}
+
 /* What the asker says, and what the others say who wait for each other; those who have not asked soon after are left out. */
 static void take_circle(psr_node_coordinator *c, uint32_t asker, const psr_msg_failure *found,
-                        const char *said)
+                        const char *said, int64_t present_ms)
 {
     char line[LINE_BYTES];
-    bool again = c->seats[asker].said[0] != '\0', all_asked = true;
+    bool all_asked = true;
+    /* Once in a wait, whatever it reports meanwhile: or who reports and asks would wait without end. */
+    bool again = present_ms - c->seats[asker].circle_ms < within_ms_of(found) + 4 * CIRCLE_MS;
     size_t used = (size_t)snprintf(line, sizeof line, "%s", said);
     snprintf(c->seats[asker].said, sizeof c->seats[asker].said, "%s", said);
     uint32_t rank = found->rank;
@@ -322,6 +333,7 @@ static void take_circle(psr_node_coordinator *c, uint32_t asker, const psr_msg_f
         rank = s->progress.waits_for.rank;
     }
     if (!all_asked && !again) {
+        c->seats[asker].circle_ms = present_ms;
         answer_wait_on(c, asker, CIRCLE_MS);
         return;
     }
@@ -337,9 +349,9 @@ static void take_timeout(psr_node_coordinator *c, uint32_t asker, const psr_msg_
     uint32_t end = end_of_waiting(c, found->rank);
     char line[LINE_BYTES], who[NAME_BYTES];
     psr_msg_failure verdict = *found;
-    int64_t within_ms = (int64_t)found->within_ms;
+    int64_t within_ms = within_ms_of(found);
     if (end >= c->options.ranks) {
-        take_circle(c, asker, found, said);
+        take_circle(c, asker, found, said, present_ms);
         return;
     }
     const seat *s = &c->seats[end];

@@ -251,7 +251,7 @@ static void a_circle_is_called_one_though_not_all_have_asked(void **state)
     ask(0, 1);
     expect_said(1, PSR_MSG_VERDICT, PSR_OK, PSR_RANK_ANY, "");
     world.count = 0;
-    pass(250, (const int64_t[]){1, 2, 1}, -1);
+    pass(250, (const int64_t[]){-1, 2, 1}, -1); /* whatever it reports: it is told so once */
     ask(1, 2);
     assert_int_equal(world.count, 1);
     world.count = 0;
@@ -373,6 +373,12 @@ static void hostile_messages_are_named_or_dropped(void **state)
     hear(9, (psr_head){.type = PSR_MSG_DONE}, NULL, 0);
     hear(0, psr_msg_progress_head(&(psr_msg_progress){.waits = true, .waits_for = {PSR_ROLE_WORKER, 4000}}),
          NULL, 0);
+    hear(0, /* for how long is anybody's number */
+         psr_msg_finding_head(
+             &(psr_msg_failure){.status = PSR_ERR_TIMEOUT, .rank = 1, .within_ms = INT64_MAX}),
+         "a", 1);
+    expect_said(1, PSR_MSG_VERDICT, PSR_OK, PSR_RANK_ANY, "");
+    world.count = 0;
     ask(0, 4000); /* a TIMEOUT of nobody: its finder's failure */
     expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PEER, 0, "rank 0 has waited");
     close_world(NULL);
