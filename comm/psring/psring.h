@@ -380,7 +380,7 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_halo_exchange(psring_group *group
  * A table is an array of float32 in parts that lie on the shards, the last psring_options.shards ranks, balanced by their sizes: a
  * parameter server. The ranks of the group that opens it are its workers. A push gives a part's update something to work with, a pull
  * gets the part's values:
- *   "bsp"    All workers push a part the same number of times; the n-th pushes of all are one update by their sum, in the order of ranks
+ *   "bsp"    All workers push a part the same number of times; the n-th pushes of all are one update by their sum, whose order is fixed
  *            (docs/algorithms.md): the same bits with any number of shards, in every run. A pull waits for the update of this worker's last
  *            push; before any push it gets the initial values. Values come back with every push, so a pull costs no message.
  *   "ssp:K"  Each push is an update, at once. A pull waits while a worker has pushed the part more than K times less than this one has.
@@ -417,8 +417,8 @@ typedef struct psring_update {
 PSRING_API PSRING_MUST_CHECK psring_err psring_update_define(psring_comm *comm, const char *name,
                                                              const psring_update *update);
 
-/* What a shard does: holds tables that others open, until all others have called psring_close. Fails as any call; nothing of it has a
- * deadline but what it says to others. USAGE: not a shard. */
+/* What a shard does: holds tables that others open, until all others have called psring_close, which waits for that. Fails as any call;
+ * nothing of it has a deadline but what it says to others. USAGE: not a shard. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_serve(psring_comm *comm);
 /* How many shards there are, and whether this rank is one. */
 PSRING_API int psring_shards(const psring_comm *comm);
@@ -429,11 +429,11 @@ typedef struct psring_table_options {
     const size_t *parts; /* [part_count] values of each, at least 1: what is pushed and pulled as one */
     size_t part_count;
     psring_type type; /* 0: PSRING_FLOAT32. Others are UNSUPPORTED in this version */
-    const char *
-        update; /* a name that the shards know, and its arguments behind a space: "sgd lr=0.1". NULL: "sum" */
+    /* A name that the shards know, and its arguments behind a space: "sgd lr=0.1". NULL: "sum" */
+    const char *update;
     const char *sync; /* "bsp", "ssp:K", "async". NULL: "bsp" */
-    const void *
-        initial; /* of the group's rank 0, which tells the others: all parts behind one another. NULL: zeros */
+    /* Of the group's rank 0, which tells the others: all parts behind one another. NULL: zeros */
+    const void *initial;
 } psring_table_options;
 
 /* By all of the group, in the order of its calls. Returns when the initial values are in place everywhere. name: at most 63 bytes, for lines.
