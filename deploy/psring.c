@@ -17,6 +17,8 @@ static const command commands[] = {
     {"train", "train a network on this machine or on the hosts of a hostfile", psr_command_train},
     {"run", "run any program on this machine or on the hosts of a hostfile, each process with its rank",
      psr_command_run},
+    {"bench", "measure the library's operations on this machine or on the hosts of a hostfile",
+     psr_command_bench},
     {"report", "compare runs in one table", psr_command_report},
     {"keygen", "make key files for processes that are started by hand", psr_command_keygen},
 };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """psring-bench-comm measures every operation, finds all values right, and those that are spoilt; text, JSON and CSV have the same figures.
 
-usage: test_bench_comm.py PSRING-BENCH-COMM SPOILT-SUM RUN-RANKS"""
+usage: test_bench_comm.py PSRING-BENCH-COMM SPOILT-SUM RUN-RANKS PSRING"""
 
 import csv
 import io
@@ -94,6 +94,30 @@ def the_three_formats(tap, bench, run_ranks):
            "as text", [done.stdout, done.stderr])
 
 
+def by_the_front_door(tap, psring, folder):
+    """`psring bench comm`: on this machine as the program does it, on hosts by `psring run`."""
+    options = ["-b", 1024, "-e", 1024, "-o", "all_reduce", "--json", *SHORT]
+    hostfile = os.path.join(folder, "hosts")
+    with open(hostfile, "w", encoding="ascii") as hosts:
+        hosts.write("localhost slots=3\n")
+    for places, ranks in (["-n", 3], 3), (["--hostfile", hostfile], 3), (["-H", "localhost:4", "-n2"], 2), (["--transport=tcp", "-n", 2], 2):
+        done = run(psring, "bench", "comm", *places, *options)
+        table = json.loads(done.stdout) if done.returncode == 0 else {"rows": []}
+        tap.ok([(table.get("ranks"), row["operation"], row["size_bytes"], row["wrong"]) for row in table["rows"]] ==
+               [(ranks, "all_reduce", 1024, 0)], "psring bench comm %s" % " ".join(map(str, places)).replace(folder, ""),
+               [done.stdout, done.stderr])
+    done = run(psring, "bench", "comm", "-H", "localhost:2", "-o", "all_reduce", "-a", "chain")
+    tap.ok(done.returncode == 1 and "all_reduce has no algorithm chain" in done.stderr, "what fails on a host ends it with 1", [done.stderr])
+    for words, line in ((["nothing"], "there is no measurement 'nothing'"), (["comm", "--hostfile"], "--hostfile needs a value"),
+                        ([], "Usage: psring bench")):
+        done = run(psring, "bench", *words)
+        tap.ok(done.returncode == 2 and line in done.stderr, "refused: psring bench %s" % " ".join(words), [done.stderr])
+    done = run(psring, "bench", "comm", "--help")
+    tap.ok(done.returncode == 0 and "Usage: psring bench comm" in done.stdout and "--algorithm" in done.stdout, "its help is the program's",
+           [done.stdout])
+    os.remove(hostfile)
+
+
 def children_of(pid):
     with open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as children:
         return [int(child) for child in children.read().split()]
@@ -130,7 +154,7 @@ def what_cannot_be(tap, bench):
     tap.ok(done.returncode == 1 and "PSRING_RANKS says" in done.stderr, "refused: --ranks beside PSRING_RANKS", [done.stderr])
 
 
-def main(bench, spoilt, run_ranks):
+def main(bench, spoilt, run_ranks, psring):
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="bench-comm-") as folder:
         os.environ["TMPDIR"] = folder
@@ -139,6 +163,7 @@ def main(bench, spoilt, run_ranks):
         a_spoilt_value_is_found(tap, bench, spoilt)
         the_three_formats(tap, bench, run_ranks)
         what_cannot_be(tap, bench)
+        by_the_front_door(tap, psring, folder)
         a_run_that_is_ended(tap, bench)
         tap.ok(os.listdir(folder) == [], "nothing is left behind", os.listdir(folder))
     tap.end()

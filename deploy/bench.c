@@ -1,0 +1,148 @@
+/* `psring bench WHAT`: starts the program psring-bench-WHAT, which lies beside this one; on the hosts of a hostfile by `psring run`. */
+#include "deploy/commands.h"
+
+#include "base/printable.h"
+#include "deploy/agent/child.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+    const char *name, *help;
+} benchmarks[] = {
+    {"comm", "the library's operations: latency and bandwidth of each size, all values checked"},
+};
+
+#define BENCHMARKS (sizeof benchmarks / sizeof *benchmarks)
+
+/* Options of `psring run` that say where the ranks are. Each has a value. */
+static const char *const places[] = {"--hostfile",      "-H",         "--interface", "--ssh",
+                                     "--remote-psring", "--transport"};
+static const char *const counts[] = {"--ranks", "-n"};
+
+static void usage(FILE *to)
+{
+    fprintf(to, "Usage: psring bench WHAT [OPTION...]\n\nMeasures:\n");
+    for (size_t i = 0; i < BENCHMARKS; i++)
+        fprintf(to, "  %-8s %s\n", benchmarks[i].name, benchmarks[i].help);
+    fprintf(to,
+            "\nWithout more, ranks are started on this machine. With --hostfile FILE or -H HOST:N,HOST:N\n"
+            "`psring run` starts them there; it takes --interface, --ssh, --remote-psring and\n"
+            "--transport too, and -n N: how many (default: one for each slot). The program must\n"
+            "lie at the same path on every host.\n\n"
+            "`psring bench WHAT --help` tells the other options. For a start:\n"
+            "  psring bench comm -n 2 --operation all_reduce\n");
+}
+
+/* How many words an option takes here: 0: it is none of the list. */
+static int words_of(const char *word, const char *const *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(list[i]);
+        if (strcmp(word, list[i]) == 0)
+            return 2;
+        if (strncmp(word, list[i], length) == 0 && (list[i][1] != '-' || word[length] == '='))
+            return 1; /* --name=VALUE, -nVALUE */
+    }
+    return 0;
+}
+
+typedef struct words {
+    const char **words; /* room for all */
+    size_t count;
+} words;
+
+static void add(words *w, const char *const *from, int count)
+{
+    for (int i = 0; i < count; i++)
+        w->words[w->count++] = from[i];
+}
+
+/* false: the last option lacks its value. */
+static bool divide(int argc, char **argv, words *run, words *program, bool *ret_placed)
+{
+    bool placed = false;
+    for (int i = 0; i < argc; i++)
+        placed = placed || words_of(argv[i], places, sizeof places / sizeof *places) > 0;
+    for (int i = 0, count = 0; i < argc; i += count) {
+        count = words_of(argv[i], places, sizeof places / sizeof *places);
+        if (count == 0 && placed)
+            count = words_of(argv[i], counts, sizeof counts / sizeof *counts);
+        if (i + count > argc)
+            return false;
+        add(count > 0 ? run : program, (const char *const *)argv + i, count > 0 ? count : 1);
+        count += count == 0;
+    }
+    *ret_placed = placed;
+    return true;
+}
+
+static int start(const char *path, char **command)
+{
+    execv(path, command);
+    psr_print(stderr, "psring bench: %s: %s\n", path, strerror(errno));
+    return 1;
+}
+
+/* Does not return when it starts. */
+static int start_divided(const char *path, const char *self, const char *title, int argc, char **argv,
+                         words *run, words *own)
+{
+    bool placed = false;
+    add(run, (const char *[]){self, "run"}, 2);
+    add(own, (const char *[]){title}, 1);
+    if (!divide(argc, argv, run, own, &placed)) {
+        psr_print(stderr, "%s: %s needs a value\n", title, argv[argc - 1]);
+        return 2;
+    }
+    if (!placed)
+        return start(path, (char **)(uintptr_t)own->words);
+    add(run, (const char *[]){"--", path}, 2);
+    add(run, own->words + 1, (int)own->count - 1);
+    return start(self, (char **)(uintptr_t)run->words);
+}
+
+static int run_benchmark(const char *name, int argc, char **argv)
+{
+    char path[PATH_MAX], self[PATH_MAX], program[64], title[64];
+    snprintf(program, sizeof program, "psring-bench-%s", name);
+    snprintf(title, sizeof title, "psring bench %s", name);
+    if (psr_program_path(program, path, sizeof path) != PSR_OK ||
+        psr_program_path("psring", self, sizeof self) != PSR_OK) {
+        psr_print(stderr, "psring bench: %s\n", psr_err_detail());
+        return 1;
+    }
+    const size_t room = (size_t)argc + 8;
+    words run = {calloc(room, sizeof *run.words), 0}, own = {calloc(room, sizeof *own.words), 0};
+    int status = 1;
+    if (run.words != NULL && own.words != NULL)
+        status = start_divided(path, self, title, argc, argv, &run, &own);
+    else
+        psr_print(stderr, "psring bench: no memory for %d words\n", argc);
+    free(run.words);
+    free(own.words);
+    return status;
+}
+
+int psr_command_bench(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0) {
+        usage(stdout);
+        return 0;
+    }
+    for (size_t i = 0; i < BENCHMARKS; i++)
+        if (strcmp(argv[1], benchmarks[i].name) == 0)
+            return run_benchmark(benchmarks[i].name, argc - 2, argv + 2);
+    psr_print(stderr, "psring bench: there is no measurement '%s'\n", argv[1]);
+    usage(stderr);
+    return 2;
+}
