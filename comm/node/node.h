@@ -98,6 +98,8 @@ void psr_node_request_free(psr_node_request *request);
 void psr_node_request_is_unasked(psr_node_request *request);
 psr_node_group *psr_node_request_group(const psr_node_request *request);
 bool psr_node_request_persistent(const psr_node_request *request);
+/* Of its count of values. */
+size_t psr_node_request_bytes(const psr_node_request *request);
 /* To be called before each order to start it: from then on it has not ended. */
 void psr_node_request_begins(psr_node_request *request);
 /* It has, well or badly, and nothing of its memory is lent; also before it was ever started. */

@@ -204,6 +204,11 @@ psr_node_group *psr_node_request_group(const psr_node_request *request)
     return request->group;
 }
 
+size_t psr_node_request_bytes(const psr_node_request *request)
+{
+    return request->options.count * psr_type_bytes(request->options.type);
+}
+
 bool psr_node_request_persistent(const psr_node_request *request)
 {
     return request->options.persistent;

@@ -128,7 +128,13 @@ static int64_t move_alone(void *context)
 
 bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context, int64_t timeout_ms)
 {
-    return psr_progress_engine_wait(driver->engine, reached, context, timeout_ms);
+    return psr_progress_engine_wait(driver->engine, true, reached, context, timeout_ms);
+}
+
+bool psr_driver_wait_beside(psr_driver *driver, bool (*reached)(void *context), void *context,
+                            int64_t timeout_ms)
+{
+    return psr_progress_engine_wait(driver->engine, false, reached, context, timeout_ms);
 }
 
 static bool is_let_go(void *context)

@@ -24,7 +24,7 @@ typedef enum thread_state {
 
 typedef enum caller_state {
     DOES_NOT_WAIT,
-    WAITS_FOR_TURN, /* in for_caller */
+    WAITS_IN_CONDITION, /* for_caller */
     WAITS_IN_TRANSPORT,
 } caller_state;
 
@@ -77,7 +77,7 @@ void psr_progress_engine_changed(psr_progress_engine *engine)
     switch ((caller_state)atomic_load_explicit(&engine->caller, memory_order_relaxed)) {
     case DOES_NOT_WAIT:
         return;
-    case WAITS_FOR_TURN:
+    case WAITS_IN_CONDITION:
         pthread_mutex_lock(&engine->mutex);
         pthread_cond_signal(&engine->for_caller);
         pthread_mutex_unlock(&engine->mutex);
@@ -259,7 +259,7 @@ static bool wait_for_turn(psr_progress_engine *e, goal *g)
     pthread_mutex_lock(&e->mutex);
     if (e->turn == THREADS) {
         atomic_store(&e->wanted, true);
-        waits(e, WAITS_FOR_TURN);
+        waits(e, WAITS_IN_CONDITION);
         for (int64_t left_ms = left_ms_of(g);
              e->turn == THREADS && !atomic_load(&e->over) && left_ms > 0 && !is_reached(g);
              left_ms = left_ms_of(g))
@@ -295,27 +295,36 @@ static void drive_until(psr_progress_engine *e, goal *g)
     give_back(e, next_ms);
 }
 
-/* Until a change, or the time when the caller has something to do. */
-static void wait_alone(psr_progress_engine *e, goal *g)
+/* Until a change that somebody else makes, at most so long. */
+static void wait_beside(psr_progress_engine *e, goal *g, int64_t most_ms)
 {
-    int64_t next_ms = e->options.alone(e->options.context), left_ms = left_ms_of(g);
+    int64_t left_ms = left_ms_of(g);
     pthread_mutex_lock(&e->mutex);
-    waits(e, WAITS_FOR_TURN);
-    if (!is_reached(g) && left_ms > 0 && next_ms > 0)
-        wait_in_condition(e, &e->for_caller, next_ms < left_ms ? next_ms : left_ms);
+    waits(e, WAITS_IN_CONDITION);
+    if (!is_reached(g) && left_ms > 0 && most_ms > 0)
+        wait_in_condition(e, &e->for_caller, most_ms < left_ms ? most_ms : left_ms);
     waits(e, DOES_NOT_WAIT);
     pthread_mutex_unlock(&e->mutex);
 }
 
-bool psr_progress_engine_wait(psr_progress_engine *engine, bool (*reached)(void *context), void *context,
-                              int64_t timeout_ms)
+/* A failure ends it too. */
+static void leave_to_thread(psr_progress_engine *e, goal *g)
+{
+    while (!is_reached(g) && left_ms_of(g) > 0 && !psr_progress_engine_over(e))
+        wait_beside(e, g, INT64_MAX);
+}
+
+bool psr_progress_engine_wait(psr_progress_engine *engine, bool drives, bool (*reached)(void *context),
+                              void *context, int64_t timeout_ms)
 {
     const int64_t begin_ms = psr_clock_ms();
     goal g = {reached, context, timeout_ms > INT64_MAX - begin_ms ? INT64_MAX : begin_ms + timeout_ms};
     bool is = is_reached(&g);
     while (!is) {
         if (psr_progress_engine_over(engine))
-            wait_alone(engine, &g);
+            wait_beside(engine, &g, engine->options.alone(engine->options.context));
+        else if (!drives)
+            leave_to_thread(engine, &g);
         else if (wait_for_turn(engine, &g))
             drive_until(engine, &g);
         is = is_reached(&g);

@@ -28,13 +28,38 @@ static psr_err make_request(const psring_comm *comm, psr_node_group *group,
                                 call->name, ret_request);
 }
 
+static bool has_ended(void *context)
+{
+    return psr_node_request_ended(context);
+}
+
+/* Of many bytes the time is in moving them, which the progress thread does better: it is not behind with its share of a processor, as a
+ * caller that has computed is. */
+static bool is_large(const psr_node_request *request)
+{
+    enum { LARGE_BYTES = 1 << 20 };
+    return psr_node_request_bytes(request) > LARGE_BYTES;
+}
+
+static psr_err order_start(psring_comm *comm, psr_node_request *request)
+{
+    psr_node_request_begins(request);
+    return is_large(request) ? psr_driver_order(comm->driver, PSR_NODE_START, request)
+                             : psr_driver_order_later(comm->driver, PSR_NODE_START, request);
+}
+
+static bool await_end(psring_comm *comm, psr_node_request *request, int64_t timeout_ms)
+{
+    return is_large(request) ? psr_driver_wait_beside(comm->driver, has_ended, request, timeout_ms)
+                             : psr_driver_wait(comm->driver, has_ended, request, timeout_ms);
+}
+
 psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_request_options *options,
                        const psring_call *call, psr_node_request **ret_request)
 {
     psr_node_request *request = NULL;
     PSR_TRY(make_request(comm, group, options, call, &request));
-    psr_node_request_begins(request);
-    psr_err err = psr_driver_order_later(comm->driver, PSR_NODE_START, request);
+    psr_err err = order_start(comm, request);
     if (err != PSR_OK) {
         psr_node_request_free(request);
         return err;
@@ -52,18 +77,12 @@ psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request)
 
 psr_err psr_comm_run(psring_comm *comm, psr_node_request *request)
 {
-    psr_node_request_begins(request);
-    psr_err err = psr_driver_order_later(comm->driver, PSR_NODE_START, request);
+    psr_err err = order_start(comm, request);
     if (err != PSR_OK) {
         psr_node_request_free(request);
         return err;
     }
     return psr_comm_finish(comm, request);
-}
-
-static bool has_ended(void *context)
-{
-    return psr_node_request_ended(context);
 }
 
 /* Without memory for the order it ends with its group. */
@@ -75,7 +94,7 @@ static void free_soon(psring_comm *comm, psr_node_request *request)
 
 psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request)
 {
-    (void)psr_driver_wait(comm->driver, has_ended, request, INT64_MAX);
+    (void)await_end(comm, request, INT64_MAX);
     psr_err err = psr_comm_status(comm, request);
     free_soon(comm, request);
     return err;
@@ -86,7 +105,7 @@ psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request)
 void psr_request_end(psring_request *request)
 {
     psring_comm *comm = request->comm;
-    (void)psr_driver_wait(comm->driver, has_ended, request->request, INT64_MAX);
+    (void)await_end(comm, request->request, INT64_MAX);
     free_soon(comm, request->request);
     *(request->previous != NULL ? &request->previous->next : &comm->requests) = request->next;
     if (request->next != NULL)
@@ -178,7 +197,7 @@ static psr_err wait_for(psring_request *r, int64_t timeout_ms)
 {
     if (timeout_ms < 0)
         return psr_fail(PSR_ERR_USAGE, "psring_wait: timeout_ms is %lld", (long long)timeout_ms);
-    if (!psr_driver_wait(r->comm->driver, has_ended, r->request, timeout_ms))
+    if (!await_end(r->comm, r->request, timeout_ms))
         return psr_fail(PSR_ERR_BUSY, "the request has not ended");
     return tell(r);
 }

@@ -216,7 +216,7 @@ static void who_waits_takes_its_messages_itself(void **state)
         unsigned one = 1, until = atomic_load(&net.by_caller) + atomic_load(&net.by_thread) + 1;
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, deliver_later, &one), 0);
-        assert_true(psr_progress_engine_wait(engine, taken, &until, SOON_MS));
+        assert_true(psr_progress_engine_wait(engine, true, taken, &until, SOON_MS));
         pthread_join(thread, NULL);
     }
     assert_int_equal(atomic_load(&net.failures), 0);
@@ -228,7 +228,7 @@ static void what_is_under_way_goes_on_without_the_caller(void **state)
     unsigned one = 1;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, deliver_later, &one), 0);
-    assert_true(psr_progress_engine_wait(engine, taken, &one, SOON_MS)); /* the thread stands aside */
+    assert_true(psr_progress_engine_wait(engine, true, taken, &one, SOON_MS)); /* the thread stands aside */
     pthread_join(thread, NULL);
     atomic_store(&net.under_way, true);
     psr_progress_engine_submit(engine);
@@ -244,13 +244,30 @@ static void when_the_caller_stays_away_the_thread_comes_back(void **state)
     unsigned one = 1;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, deliver_later, &one), 0);
-    assert_true(psr_progress_engine_wait(engine, taken, &one, SOON_MS));
+    assert_true(psr_progress_engine_wait(engine, true, taken, &one, SOON_MS));
     pthread_join(thread, NULL);
     unsigned by_thread = atomic_load(&net.by_thread), passes = atomic_load(&net.passes);
     deliver(1);
     while (atomic_load(&net.by_thread) == by_thread)
         sched_yield();
     assert_true(atomic_load(&net.passes) > passes); /* it heard of the time too */
+}
+
+static void who_waits_beside_leaves_the_messages_to_the_thread(void **state)
+{
+    (void)state;
+    for (unsigned until = 1; until <= 20; until++) {
+        unsigned one = 1;
+        pthread_t thread;
+        atomic_store(&net.under_way, true);
+        psr_progress_engine_submit(engine);
+        assert_int_equal(pthread_create(&thread, NULL, deliver_later, &one), 0);
+        assert_true(psr_progress_engine_wait(engine, false, taken, &until, SOON_MS));
+        pthread_join(thread, NULL);
+    }
+    assert_int_equal(atomic_load(&net.by_caller), 0);
+    unsigned never = 1000;
+    assert_false(psr_progress_engine_wait(engine, false, taken, &never, 10));
 }
 
 static void what_is_submitted_is_taken_over(void **state)
@@ -286,8 +303,8 @@ static void a_wait_ends_at_its_time(void **state)
     pthread_mutex_lock(&net.mutex);
     net.next_ms = 1;
     pthread_mutex_unlock(&net.mutex);
-    assert_false(psr_progress_engine_wait(engine, taken, &never, 0));
-    assert_false(psr_progress_engine_wait(engine, taken, &never, 20));
+    assert_false(psr_progress_engine_wait(engine, true, taken, &never, 0));
+    assert_false(psr_progress_engine_wait(engine, true, taken, &never, 20));
 }
 
 static void *set_later(void *context)
@@ -305,7 +322,7 @@ static void a_change_by_any_thread_ends_a_wait(void **state)
         _Atomic bool is = false;
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, set_later, &is), 0);
-        assert_true(psr_progress_engine_wait(engine, is_set, &is, SOON_MS));
+        assert_true(psr_progress_engine_wait(engine, true, is_set, &is, SOON_MS));
         pthread_join(thread, NULL);
     }
 }
@@ -328,10 +345,10 @@ static void a_failure_is_told_once_and_ends_the_wait(void **state)
     (void)state;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, break_later, NULL), 0);
-    assert_true(psr_progress_engine_wait(engine, is_over, engine, SOON_MS));
+    assert_true(psr_progress_engine_wait(engine, true, is_over, engine, SOON_MS));
     pthread_join(thread, NULL);
     unsigned never = 1000;
-    assert_false(psr_progress_engine_wait(engine, taken, &never, 0));
+    assert_false(psr_progress_engine_wait(engine, true, taken, &never, 0));
     assert_int_equal(atomic_load(&alone_calls), 1); /* nobody else does anything now */
     psr_progress_engine_stop(engine);
     assert_int_equal(atomic_load(&net.failures), 1);
@@ -354,7 +371,7 @@ static void without_a_loop_the_caller_does_what_there_is(void **state)
     (void)state;
     unsigned never = 1;
     assert_true(psr_progress_engine_over(engine));
-    assert_false(psr_progress_engine_wait(engine, taken, &never, 10));
+    assert_false(psr_progress_engine_wait(engine, true, taken, &never, 10));
     assert_true(atomic_load(&alone_calls) > 0);
     assert_int_equal(atomic_load(&net.passes), 0);
 }
@@ -379,10 +396,10 @@ static void the_turn_goes_to_and_fro(void **state)
     for (unsigned i = 1; i <= all; i += 7) {
         atomic_store(&net.under_way, i % 3 == 0);
         psr_progress_engine_submit(engine);
-        assert_true(psr_progress_engine_wait(engine, taken, &i, SOON_MS));
-        (void)psr_progress_engine_wait(engine, taken, &all, 0);
+        assert_true(psr_progress_engine_wait(engine, true, taken, &i, SOON_MS));
+        (void)psr_progress_engine_wait(engine, true, taken, &all, 0);
     }
-    assert_true(psr_progress_engine_wait(engine, taken, &all, SOON_MS));
+    assert_true(psr_progress_engine_wait(engine, true, taken, &all, SOON_MS));
     pthread_join(thread, NULL);
     assert_int_equal(atomic_load(&net.by_caller) + atomic_load(&net.by_thread), all);
 }
@@ -395,6 +412,7 @@ int main(void)
         DRIVEN(who_waits_takes_its_messages_itself),
         DRIVEN(what_is_under_way_goes_on_without_the_caller),
         DRIVEN(when_the_caller_stays_away_the_thread_comes_back),
+        DRIVEN(who_waits_beside_leaves_the_messages_to_the_thread),
         DRIVEN(what_is_submitted_is_taken_over),
         DRIVEN(an_earlier_deadline_reaches_the_thread_that_sleeps),
         DRIVEN(a_wait_ends_at_its_time),
