@@ -74,11 +74,12 @@ psr_err psr_algorithm_find(psr_kind kind, const char *name, psr_algorithm *ret_a
 
 static psr_algorithm of_all_reduce(uint64_t bytes, uint32_t ranks, uint64_t k)
 {
-    if (bytes <= k * 1024 && ranks <= 8)
+    const uint64_t direct_kib = ranks <= 2 ? 64 : ranks <= 4 ? 16 : ranks <= 8 ? 1 : 0;
+    if (direct_kib > 0 && bytes <= k * direct_kib * 1024)
         return PSR_ALGORITHM_DIRECT;
-    if (bytes <= k * 16 * 1024)
+    if (bytes <= k * 64 * 1024)
         return PSR_ALGORITHM_DOUBLING;
-    return bytes <= k * 256 * 1024 && ranks >= 4 ? PSR_ALGORITHM_HALVING : PSR_ALGORITHM_RING;
+    return bytes <= k * 1024 * 1024 && ranks >= 4 ? PSR_ALGORITHM_HALVING : PSR_ALGORITHM_RING;
 }
 
 psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks, uint32_t hosts)
