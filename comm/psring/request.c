@@ -33,8 +33,7 @@ static bool has_ended(void *context)
     return psr_node_request_ended(context);
 }
 
-/* Of many bytes the time is in moving them, which the progress thread does better: it is not behind with its share of a processor, as a
- * caller that has computed is. */
+/* Of many bytes the time is in moving them, not in a hop, and the progress thread was faster at that than the caller (docs/measurements.md). */
 static bool is_large(const psr_node_request *request)
 {
     enum { LARGE_BYTES = 1 << 20 };
