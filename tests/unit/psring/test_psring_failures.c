@@ -79,7 +79,11 @@ static void call_nothing(psring_comm **comm, int rank, void *context)
     if (rank == CULPRIT) {
         for (int r = 0; r < RANKS - 1; r++)
             expect(sem_wait(given_up) == 0);
-        expect(psring_barrier(psring_world(*comm), NULL, NULL) == PSRING_ERR_TIMEOUT);
+        psring_err err;
+        do /* all that one barrier needs of the others had come before they gave up; of a second one nothing */
+            err = psring_barrier(psring_world(*comm), NULL, NULL);
+        while (err == PSRING_OK);
+        expect(err == PSRING_ERR_TIMEOUT);
         return;
     }
     psring_err err = psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = SHORT_MS), NULL);
