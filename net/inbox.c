@@ -29,7 +29,9 @@ struct psr_inbox {
     psr_bindings bindings;
     char endpoint[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADDRESS_BYTES + 32];
     char file[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADMISSION_NAME_BYTES +
-              16];      /* of an ipc socket: it is ours to remove. "": none */
+              16];          /* of an ipc socket: it is ours to remove. "": none */
+    psr_borrower *borrower; /* NULL: no memory is shared */
+    uint64_t introductions;
     uint64_t strangers; /* messages; admission counts connections */
     int64_t window_begin_ms;
     unsigned window_lines;
@@ -162,6 +164,7 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
         return drop(inbox, peer, psr_err_detail());
     PSR_TRY(err);
     binding->sequence = 1;
+    inbox->introductions++;
     return PSR_OK;
 }
 
@@ -210,6 +213,23 @@ static psr_err deliver(frames *f, psr_peer from, const psr_head *head, psr_messa
     return PSR_OK;
 }
 
+/* Whether frame 2 stands for a payload in shared memory. It is shorter than any payload that may be referred to. */
+static bool refers(const psr_inbox *inbox, frames *f, uint64_t payload_bytes, psr_reference *ret_reference)
+{
+    return inbox->borrower != NULL && f->count == 3 && payload_bytes >= PSR_REFERENCE_LEAST &&
+           psr_reference_decode(zmq_msg_data(&f->payload), zmq_msg_size(&f->payload), ret_reference);
+}
+
+/* As deliver, of a payload that stays where it is. */
+static psr_err deliver_reference(psr_inbox *inbox, const psr_binding *binding, const psr_head *head,
+                                 uint64_t payload_bytes, const psr_reference *reference,
+                                 psr_message **ret_message)
+{
+    psr_err err = psr_borrower_take(inbox->borrower, binding->id, binding->peer, head, payload_bytes,
+                                    reference, ret_message);
+    return err == PSR_OK ? PSR_OK : violation(binding->peer, err);
+}
+
 /* *ret_message stays NULL when the frames were not for the owner: HELLO, a stranger's. */
 static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
 {
@@ -231,6 +251,11 @@ static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
         return violation(binding->peer,
                          psr_fail(PSR_ERR_PEER, "its connection broke and %" PRIu64 " message%s lost", lost,
                                   lost == 1 ? " was" : "s were"));
+    psr_reference reference;
+    if (refers(inbox, f, payload_bytes, &reference)) {
+        binding->sequence++;
+        return deliver_reference(inbox, binding, &head, payload_bytes, &reference, ret_message);
+    }
     if (f->count != (payload_bytes > 0 ? 3u : 2u) || payload_bytes != zmq_msg_size(&f->payload))
         return violation(binding->peer,
                          psr_fail(PSR_ERR_PROTOCOL,
@@ -259,8 +284,29 @@ psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message)
     return err;
 }
 
+void psr_inbox_borrow_by(psr_inbox *inbox, psr_borrower *borrower)
+{
+    inbox->borrower = borrower;
+}
+
+bool psr_inbox_knows(const psr_inbox *inbox, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer)
+{
+    const psr_binding *binding = psr_bindings_find(&inbox->bindings, id, PSR_ROUTING_ID_BYTES);
+    if (binding == NULL || binding->banned)
+        return false;
+    *ret_peer = binding->peer;
+    return true;
+}
+
+uint64_t psr_inbox_introductions(const psr_inbox *inbox)
+{
+    return inbox->introductions;
+}
+
 void psr_inbox_retire(psr_inbox *inbox, psr_peer peer)
 {
+    if (inbox->borrower != NULL)
+        psr_borrower_retire(inbox->borrower, peer);
     psr_bindings_retire(&inbox->bindings, peer);
 }
 
@@ -279,6 +325,12 @@ void psr_inbox_tell_strangers(psr_inbox *inbox)
     char line[256];
     while (psr_admission_refusal(inbox->admission, line, sizeof line))
         log_stranger(inbox, line);
+}
+
+void psr_inbox_log_stranger(psr_inbox *inbox, const char *line)
+{
+    inbox->strangers++;
+    log_stranger(inbox, line);
 }
 
 const char *psr_inbox_endpoint(const psr_inbox *inbox)

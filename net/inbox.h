@@ -3,7 +3,7 @@
 #ifndef PSR_NET_INBOX_H
 #define PSR_NET_INBOX_H
 
-#include "net/transport.h"
+#include "net/borrower.h"
 
 typedef struct psr_inbox psr_inbox;
 
@@ -19,6 +19,13 @@ void psr_inbox_free(psr_inbox *inbox);
 /* The next message that is there, without waiting; NULL: none. Fails as psr_transport_recv. ret owns. */
 PSR_MUST_CHECK psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message);
 
+/* From now on members may refer to memory that they have shared. Borrowed until the inbox's end. */
+void psr_inbox_borrow_by(psr_inbox *inbox, psr_borrower *borrower);
+/* The member whose channel has that routing id. false: none. */
+bool psr_inbox_knows(const psr_inbox *inbox, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer);
+/* Grows whenever a channel says who it is. */
+uint64_t psr_inbox_introductions(const psr_inbox *inbox);
+
 /* As psr_transport_retire. */
 void psr_inbox_retire(psr_inbox *inbox, psr_peer peer);
 
@@ -27,6 +34,9 @@ void psr_inbox_retire(psr_inbox *inbox, psr_peer peer);
 void *psr_inbox_socket(const psr_inbox *inbox);
 void *psr_inbox_strangers_socket(const psr_inbox *inbox);
 void psr_inbox_tell_strangers(psr_inbox *inbox);
+
+/* A line about somebody who was turned away elsewhere: counted and logged with the others. */
+void psr_inbox_log_stranger(psr_inbox *inbox, const char *line);
 
 /* Where others connect to. Borrowed for life. */
 const char *psr_inbox_endpoint(const psr_inbox *inbox);

@@ -153,7 +153,8 @@ const char *psr_head_field_name(psr_message_type type, size_t index);
 void psr_head_describe(const psr_head *head, char *text, size_t size);
 
 /* A received message. Owned by whoever holds it; psr_message_free releases the transport's memory. The payload
- * is aligned for double and stays valid until then. */
+ * is aligned for double, one in float32 for float, and stays valid until then. One in float32 may lie in memory that its sender can
+ * still write: whoever must not be lied to by it between two looks copies first. */
 typedef struct psr_message {
     psr_peer from;
     psr_head head;

@@ -53,6 +53,21 @@ void psr_transport_retire(psr_transport *transport, psr_peer peer)
     transport->ops->retire(transport, peer);
 }
 
+psr_err psr_transport_share(psr_transport *transport,
+                            void (*say)(void *context, bool shared, const char *line), void *context)
+{
+    if (transport->ops->share == NULL)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "this transport shares no memory");
+    return transport->ops->share(transport, say, context);
+}
+
+psr_err psr_transport_lend_from(psr_transport *transport, const psr_shared_arena *arena)
+{
+    if (transport->ops->lend_from == NULL)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "this transport shares no memory");
+    return transport->ops->lend_from(transport, arena);
+}
+
 const char *psr_transport_endpoint(const psr_transport *transport)
 {
     return transport->ops->endpoint(transport);

@@ -10,6 +10,7 @@
 #define PSR_NET_TRANSPORT_H
 
 #include "net/message.h"
+#include "net/shared_arena.h"
 
 typedef struct psr_transport psr_transport;
 
@@ -24,6 +25,7 @@ typedef struct psr_payload {
 
 typedef struct psr_transport_counts {
     uint64_t bytes_sent, bytes_received, messages_sent, messages_received;
+    uint64_t bytes_lent; /* of those sent: by reference, through shared memory */
     uint64_t
         strangers; /* connections turned away and messages dropped: of nobody on the roster, or of a second claimant of a rank */
 } psr_transport_counts;
@@ -33,7 +35,8 @@ typedef struct psr_transport_counts {
 PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head,
                                           const psr_payload *payload);
 
-/* The next message, within timeout_ms (-1: without end; 0: only what is there). TIMEOUT when none came; CANCELLED
+/* The next message, within timeout_ms (-1: without end; 0: only what is there). What was freed and lies in shared memory is given back by
+ * a call that finds no message: whoever has freed one comes again before it turns to something else. TIMEOUT when none came; CANCELLED
  * after psr_transport_wake when nothing else is there to deliver (the wake is consumed). A member's malformed or
  * other-version message gives PROTOCOL or VERSION, detail naming the member; PEER: its connection broke and messages were
  * lost. DENIED: the scheduler that we connected to turns us away, or is none. ret owns. */
@@ -53,6 +56,18 @@ void psr_transport_wait(psr_transport *transport, int timeout_ms);
  * USAGE: not an endpoint, TCP without CURVE that the keys do not allow, no key known, connected already. */
 PSR_MUST_CHECK psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint,
                                              const char *public_key);
+
+/* From now on memory is shared with members on this host: before the first of them connects here or is connected to. say hears once
+ * of each to which this process may lend that it does, or why not: messages go on then. NULL: nobody listens. UNSUPPORTED: this transport
+ * shares none (TCP, the simulated network). IO: no socket can be made for it. */
+PSR_MUST_CHECK psr_err psr_transport_share(psr_transport *transport,
+                                           void (*say)(void *context, bool shared, const char *line),
+                                           void *context);
+
+/* Lent payloads of 4 KiB or more that lie in the arena go by reference to members that have mapped it: nothing is copied, and a loan ends
+ * when the receiver has freed its message. So whoever lends for the time until an answer comes has to know that the receiver read it
+ * before it answered. arena: borrowed until the transport's end. UNSUPPORTED: no memory is shared. USAGE: too many. */
+PSR_MUST_CHECK psr_err psr_transport_lend_from(psr_transport *transport, const psr_shared_arena *arena);
 
 /* Ends the channel to peer: what has not left never will, and what is lent comes back (on another thread, later). Does nothing
  * when there is none. */
@@ -99,13 +114,15 @@ typedef struct psr_sim_faults {
     uint64_t seed;
     uint32_t delay_max_us; /* each message is delayed by at most that; channels stay first-in first-out */
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
+    /* What is lent is read where it lies until its message is freed, as over shared memory; else when it is delivered, as by a socket. */
+    bool by_reference;
 } psr_sim_faults;
 
 PSR_MUST_CHECK psr_err psr_sim_new(const psr_sim_faults *faults, psr_sim **ret_sim);
 /* After its transports. Gives back what is under way. NULL allowed. */
 void psr_sim_free(psr_sim *sim);
 /* A member of the network (borrowed for life). Its recv never waits: what psr_sim_step has not delivered is a TIMEOUT.
- * Lent bytes are given back when they are delivered. Endpoints and keys mean nothing here. */
+ * Lent bytes are given back when they are delivered or, by reference, when their message is freed. Endpoints and keys mean nothing here. */
 PSR_MUST_CHECK psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_transport);
 /* Cuts a member off: what is under way to and from it is lost from now on. */
 void psr_sim_cut(psr_sim *sim, psr_peer peer);

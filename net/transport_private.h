@@ -17,6 +17,10 @@ typedef struct psr_transport_ops {
     const char *(*endpoint)(const psr_transport *transport);
     psr_err (*rename)(psr_transport *transport, psr_peer self);
     uint64_t (*strangers)(const psr_transport *transport);
+    /* NULL: it shares no memory. */
+    psr_err (*share)(psr_transport *transport, void (*say)(void *context, bool shared, const char *line),
+                     void *context);
+    psr_err (*lend_from)(psr_transport *transport, const psr_shared_arena *arena);
     void (*free)(psr_transport *transport, int linger_ms);
 } psr_transport_ops;
 

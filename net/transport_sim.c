@@ -1,7 +1,7 @@
 /* A network in one address space. Messages under way are a heap ordered by (time of delivery, number), so
  * that a run is a function of the seed and of what its members do. Heads go through the codec as on a wire.
- * Lent bytes are read when they are delivered, not when they are sent: whoever writes into bytes that are
- * lent is found out. */
+ * Lent bytes are read when they are delivered, not when they are sent, and by reference by who takes the message: whoever writes into
+ * bytes that are lent is found out. */
 #include "net/transport_private.h"
 
 #include "base/rng.h"
@@ -265,11 +265,15 @@ static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head, 
 
 /* ---- the network ---- */
 
-/* Lent bytes are read now. false: no memory, and the message is lost with the run. */
-static bool unload(parcel *p)
+/* Lent bytes are read now, or stay lent until the message is freed. false: no memory, and the message is lost with the run. */
+static bool unload(parcel *p, bool by_reference)
 {
     if (p->lent.release == NULL)
         return true;
+    if (by_reference) {
+        p->base.payload = p->lent.data;
+        return true;
+    }
     p->bytes = copy_of(p->lent.data, p->lent.bytes);
     p->base.payload = p->bytes;
     psr_payload_return(&p->lent);
@@ -286,7 +290,7 @@ bool psr_sim_step(psr_sim *sim, psr_peer *ret_to)
         for (size_t i = 0; i < sim->member_count; i++)
             if (psr_peer_equal(sim->members[i]->self, p->to))
                 to = sim->members[i];
-        if (to == NULL || !unload(p)) {
+        if (to == NULL || !unload(p, sim->faults.by_reference)) {
             parcel_free(p);
             continue;
         }

@@ -9,6 +9,7 @@
 #include "net/admission.h"
 #include "net/inbox.h"
 #include "net/interface.h"
+#include "net/sharing.h"
 #include "net/socket_directory.h"
 #include "net/sockets.h"
 
@@ -31,11 +32,12 @@
 #define DEAD_HANDSHAKES                                                                                      \
     8 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
 
-enum { WATCHED_INBOX, WATCHED_WAKE, WATCHED_STRANGERS, WATCHED_REFUSED, WATCHED };
+enum { WATCHED_INBOX, WATCHED_WAKE, WATCHED_STRANGERS, WATCHED_REFUSED, WATCHED_SHARED, WATCHED };
 
 typedef struct channel {
     void *dealer;
     uint64_t sequence;
+    psr_lender *lender; /* the sharing's; NULL: no memory is shared with this peer */
 } channel;
 
 typedef struct zmq_transport {
@@ -51,9 +53,14 @@ typedef struct zmq_transport {
     unsigned dead_handshakes;
     int64_t connected_ms;
 
+    psr_sharing *sharing; /* NULL: no memory is shared */
+    uint64_t introductions;
+    void (*say)(void *context, bool shared, const char *line);
+    void *say_context;
+
     int wake_fd;
     atomic_bool woken;
-    struct pollfd watched[WATCHED]; /* constant once the scheduler is connected */
+    struct pollfd watched[WATCHED]; /* constant once the scheduler is connected and memory is shared */
     atomic_bool others;             /* there may be something at strangers or refused */
 } zmq_transport;
 
@@ -140,6 +147,25 @@ static bool take_wake(zmq_transport *transport)
     return true;
 }
 
+/* Who shares memory with this process is known by its channel, which may say so after its memory has come. */
+static psr_err see_introductions(zmq_transport *transport)
+{
+    uint64_t introductions = psr_inbox_introductions(transport->inbox);
+    if (transport->sharing == NULL || introductions == transport->introductions)
+        return PSR_OK;
+    transport->introductions = introductions;
+    return psr_borrower_serve(psr_sharing_borrower(transport->sharing));
+}
+
+/* There is no message. What was freed is given back, and what came beside the messages is taken. */
+static psr_err serve_sharing(zmq_transport *transport)
+{
+    if (transport->sharing == NULL)
+        return PSR_OK;
+    psr_borrower_settle(psr_sharing_borrower(transport->sharing));
+    return psr_sharing_serve(transport->sharing);
+}
+
 static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_message **ret_message)
 {
     zmq_transport *transport = (zmq_transport *)base;
@@ -147,10 +173,18 @@ static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_messa
     for (bool last = timeout_ms == 0;;) {
         psr_message *message = NULL;
         PSR_TRY(psr_inbox_take(transport->inbox, &message));
+        psr_err err = see_introductions(transport);
+        if (err != PSR_OK) {
+            psr_message_free(&message);
+            return err;
+        }
         if (message != NULL) {
+            if (transport->sharing != NULL)
+                psr_borrower_busy(psr_sharing_borrower(transport->sharing));
             *ret_message = message;
             return PSR_OK;
         }
+        PSR_TRY(serve_sharing(transport));
         if (take_wake(transport))
             return psr_fail(PSR_ERR_CANCELLED, "woken");
         PSR_TRY(serve_others(transport));
@@ -218,6 +252,7 @@ static psr_err payload_frame(const psr_payload *payload, zmq_msg_t *frame)
     return PSR_OK;
 }
 
+/* payload_bytes: what the head announces; frame 2 is that long, or a reference to it. */
 static psr_err send_frames(channel *c, const psr_head *head, zmq_msg_t *payload, size_t payload_bytes)
 {
     psr_head numbered = *head;
@@ -233,6 +268,22 @@ static psr_err send_frames(channel *c, const psr_head *head, zmq_msg_t *payload,
     return PSR_OK;
 }
 
+static psr_err send_reference(channel *c, const psr_head *head, const psr_reference *reference,
+                              size_t payload_bytes)
+{
+    zmq_msg_t frame;
+    if (zmq_msg_init_size(&frame, PSR_REFERENCE_BYTES) != 0) {
+        psr_lender_recall(c->lender, reference);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    }
+    psr_reference_encode(reference, zmq_msg_data(&frame));
+    psr_err err = send_frames(c, head, &frame, payload_bytes);
+    zmq_msg_close(&frame);
+    if (err != PSR_OK)
+        psr_lender_recall(c->lender, reference);
+    return err;
+}
+
 static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
                                   const psr_payload *payload)
 {
@@ -244,6 +295,12 @@ static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_he
     if (payload == NULL || payload->bytes == 0) {
         psr_payload_return(payload);
         return send_frames(c, head, NULL, 0);
+    }
+    psr_reference reference;
+    if (c->lender != NULL && psr_reference_may(head) && psr_lender_refer(c->lender, payload, &reference)) {
+        PSR_TRY(send_reference(c, head, &reference, payload->bytes));
+        base->counts.bytes_lent += payload->bytes;
+        return PSR_OK;
     }
     zmq_msg_t frame;
     PSR_TRY(payload_frame(payload, &frame));
@@ -275,14 +332,14 @@ static channel *make_room(zmq_transport *transport, psr_peer peer)
     return &transport->channels[peer.role][peer.rank];
 }
 
+/* Gives the channel its routing id, and all that it asks for admission with. */
 static psr_err set_dealer(zmq_transport *transport, void *dealer, psr_peer peer, const char *endpoint,
-                          const char *public_key)
+                          const char *public_key, uint8_t ret_id[PSR_ROUTING_ID_BYTES])
 {
-    uint8_t id[PSR_ROUTING_ID_BYTES];
-    if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
+    if (getrandom(ret_id, PSR_ROUTING_ID_BYTES, 0) != PSR_ROUTING_ID_BYTES)
         return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
-    id[0] |= 1; /* ids that begin with zero are libzmq's own */
-    if (zmq_setsockopt(dealer, ZMQ_ROUTING_ID, id, sizeof id) != 0)
+    ret_id[0] |= 1; /* ids that begin with zero are libzmq's own */
+    if (zmq_setsockopt(dealer, ZMQ_ROUTING_ID, ret_id, PSR_ROUTING_ID_BYTES) != 0)
         return psr_zmq_failed("ZMQ_ROUTING_ID");
     if (public_key == NULL)
         public_key = psr_keys_of(transport->options.keys, peer);
@@ -366,7 +423,8 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
     void *dealer = zmq_socket(transport->ctx, ZMQ_DEALER);
     if (dealer == NULL)
         return psr_zmq_failed("making a socket");
-    psr_err err = set_dealer(transport, dealer, peer, endpoint, public_key);
+    uint8_t id[PSR_ROUTING_ID_BYTES];
+    psr_err err = set_dealer(transport, dealer, peer, endpoint, public_key, id);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER && transport->refused == NULL)
         err = await_refusal(transport, dealer);
     while (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
@@ -379,17 +437,24 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
     if (err != PSR_OK) {
         c->dealer = NULL;
         close_dealer(dealer, 0);
+        return err;
     }
-    return err;
+    /* The scheduler is lent nothing. */
+    if (transport->sharing != NULL && peer.role != PSR_ROLE_SCHEDULER)
+        c->lender = psr_sharing_connect(transport->sharing, peer, endpoint, id);
+    return PSR_OK;
 }
 
 static void zmq_transport_disconnect(psr_transport *base, psr_peer peer)
 {
-    channel *c = channel_of((zmq_transport *)base, peer);
+    zmq_transport *transport = (zmq_transport *)base;
+    channel *c = channel_of(transport, peer);
     if (c == NULL)
         return;
     close_dealer(c->dealer, 0);
-    c->dealer = NULL;
+    if (c->lender != NULL)
+        psr_sharing_disconnect(transport->sharing, c->lender);
+    *c = (channel){0};
 }
 
 static void zmq_transport_retire(psr_transport *base, psr_peer peer)
@@ -418,6 +483,54 @@ static uint64_t zmq_transport_strangers(const psr_transport *base)
     return psr_inbox_strangers(((const zmq_transport *)base)->inbox);
 }
 
+/* ---- shared memory ---- */
+
+static bool known_to_inbox(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer)
+{
+    return psr_inbox_knows(((const zmq_transport *)context)->inbox, id, ret_peer);
+}
+
+static void say_stranger(void *context, const char *line)
+{
+    psr_inbox_log_stranger(((zmq_transport *)context)->inbox, line);
+}
+
+static void say_shared(void *context, bool shared, const char *line)
+{
+    const zmq_transport *transport = context;
+    if (transport->say != NULL)
+        transport->say(transport->say_context, shared, line);
+}
+
+static psr_err zmq_transport_share(psr_transport *base,
+                                   void (*say)(void *context, bool shared, const char *line), void *context)
+{
+    zmq_transport *transport = (zmq_transport *)base;
+    if (!is_ipc(&transport->options))
+        return psr_fail(PSR_ERR_UNSUPPORTED, "this process listens on TCP");
+    const psr_sharing_options options = {.endpoint = psr_inbox_endpoint(transport->inbox),
+                                         .user = (unsigned)geteuid(),
+                                         .context = transport,
+                                         .known = known_to_inbox,
+                                         .stranger = say_stranger,
+                                         .say = say_shared};
+    transport->say = say;
+    transport->say_context = context;
+    PSR_TRY(psr_sharing_new(&options, &transport->sharing));
+    psr_inbox_borrow_by(transport->inbox, psr_sharing_borrower(transport->sharing));
+    transport->watched[WATCHED_SHARED] =
+        (struct pollfd){.fd = psr_sharing_fd(transport->sharing), .events = POLLIN};
+    return PSR_OK;
+}
+
+static psr_err zmq_transport_lend_from(psr_transport *base, const psr_shared_arena *arena)
+{
+    zmq_transport *transport = (zmq_transport *)base;
+    if (transport->sharing == NULL)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "no memory is shared");
+    return psr_sharing_add(transport->sharing, arena);
+}
+
 /* ---- beginning and end ---- */
 
 static void zmq_transport_free(psr_transport *base, int linger_ms)
@@ -434,6 +547,8 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
         zmq_close(transport->refused);
     while (transport->ctx != NULL && zmq_ctx_term(transport->ctx) != 0 && zmq_errno() == EINTR)
         ;
+    /* Last: what was sent still refers to it, and stays mapped where it has arrived. */
+    psr_sharing_free(transport->sharing);
     if (transport->wake_fd >= 0)
         close(transport->wake_fd);
     free(transport);
@@ -459,7 +574,7 @@ static psr_err open_all(zmq_transport *transport, const char *address)
     (void)zmq_ctx_set(transport->ctx, ZMQ_MAX_SOCKETS, SOCKETS_MAX);
     PSR_TRY(psr_inbox_new(transport->ctx, &transport->options, address, &transport->inbox));
     transport->watched[WATCHED_WAKE] = (struct pollfd){.fd = transport->wake_fd, .events = POLLIN};
-    transport->watched[WATCHED_REFUSED].fd = -1; /* not yet */
+    transport->watched[WATCHED_REFUSED].fd = transport->watched[WATCHED_SHARED].fd = -1; /* not yet */
     PSR_TRY(watch(transport, WATCHED_INBOX, psr_inbox_socket(transport->inbox)));
     return watch(transport, WATCHED_STRANGERS, psr_inbox_strangers_socket(transport->inbox));
 }
@@ -477,6 +592,8 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .endpoint = zmq_transport_endpoint,
         .rename = zmq_transport_rename,
         .strangers = zmq_transport_strangers,
+        .share = zmq_transport_share,
+        .lend_from = zmq_transport_lend_from,
         .free = zmq_transport_free,
     };
     const char *interface =

@@ -14,7 +14,8 @@ static psr_transport *member(psr_sim *sim, psr_peer self)
 static psr_sim *network(uint64_t seed, uint32_t delay_max_us, uint32_t duplicate_permille)
 {
     psr_sim *sim;
-    psr_sim_faults faults = {seed, delay_max_us, duplicate_permille};
+    psr_sim_faults faults = {
+        .seed = seed, .delay_max_us = delay_max_us, .duplicate_permille = duplicate_permille};
     assert_ok(psr_sim_new(&faults, &sim));
     return sim;
 }

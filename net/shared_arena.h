@@ -1,0 +1,31 @@
+/* An arena that other processes of this host can be lent from: memory behind a descriptor (memfd), which has no name in any file system
+ * and is gone with the last process that holds it, however that ends.
+ *
+ * Its owner alone writes it. It is sealed: its size is for ever, so that nobody who reads it can be hit by SIGBUS, and after the
+ * owner's own mapping nobody can make another that writes. Any thread. */
+#ifndef PSR_NET_SHARED_ARENA_H
+#define PSR_NET_SHARED_ARENA_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+
+typedef struct psr_shared_arena {
+    float *values; /* count of them, zeroed, page by page touched lazily */
+    size_t count;
+    size_t bytes; /* of the mapping and of what is behind fd */
+    int fd;       /* -1: none */
+} psr_shared_arena;
+
+#define PSR_SHARED_ARENA_NONE ((psr_shared_arena){.fd = -1})
+
+/* UNSUPPORTED: this system has no such memory (a kernel before 5.1, a filter of system calls). NOMEM. ret owns: psr_shared_arena_done. */
+PSR_MUST_CHECK psr_err psr_shared_arena_new(size_t count, psr_shared_arena *ret_arena);
+/* None: does nothing. What others have mapped stays theirs to read. */
+void psr_shared_arena_done(psr_shared_arena *arena);
+
+/* Maps what another process passed as its arena of so many bytes, to be read. The descriptor is borrowed for the call. FORMAT: it is not
+ * such memory, its size is another, or it is not sealed. NOMEM: there is no room. ret: munmap. */
+PSR_MUST_CHECK psr_err psr_shared_arena_map(int fd, size_t bytes, const void **ret_data);
+
+#endif

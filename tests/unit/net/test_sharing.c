@@ -1,0 +1,964 @@
+/* Shared memory within a host: arenas, the records of who lends and who borrows, and both ends, with whoever breaks the rules of either. */
+#include "network_fixture.h"
+
+#include "net/lends.h"
+#include "net/sharing.h"
+#include "net/socket_directory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { FLOATS = 8192, SLICE = 2048 };
+
+/* ---- arenas ---- */
+
+static void an_arena_is_sealed_and_its_owners_writes_are_seen(void **state)
+{
+    (void)state;
+    psr_shared_arena arena;
+    const void *seen;
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    assert_true(arena.count == FLOATS && arena.bytes >= FLOATS * sizeof(float));
+    assert_ok(psr_shared_arena_map(arena.fd, arena.bytes, &seen));
+    arena.values[FLOATS - 1] = 3;
+    assert_true(((const float *)seen)[FLOATS - 1] == 3);
+
+    assert_int_equal(ftruncate(arena.fd, 0), -1); /* nobody makes it smaller, whoever has the descriptor */
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(ftruncate(arena.fd, (off_t)arena.bytes + 4096), -1);
+    assert_int_equal(write(arena.fd, "x", 1), -1); /* nor writes it */
+    assert_true(mmap(NULL, arena.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena.fd, 0) == MAP_FAILED);
+    assert_int_equal(fallocate(arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+    assert_int_equal(fcntl(arena.fd, F_ADD_SEALS, F_SEAL_WRITE), -1); /* nor adds a seal of his own */
+
+    size_t bytes = arena.bytes;
+    psr_shared_arena_done(&arena);
+    assert_true(((const float *)seen)[FLOATS - 1] == 3); /* who has mapped it keeps it */
+    munmap((void *)(uintptr_t)seen, bytes);
+    psr_shared_arena_done(&arena);
+}
+
+static void what_is_no_sealed_memory_is_not_mapped(void **state)
+{
+    (void)state;
+    const void *seen = NULL;
+    int pair[2], plain = memfd_create("plain", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+                 unsealable = memfd_create("unsealable", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(plain, 8192), 0);
+    assert_int_equal(ftruncate(unsealable, 8192), 0);
+    assert_fails(psr_shared_arena_map(plain, 8192, &seen), PSR_ERR_FORMAT, "not sealed against another size");
+    assert_fails(psr_shared_arena_map(unsealable, 8192, &seen), PSR_ERR_FORMAT, "not sealed");
+    assert_int_equal(fcntl(plain, F_ADD_SEALS, F_SEAL_GROW), 0); /* it can still shrink under a reader */
+    assert_fails(psr_shared_arena_map(plain, 8192, &seen), PSR_ERR_FORMAT, "not sealed");
+    assert_int_equal(fcntl(plain, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_fails(psr_shared_arena_map(plain, 4096, &seen), PSR_ERR_FORMAT, "has 8192 bytes, not 4096");
+    assert_fails(psr_shared_arena_map(plain, 1u << 20, &seen), PSR_ERR_FORMAT, "has 8192 bytes");
+    assert_fails(psr_shared_arena_map(plain, 0, &seen), PSR_ERR_FORMAT, "has 8192 bytes");
+    assert_int_equal(pipe(pair), 0);
+    assert_fails(psr_shared_arena_map(pair[0], 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
+    int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
+    assert_fails(psr_shared_arena_map(file, 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
+    assert_fails(psr_shared_arena_map(zero, 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
+    assert_fails(psr_shared_arena_map(-1, 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
+    assert_null(seen);
+    const int fds[] = {pair[0], pair[1], file, zero, plain, unsealable};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        close(fds[i]);
+}
+
+/* ---- what is lent ---- */
+
+static void count_release(void *context)
+{
+    ++*(int *)context;
+}
+
+static void a_token_is_worth_one_return(void **state)
+{
+    (void)state;
+    psr_lends lends = {0};
+    static int returned[PSR_LENDS_MAX];
+    uint64_t tokens[PSR_LENDS_MAX], none;
+    memset(returned, 0, sizeof returned);
+    for (int i = 0; i < PSR_LENDS_MAX; i++)
+        assert_true(psr_lends_put(&lends, &(psr_payload){.release = count_release, .context = &returned[i]},
+                                  &tokens[i]));
+    const psr_payload more = {.release = count_release, .context = &returned[0]};
+    assert_false(psr_lends_put(&lends, &more, &none)); /* so many and no more */
+    assert_true(psr_lends_end(&lends, tokens[7]));
+    assert_int_equal(returned[7], 1);
+    assert_false(psr_lends_end(&lends, tokens[7])); /* twice */
+    assert_true(
+        psr_lends_put(&lends, &(psr_payload){.release = count_release, .context = &returned[7]}, &none));
+    assert_false(psr_lends_end(&lends, tokens[7])); /* also when its place is lent again */
+    assert_false(psr_lends_end(&lends, UINT64_MAX));
+    assert_false(psr_lends_end(&lends, PSR_LENDS_MAX));
+    assert_false(psr_lends_end(&lends, 0));
+    psr_lends_end_all(&lends);
+    for (int i = 0; i < PSR_LENDS_MAX; i++)
+        assert_int_equal(returned[i], i == 7 ? 2 : 1);
+    psr_lends_done(&lends);
+}
+
+static void a_reference_reads_back_and_nothing_else_is_one(void **state)
+{
+    (void)state;
+    const psr_reference says = {3, 0x0123456789abcdefu, 0xfedcba9876543210u};
+    uint8_t bytes[PSR_REFERENCE_BYTES + 1] = {0};
+    psr_reference read = {0};
+    psr_reference_encode(&says, bytes);
+    assert_true(psr_reference_decode(bytes, PSR_REFERENCE_BYTES, &read));
+    assert_true(read.arena == says.arena && read.offset == says.offset && read.token == says.token);
+    assert_false(psr_reference_decode(bytes, PSR_REFERENCE_BYTES - 1, &read));
+    assert_false(psr_reference_decode(bytes, PSR_REFERENCE_BYTES + 1, &read));
+    bytes[3]++;
+    assert_false(psr_reference_decode(bytes, PSR_REFERENCE_BYTES, &read));
+}
+
+/* ---- a borrower, with whoever lends played by the test ---- */
+
+static const uint8_t known_id[PSR_ROUTING_ID_BYTES] = "a known channel",
+                     other_id[PSR_ROUTING_ID_BYTES] = "another of them";
+
+typedef struct played {
+    psr_socket_directory directory;
+    char path[PSR_SHARE_PATH_BYTES];
+    int epoll;
+    psr_borrower *borrower;
+    bool introduced; /* the channels have said who they are */
+    char said[1024];
+} played;
+
+static bool known(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer)
+{
+    bool first = memcmp(id, known_id, PSR_ROUTING_ID_BYTES) == 0;
+    if (!((played *)context)->introduced || (!first && memcmp(id, other_id, PSR_ROUTING_ID_BYTES) != 0))
+        return false;
+    *ret_peer = first ? worker1 : worker0;
+    return true;
+}
+
+static void note(void *context, const char *line)
+{
+    char *said = ((played *)context)->said;
+    size_t used = strlen(said);
+    snprintf(said + used, sizeof((played *)context)->said - used, "%s\n", line);
+}
+
+static void play_for(played *p, unsigned user)
+{
+    *p = (played){.introduced = true};
+    assert_ok(psr_socket_directory_make(NULL, &p->directory));
+    assert_true((size_t)snprintf(p->path, sizeof p->path, "%s/worker-0.fd", p->directory.path) <
+                sizeof p->path);
+    p->epoll = epoll_create1(EPOLL_CLOEXEC);
+    assert_ok(psr_borrower_new(
+        &(psr_borrower_options){
+            .path = p->path, .user = user, .epoll = p->epoll, .context = p, .known = known, .stranger = note},
+        &p->borrower));
+}
+
+static void play(played *p)
+{
+    play_for(p, geteuid());
+}
+
+static void end_play(played *p)
+{
+    psr_borrower_free(p->borrower);
+    assert_int_equal(access(p->path, F_OK), -1);
+    close(p->epoll);
+    psr_socket_directory_remove(&p->directory);
+    assert_int_equal(access(p->directory.path, F_OK), -1);
+}
+
+static int connect_to(const played *p)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, p->path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+static void say(int fd, psr_record record, int pass)
+{
+    assert_int_equal(psr_record_write(fd, &record, 1, pass), PSR_RECORD_WRITTEN);
+}
+
+static int greet_as(const played *p, const uint8_t id[PSR_ROUTING_ID_BYTES])
+{
+    int fd = connect_to(p);
+    psr_record hello = {.kind = PSR_RECORD_HELLO};
+    memcpy(hello.id, id, sizeof hello.id);
+    say(fd, hello, -1);
+    return fd;
+}
+
+static int greet(const played *p)
+{
+    return greet_as(p, known_id);
+}
+
+static psr_record answer_to(int fd)
+{
+    psr_record_stream stream = psr_record_stream_of(fd);
+    psr_record record = {0};
+    int passed;
+    assert_int_equal(psr_record_read(&stream, &record, &passed), PSR_RECORD_COMPLETE);
+    return record;
+}
+
+static void offer(played *p, int fd, const psr_shared_arena *arena)
+{
+    say(fd, (psr_record){.kind = PSR_RECORD_ARENA, .value = arena->bytes}, arena->fd);
+    assert_ok(psr_borrower_serve(p->borrower));
+    assert_int_equal(answer_to(fd).kind, PSR_RECORD_TAKEN);
+}
+
+static psr_err take(played *p, psr_reference reference, uint64_t bytes, psr_encoding encoding,
+                    psr_message **ret_message)
+{
+    const psr_head head = {.type = PSR_MSG_PUSH, .encoding = encoding};
+    return psr_borrower_take(p->borrower, known_id, worker1, &head, bytes, &reference, ret_message);
+}
+
+static bool hung_up(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+static void what_a_member_lends_is_read_where_it_lies_and_given_back(void **state)
+{
+    (void)state;
+    played p;
+    psr_shared_arena arena;
+    psr_message *message = NULL;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    int fd = greet(&p);
+    offer(&p, fd, &arena);
+    arena.values[SLICE] = 5;
+    assert_ok(take(&p, (psr_reference){0, SLICE * sizeof(float), 77}, SLICE * sizeof(float),
+                   PSR_ENCODING_FLOAT32, &message));
+    assert_true(psr_peer_equal(message->from, worker1));
+    assert_int_equal(message->payload_bytes, SLICE * sizeof(float));
+    assert_true(*(const float *)message->payload == 5);
+    arena.values[SLICE] = 6;
+    assert_true(*(const float *)message->payload == 6);
+    psr_borrower_settle(p.borrower);
+    char byte;
+    assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), -1); /* not before it is freed */
+    psr_borrower_busy(p.borrower);
+    psr_message_free(&message);
+    assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), -1); /* with others, when its owner has time */
+    psr_borrower_settle(p.borrower);
+    psr_record back = answer_to(fd);
+    assert_true(back.kind == PSR_RECORD_RETURNED && back.value == 77);
+    close(fd);
+    psr_shared_arena_done(&arena);
+    end_play(&p);
+}
+
+static void *free_message(void *context)
+{
+    psr_message *message = context;
+    psr_message_free(&message);
+    return NULL;
+}
+
+static void what_another_thread_frees_while_the_owner_waits_is_given_back_at_once(void **state)
+{
+    (void)state;
+    played p;
+    psr_shared_arena arena;
+    psr_message *message = NULL;
+    pthread_t thread;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    int fd = greet(&p);
+    offer(&p, fd, &arena);
+    assert_ok(take(&p, (psr_reference){0, 0, 9}, 4096, PSR_ENCODING_FLOAT32, &message));
+    psr_borrower_settle(p.borrower);
+    assert_int_equal(pthread_create(&thread, NULL, free_message, message), 0);
+    pthread_join(thread, NULL);
+    assert_true(answer_to(fd).value == 9);
+    close(fd);
+    psr_shared_arena_done(&arena);
+    end_play(&p);
+}
+
+static void many_returns_wait_for_a_lender_that_does_not_read(void **state)
+{
+    (void)state;
+    enum { MANY = 20000 };
+    played p;
+    psr_shared_arena arena;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    int fd = greet(&p);
+    offer(&p, fd, &arena);
+    for (uint64_t i = 0; i < MANY; i++) {
+        psr_message *message = NULL;
+        assert_ok(take(&p, (psr_reference){0, 0, i}, 4096, PSR_ENCODING_FLOAT32, &message));
+        psr_message_free(&message);
+    }
+    psr_borrower_settle(p.borrower);
+    static bool seen[MANY];
+    memset(seen, 0, sizeof seen);
+    for (int got = 0; got < MANY;) {
+        psr_record_stream stream = psr_record_stream_of(fd);
+        psr_record record;
+        int passed;
+        if (psr_record_read(&stream, &record, &passed) == PSR_RECORD_COMPLETE) {
+            assert_true(record.kind == PSR_RECORD_RETURNED && record.value < MANY && !seen[record.value]);
+            seen[record.value] = true;
+            got++;
+        } else { /* there is room again: epoll says so, and the rest comes */
+            struct epoll_event event;
+            assert_int_equal(epoll_wait(p.epoll, &event, 1, 0), 1);
+            assert_ok(psr_borrower_serve(p.borrower));
+        }
+    }
+    close(fd);
+    psr_shared_arena_done(&arena);
+    end_play(&p);
+}
+
+static void a_message_outlives_who_lent_it_and_who_borrowed_it(void **state)
+{
+    (void)state;
+    played p;
+    psr_shared_arena arena;
+    psr_message *early = NULL, *late = NULL;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    arena.values[1] = 7;
+    int fd = greet(&p);
+    offer(&p, fd, &arena);
+    assert_ok(take(&p, (psr_reference){0, 0, 1}, 4096, PSR_ENCODING_FLOAT32, &early));
+    close(fd);
+    assert_ok(psr_borrower_serve(p.borrower));
+    /* What it said before its end may come after that. */
+    assert_ok(take(&p, (psr_reference){0, 0, 2}, 4096, PSR_ENCODING_FLOAT32, &late));
+    psr_shared_arena_done(&arena);
+    assert_true(((const float *)early->payload)[1] == 7);
+    psr_message_free(&early);
+    end_play(&p);
+    assert_true(((const float *)late->payload)[1] == 7);
+    psr_message_free(&late);
+}
+
+static void a_member_that_left_is_forgotten_with_its_last_message(void **state)
+{
+    (void)state;
+    played p;
+    psr_shared_arena arena;
+    psr_message *message = NULL, *none = NULL;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    int fd = greet(&p);
+    offer(&p, fd, &arena);
+    assert_ok(take(&p, (psr_reference){0, 0, 1}, 4096, PSR_ENCODING_FLOAT32, &message));
+    psr_borrower_retire(p.borrower, worker1);
+    assert_true(hung_up(fd));
+    assert_fails(take(&p, (psr_reference){0, 0, 2}, 4096, PSR_ENCODING_FLOAT32, &none), PSR_ERR_PROTOCOL,
+                 "that it has not shared");
+    assert_true(((const float *)message->payload)[0] == 0);
+    psr_message_free(&message);
+    close(fd);
+    psr_shared_arena_done(&arena);
+    end_play(&p);
+}
+
+static void a_reference_that_lies_nowhere_is_the_members_breach(void **state)
+{
+    (void)state;
+    played p;
+    psr_shared_arena arena;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    int fd = greet(&p);
+    psr_message *message = NULL;
+    assert_fails(take(&p, (psr_reference){0, 0, 1}, 4096, PSR_ENCODING_FLOAT32, &message), PSR_ERR_PROTOCOL,
+                 "refers to an arena 0 that it has not shared");
+    offer(&p, fd, &arena);
+    const uint64_t most = arena.bytes;
+    const struct {
+        psr_reference reference;
+        uint64_t bytes;
+        psr_encoding encoding;
+        const char *words;
+    } wrong[] = {
+        {{1, 0, 1}, 4096, PSR_ENCODING_FLOAT32, "an arena 1 that it has not shared"},
+        {{PSR_SHARED_ARENAS_MAX, 0, 1}, 4096, PSR_ENCODING_FLOAT32, "that it has not shared"},
+        {{UINT32_MAX, 0, 1}, 4096, PSR_ENCODING_FLOAT32, "that it has not shared"},
+        {{0, most, 1}, 4096, PSR_ENCODING_FLOAT32, "of an arena of 36864 bytes"},
+        {{0, most - 4092, 1}, 4096, PSR_ENCODING_FLOAT32, "4096 bytes at 32772 of an arena"},
+        {{0, UINT64_MAX - 4095, 1}, 4096, PSR_ENCODING_FLOAT32, "of an arena"},
+        {{0, 2, 1}, 4096, PSR_ENCODING_FLOAT32, "4096 bytes at 2 of an arena"},
+        {{0, 0, 1}, most + 4, PSR_ENCODING_FLOAT32, "of an arena"},
+        {{0, 4096, 1}, UINT64_MAX - 4095, PSR_ENCODING_FLOAT32, "of an arena"},
+        /* Counts and places in a payload could change between two looks. */
+        {{0, 0, 1}, 4096, PSR_ENCODING_TOPK, "a payload that is not in float32"},
+        {{0, 0, 1}, 4096, PSR_ENCODING_BYTES, "a payload that is not in float32"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_fails(take(&p, wrong[i].reference, wrong[i].bytes, wrong[i].encoding, &message),
+                     PSR_ERR_PROTOCOL, wrong[i].words);
+    /* Another channel's sender has not shared it. */
+    const psr_head head = {.type = PSR_MSG_PUSH, .encoding = PSR_ENCODING_FLOAT32};
+    assert_fails(
+        psr_borrower_take(p.borrower, other_id, worker0, &head, 4096, &(psr_reference){0, 0, 1}, &message),
+        PSR_ERR_PROTOCOL, "that it has not shared");
+    assert_null(message);
+    assert_ok(take(&p, (psr_reference){0, most - 4096, 1}, 4096, PSR_ENCODING_FLOAT32, &message));
+    psr_message_free(&message);
+    close(fd);
+    psr_shared_arena_done(&arena);
+    end_play(&p);
+}
+
+/* A member says that, after its HELLO: the borrower's failure names it. */
+static void breach(psr_record record, int pass, const char *words)
+{
+    played p;
+    play(&p);
+    int fd = greet(&p);
+    assert_ok(psr_borrower_serve(p.borrower));
+    say(fd, record, pass);
+    assert_fails(psr_borrower_serve(p.borrower), PSR_ERR_PROTOCOL, words);
+    assert_memory_equal(psr_err_detail(), "worker 1: ", 10);
+    close(fd);
+    end_play(&p);
+}
+
+static void a_member_that_passes_what_it_may_not_is_named(void **state)
+{
+    (void)state;
+    int plain = memfd_create("plain", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(plain, 8192), 0);
+    breach((psr_record){.kind = PSR_RECORD_ARENA, .value = 8192}, plain, "not sealed");
+    breach((psr_record){.kind = PSR_RECORD_ARENA, .value = 8192}, STDERR_FILENO,
+           "no memory that can be sealed");
+    assert_int_equal(fcntl(plain, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+    breach((psr_record){.kind = PSR_RECORD_ARENA, .value = 1u << 30}, plain,
+           "has 8192 bytes, not 1073741824");
+    breach((psr_record){.kind = PSR_RECORD_ARENA, .value = UINT64_MAX}, plain, "has 8192 bytes");
+    breach((psr_record){.kind = PSR_RECORD_ARENA, .arena = PSR_SHARED_ARENAS_MAX, .value = 8192}, plain,
+           "too many");
+    breach((psr_record){.kind = PSR_RECORD_HELLO}, -1, "says what nobody says who lends memory");
+    breach((psr_record){.kind = PSR_RECORD_RETURNED}, -1, "says what nobody says who lends memory");
+    breach((psr_record){.kind = 7}, -1, "says what nobody says who lends memory (record 7)");
+    breach((psr_record){.kind = PSR_RECORD_HELLO}, plain, "passes a descriptor that nobody asked for");
+    close(plain);
+}
+
+static size_t open_descriptors(void)
+{
+    size_t count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void descriptors_that_nobody_asked_for_are_closed(void **state)
+{
+    (void)state;
+    played p;
+    play(&p);
+    size_t before = open_descriptors();
+    int fd = greet(&p);
+    assert_ok(psr_borrower_serve(p.borrower));
+    /* Three with one record, by hand: psr_record_write passes one. */
+    psr_record record = {.kind = PSR_RECORD_ARENA, .value = 4096};
+    int three[3] = {0, 1, 2};
+    union {
+        struct cmsghdr align;
+        uint8_t bytes[CMSG_SPACE(sizeof three)];
+    } control = {.bytes = {0}};
+    struct iovec from = {&record, sizeof record};
+    struct msghdr message = {
+        .msg_iov = &from, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    *CMSG_FIRSTHDR(&message) = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof three)};
+    memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), three, sizeof three);
+    assert_int_equal(sendmsg(fd, &message, 0), sizeof record);
+    assert_fails(psr_borrower_serve(p.borrower), PSR_ERR_PROTOCOL,
+                 "worker 1: passes more than one descriptor");
+    close(fd);
+    psr_borrower_retire(p.borrower, worker1);
+    assert_int_equal(open_descriptors(), before);
+    end_play(&p);
+}
+
+static void another_user_is_turned_away(void **state)
+{
+    (void)state;
+    played p;
+    play_for(&p, geteuid() + 1); /* whose sockets these are then */
+    int fd = greet(&p);
+    assert_ok(psr_borrower_serve(p.borrower));
+    assert_non_null(strstr(p.said, "turned away a process that would share memory: it is another user's"));
+    char byte;
+    assert_true(recv(fd, &byte, 1, MSG_DONTWAIT) <= 0 && errno != EAGAIN);
+    psr_lender *lender = NULL;
+    assert_fails(psr_lender_new(worker0, p.path, geteuid() + 1, known_id, &lender), PSR_ERR_DENIED,
+                 "another user listens");
+    close(fd);
+    end_play(&p);
+}
+
+static void who_is_not_known_is_heard_when_its_channel_has_said_who_it_is(void **state)
+{
+    (void)state;
+    played p;
+    psr_shared_arena arena;
+    play(&p);
+    p.introduced = false;
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    int fd = greet(&p);
+    say(fd, (psr_record){.kind = PSR_RECORD_ARENA, .value = arena.bytes}, arena.fd);
+    assert_ok(psr_borrower_serve(p.borrower));
+    struct epoll_event event;
+    assert_int_equal(epoll_wait(p.epoll, &event, 1, 0), 0); /* it keeps nobody awake meanwhile */
+    p.introduced = true;
+    assert_ok(psr_borrower_serve(p.borrower));
+    assert_int_equal(answer_to(fd).kind, PSR_RECORD_TAKEN);
+    close(fd);
+    psr_shared_arena_done(&arena);
+    end_play(&p);
+}
+
+static void strangers_keep_nobody_out(void **state)
+{
+    (void)state;
+    enum { CROWD = 3 * PSR_BORROWER_UNKNOWN_MAX };
+    uint8_t nobodys[PSR_ROUTING_ID_BYTES] = "nobody's";
+    played p;
+    psr_shared_arena arena;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    size_t before = open_descriptors();
+    int crowd[CROWD];
+    for (int i = 0; i < CROWD; i++) {
+        nobodys[15] = (uint8_t)i;
+        crowd[i] = i % 2 ? connect_to(&p) : greet_as(&p, nobodys);
+        assert_ok(psr_borrower_serve(p.borrower));
+    }
+    assert_int_equal(open_descriptors() - before, CROWD + PSR_BORROWER_UNKNOWN_MAX);
+    assert_non_null(strstr(p.said, "it did not say who it is"));
+    int fd = greet(&p);
+    offer(&p, fd, &arena);
+    assert_int_equal(write(crowd[CROWD - 1], "this is no record of thirty-two..", 32), 32);
+    assert_ok(
+        psr_borrower_serve(p.borrower)); /* a stranger's garbage ends its connection, not this process */
+    assert_true(hung_up(crowd[CROWD - 1]));
+    for (int i = 0; i < CROWD; i++)
+        close(crowd[i]);
+    close(fd);
+    psr_shared_arena_done(&arena);
+    end_play(&p);
+}
+
+static void a_second_socket_for_the_same_channel_is_turned_away(void **state)
+{
+    (void)state;
+    played p;
+    play(&p);
+    int first = greet(&p);
+    assert_ok(psr_borrower_serve(p.borrower));
+    int second = greet(&p);
+    assert_ok(psr_borrower_serve(p.borrower));
+    assert_non_null(strstr(p.said, "lends memory on a second socket"));
+    assert_true(hung_up(second));
+    assert_false(hung_up(first));
+    close(first);
+    close(second);
+    end_play(&p);
+}
+
+/* ---- a lender, with whoever borrows played by the test ---- */
+
+typedef struct lent_to {
+    psr_socket_directory directory;
+    int listener, fd;
+    psr_shared_arena arena;
+    psr_lender *lender;
+    int returned;
+} lent_to;
+
+static void lend_to_test(lent_to *l)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    *l = (lent_to){.fd = -1};
+    assert_ok(psr_socket_directory_make(NULL, &l->directory));
+    assert_true((size_t)snprintf(address.sun_path, sizeof address.sun_path, "%s/shard-0.fd",
+                                 l->directory.path) < sizeof address.sun_path);
+    l->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(l->listener, (const struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(l->listener, 1), 0);
+    assert_ok(psr_shared_arena_new(FLOATS, &l->arena));
+    assert_ok(psr_lender_new(shard0, address.sun_path, geteuid(), known_id, &l->lender));
+    assert_ok(psr_lender_offer(l->lender, &l->arena));
+    l->fd = accept(l->listener, NULL, NULL);
+    psr_record hello = answer_to(l->fd);
+    assert_int_equal(hello.kind, PSR_RECORD_HELLO);
+    assert_memory_equal(hello.id, known_id, sizeof known_id);
+    psr_record_stream stream = psr_record_stream_of(l->fd);
+    psr_record offered;
+    int passed;
+    assert_int_equal(psr_record_read(&stream, &offered, &passed), PSR_RECORD_COMPLETE);
+    assert_true(offered.kind == PSR_RECORD_ARENA && offered.value == l->arena.bytes && passed >= 0);
+    const void *seen;
+    assert_ok(psr_shared_arena_map(passed, l->arena.bytes, &seen));
+    munmap((void *)(uintptr_t)seen, l->arena.bytes);
+    close(passed);
+}
+
+static void end_lending(lent_to *l)
+{
+    psr_lender_free(l->lender);
+    psr_shared_arena_done(&l->arena);
+    if (l->fd >= 0)
+        close(l->fd);
+    close(l->listener);
+    psr_socket_directory_remove(&l->directory);
+}
+
+static psr_payload lent_at(lent_to *l, size_t offset, size_t bytes)
+{
+    return (psr_payload){l->arena.values + offset, bytes, count_release, &l->returned};
+}
+
+static void only_what_the_peer_can_reach_is_lent_by_reference(void **state)
+{
+    (void)state;
+    lent_to l;
+    psr_reference reference;
+    static float elsewhere[FLOATS];
+    lend_to_test(&l);
+    psr_payload payload = lent_at(&l, SLICE, SLICE * sizeof(float));
+    assert_false(psr_lender_refer(l.lender, &payload, &reference)); /* it has not mapped it yet */
+    say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
+    assert_ok(psr_lender_serve(l.lender));
+    assert_true(psr_lender_refer(l.lender, &payload, &reference));
+    assert_true(reference.arena == 0 && reference.offset == SLICE * sizeof(float));
+    const psr_payload others[] = {
+        {elsewhere, sizeof elsewhere, count_release, &l.returned},
+        {l.arena.values, SLICE * sizeof(float), NULL, NULL}, /* to be copied: it may change */
+        lent_at(&l, 0, PSR_REFERENCE_LEAST - 4),
+        lent_at(&l, l.arena.bytes / sizeof(float) - 1024, 4100), /* reaches beyond it */
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(psr_lender_refer(l.lender, &others[i], &reference));
+    assert_int_equal(l.returned, 0);
+    say(l.fd, (psr_record){.kind = PSR_RECORD_RETURNED, .value = reference.token}, -1);
+    assert_ok(psr_lender_serve(l.lender));
+    assert_int_equal(l.returned, 1);
+    end_lending(&l);
+    assert_int_equal(l.returned, 1);
+}
+
+static void what_was_not_lent_cannot_be_given_back(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 5; kind++) {
+        lent_to l;
+        psr_reference reference;
+        lend_to_test(&l);
+        say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
+        assert_ok(psr_lender_serve(l.lender));
+        psr_payload payload = lent_at(&l, 0, 4096);
+        assert_true(psr_lender_refer(l.lender, &payload, &reference));
+        psr_record forged[] = {
+            {.kind = PSR_RECORD_RETURNED, .value = reference.token + 1},
+            {.kind = PSR_RECORD_RETURNED, .value = reference.token + (UINT64_C(1) << 32)},
+            {.kind = PSR_RECORD_TAKEN},
+            {.kind = PSR_RECORD_REFUSED, .arena = 3},
+            {.kind = PSR_RECORD_HELLO},
+        };
+        const char *const words[] = {"gives back what it was not lent", "gives back what it was not lent",
+                                     "answers to an arena 0", "answers to an arena 3",
+                                     "says what nobody says"};
+        say(l.fd, forged[kind], -1);
+        assert_fails(psr_lender_serve(l.lender), PSR_ERR_PROTOCOL, words[kind]);
+        assert_int_equal(l.returned, 0);
+        end_lending(&l);
+        assert_int_equal(l.returned, 1);
+    }
+}
+
+static void what_a_peer_gives_back_twice_is_a_breach(void **state)
+{
+    (void)state;
+    lent_to l;
+    psr_reference reference;
+    lend_to_test(&l);
+    say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
+    assert_ok(psr_lender_serve(l.lender));
+    psr_payload payload = lent_at(&l, 0, 4096);
+    assert_true(psr_lender_refer(l.lender, &payload, &reference));
+    const psr_record back = {.kind = PSR_RECORD_RETURNED, .value = reference.token};
+    say(l.fd, back, -1);
+    assert_ok(psr_lender_serve(l.lender));
+    say(l.fd, back, -1);
+    assert_fails(psr_lender_serve(l.lender), PSR_ERR_PROTOCOL, "gives back what it was not lent");
+    assert_int_equal(l.returned, 1);
+    end_lending(&l);
+    assert_int_equal(l.returned, 1);
+}
+
+static void all_comes_back_when_the_peer_is_gone(void **state)
+{
+    (void)state;
+    enum { LENT = 5 };
+    lent_to l;
+    psr_reference reference;
+    lend_to_test(&l);
+    say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
+    assert_ok(psr_lender_serve(l.lender));
+    psr_payload payload = lent_at(&l, 0, 4096);
+    for (int i = 0; i < LENT; i++)
+        assert_true(psr_lender_refer(l.lender, &payload, &reference));
+    psr_lender_recall(l.lender, &reference);
+    assert_int_equal(l.returned, 1);
+    close(l.fd);
+    l.fd = -1;
+    assert_ok(psr_lender_serve(l.lender));
+    assert_int_equal(l.returned, LENT);
+    assert_int_equal(psr_lender_fd(l.lender), -1);
+    assert_false(psr_lender_refer(l.lender, &payload, &reference)); /* messages go on */
+    assert_ok(psr_lender_offer(l.lender, &l.arena));
+    end_lending(&l);
+    assert_int_equal(l.returned, LENT);
+}
+
+static void a_peer_that_cannot_map_says_why_and_gets_messages(void **state)
+{
+    (void)state;
+    lent_to l;
+    psr_reference reference;
+    lend_to_test(&l);
+    say(l.fd, (psr_record){.kind = PSR_RECORD_REFUSED, .value = EMFILE}, -1);
+    assert_fails(psr_lender_serve(l.lender), PSR_ERR_IO, "it cannot map the memory: Too many open files");
+    psr_payload payload = lent_at(&l, 0, 4096);
+    assert_false(psr_lender_refer(l.lender, &payload, &reference));
+    end_lending(&l);
+    assert_int_equal(l.returned, 0);
+}
+
+/* ---- transports ---- */
+
+typedef struct pair {
+    run_keys keys;
+    psr_socket_directory directory;
+    psr_transport *from, *to; /* worker 0, worker 1 */
+    psr_shared_arena arena;   /* worker 0's */
+    char said[512];
+    int returned;
+} pair;
+
+static void note_shared(void *context, bool shared, const char *line)
+{
+    pair *p = context;
+    snprintf(p->said, sizeof p->said, "%s%s", shared ? "+" : "-", line);
+}
+
+static psr_transport *open_in(const pair *p, psr_peer self)
+{
+    psr_zmq_options options = {.self = self,
+                               .keys = keys_of(&p->keys, self),
+                               .directory = p->directory.path,
+                               .log_stranger = note_stranger};
+    psr_transport *transport;
+    assert_ok(psr_transport_zmq_new(&options, &transport));
+    return transport;
+}
+
+static void open_pair(pair *p, bool receiver_shares)
+{
+    *p = (pair){.keys = make_keys(false)};
+    assert_ok(psr_socket_directory_make(NULL, &p->directory));
+    p->from = open_in(p, worker0);
+    p->to = open_in(p, worker1);
+    assert_ok(psr_transport_share(p->from, note_shared, p));
+    if (receiver_shares)
+        assert_ok(psr_transport_share(p->to, note_shared, p));
+    assert_ok(psr_shared_arena_new(FLOATS, &p->arena));
+    assert_ok(psr_transport_lend_from(p->from, &p->arena));
+    join_to(p->from, worker1, p->to);
+}
+
+static void close_pair(pair *p)
+{
+    psr_transport_free(&p->from, 0);
+    psr_transport_free(&p->to, 0);
+    psr_shared_arena_done(&p->arena);
+    free_keys(&p->keys);
+    psr_socket_directory_remove(&p->directory);
+    assert_int_equal(access(p->directory.path, F_OK), -1);
+}
+
+static void expect_nothing(psr_transport *transport, int timeout_ms)
+{
+    psr_message *message = NULL;
+    assert_fails(psr_transport_recv(transport, timeout_ms, &message), PSR_ERR_TIMEOUT, "");
+}
+
+/* Until the receiver has mapped the arena. */
+static void await_sharing(pair *p)
+{
+    for (int64_t end_ms = psr_clock_ms() + WAIT_MS; p->said[0] != '+';) {
+        expect_nothing(p->to, 1);
+        expect_nothing(p->from, 1);
+        assert_true(psr_clock_ms() < end_ms);
+    }
+    assert_string_equal(p->said, "+shares memory with worker 1");
+}
+
+static void lend(pair *p, size_t offset)
+{
+    const psr_head head = {.type = PSR_MSG_RING, .encoding = PSR_ENCODING_FLOAT32};
+    const psr_payload payload = {p->arena.values + offset, SLICE * sizeof(float), count_release,
+                                 &p->returned};
+    assert_ok(psr_transport_send(p->from, worker1, &head, &payload));
+}
+
+static uint64_t bytes_lent(const pair *p)
+{
+    psr_transport_counts counts;
+    psr_transport_counts_get(p->from, &counts);
+    return counts.bytes_lent;
+}
+
+static void a_lent_payload_in_shared_memory_is_read_there(void **state)
+{
+    (void)state;
+    pair p;
+    open_pair(&p, true);
+    await_sharing(&p);
+    lend(&p, 0);
+    lend(&p, 1); /* wherever a float may lie */
+    assert_int_equal(bytes_lent(&p), 2 * SLICE * sizeof(float));
+    psr_message *first = receive(p.to), *second = receive(p.to);
+    assert_true(first->head.sequence + 1 == second->head.sequence);
+    p.arena.values[0] = 11; /* nothing was copied */
+    p.arena.values[1] = 12;
+    assert_true(*(const float *)first->payload == 11 && *(const float *)second->payload == 12);
+    assert_int_equal(first->payload_bytes, SLICE * sizeof(float));
+    expect_nothing(p.from, 0);
+    assert_int_equal(p.returned, 0);
+    psr_message_free(&second);
+    expect_nothing(p.to, 0);
+    for (int64_t end_ms = psr_clock_ms() + WAIT_MS; p.returned < 1; assert_true(psr_clock_ms() < end_ms))
+        expect_nothing(p.from, 1);
+    psr_message_free(&first);
+    close_pair(&p);
+    assert_int_equal(p.returned, 2);
+}
+
+static void what_a_member_holds_comes_back_when_it_ends(void **state)
+{
+    (void)state;
+    pair p;
+    open_pair(&p, true);
+    await_sharing(&p);
+    lend(&p, 0);
+    lend(&p, SLICE);
+    psr_message *held = receive(p.to);
+    psr_transport_free(&p.to, 0);
+    for (int64_t end_ms = psr_clock_ms() + WAIT_MS; p.returned < 2; assert_true(psr_clock_ms() < end_ms))
+        expect_nothing(p.from, 1);
+    psr_message_free(&held);
+    lend(&p, 0); /* to nobody, and as a message */
+    assert_int_equal(bytes_lent(&p), 2 * SLICE * sizeof(float));
+    close_pair(&p);
+    assert_int_equal(p.returned, 3);
+}
+
+static void a_channel_that_ends_gives_all_back(void **state)
+{
+    (void)state;
+    pair p;
+    open_pair(&p, true);
+    await_sharing(&p);
+    lend(&p, 0);
+    psr_message *held = receive(p.to);
+    psr_transport_disconnect(p.from, worker1);
+    assert_int_equal(p.returned, 1);
+    psr_message_free(&held);
+    expect_nothing(p.to, 0);
+    close_pair(&p);
+    assert_int_equal(p.returned, 1);
+}
+
+static void with_a_member_that_shares_none_it_is_said_and_messages_go(void **state)
+{
+    (void)state;
+    pair p;
+    open_pair(&p, false);
+    assert_memory_equal(p.said, "-shares no memory with worker 1, messages go to it: ", 52);
+    p.arena.values[0] = 21;
+    lend(&p, 0);
+    psr_message *message = receive(p.to);
+    assert_true(*(const float *)message->payload == 21);
+    assert_int_equal(bytes_lent(&p), 0);
+    psr_message_free(&message);
+    close_pair(&p);
+    assert_int_equal(p.returned, 1);
+}
+
+static void over_tcp_no_memory_is_shared(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_shared_arena arena;
+    psr_transport *transport = open_member(&keys, worker0);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    assert_fails(psr_transport_share(transport, NULL, NULL), PSR_ERR_UNSUPPORTED, "listens on TCP");
+    assert_fails(psr_transport_lend_from(transport, &arena), PSR_ERR_UNSUPPORTED, "no memory is shared");
+    psr_transport_free(&transport, 0);
+    psr_shared_arena_done(&arena);
+    free_keys(&keys);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_arena_is_sealed_and_its_owners_writes_are_seen),
+        cmocka_unit_test(what_is_no_sealed_memory_is_not_mapped),
+        cmocka_unit_test(a_token_is_worth_one_return),
+        cmocka_unit_test(a_reference_reads_back_and_nothing_else_is_one),
+        cmocka_unit_test(what_a_member_lends_is_read_where_it_lies_and_given_back),
+        cmocka_unit_test(what_another_thread_frees_while_the_owner_waits_is_given_back_at_once),
+        cmocka_unit_test(many_returns_wait_for_a_lender_that_does_not_read),
+        cmocka_unit_test(a_message_outlives_who_lent_it_and_who_borrowed_it),
+        cmocka_unit_test(a_member_that_left_is_forgotten_with_its_last_message),
+        cmocka_unit_test(a_reference_that_lies_nowhere_is_the_members_breach),
+        cmocka_unit_test(a_member_that_passes_what_it_may_not_is_named),
+        cmocka_unit_test(descriptors_that_nobody_asked_for_are_closed),
+        cmocka_unit_test(another_user_is_turned_away),
+        cmocka_unit_test(who_is_not_known_is_heard_when_its_channel_has_said_who_it_is),
+        cmocka_unit_test(strangers_keep_nobody_out),
+        cmocka_unit_test(a_second_socket_for_the_same_channel_is_turned_away),
+        cmocka_unit_test(only_what_the_peer_can_reach_is_lent_by_reference),
+        cmocka_unit_test(what_was_not_lent_cannot_be_given_back),
+        cmocka_unit_test(what_a_peer_gives_back_twice_is_a_breach),
+        cmocka_unit_test(all_comes_back_when_the_peer_is_gone),
+        cmocka_unit_test(a_peer_that_cannot_map_says_why_and_gets_messages),
+        cmocka_unit_test(a_lent_payload_in_shared_memory_is_read_there),
+        cmocka_unit_test(what_a_member_holds_comes_back_when_it_ends),
+        cmocka_unit_test(a_channel_that_ends_gives_all_back),
+        cmocka_unit_test(with_a_member_that_shares_none_it_is_said_and_messages_go),
+        cmocka_unit_test(over_tcp_no_memory_is_shared),
+    };
+    return cmocka_run_group_tests_name("sharing", tests, NULL, NULL);
+}
