@@ -309,7 +309,8 @@ static cluster *make(const cluster_options *options)
     c->compute_max_us = computes_us[options->seed % 3];
     const psr_sim_faults faults = {.seed = options->seed,
                                    .delay_max_us = delays_us[options->seed / 3 % 4],
-                                   .duplicate_permille = options->duplicate_permille};
+                                   .duplicate_permille = options->duplicate_permille,
+                                   .by_reference = options->seed / 2 % 2 == 1};
     assert_int_equal(psr_sim_new(&faults, &c->sim), PSR_OK);
     checkpoints_make(c);
     make_members(c);

@@ -3,7 +3,8 @@
  * BYE. Only what computes is played: a worker takes random times for the pieces of its steps, and its gradients are
  * numbers of its rank and step.
  *
- * It checks as it goes: a lent payload is read only when it is delivered, as a zero-copy network would; the gradient of a
+ * It checks as it goes: a lent payload is read only when it is delivered, as a zero-copy network would, and with half of the seeds only by who
+ * takes the message, as from shared memory; the gradient of a
  * bucket is poisoned as soon as a worker may write it again; averages over workers are right; the last checkpoint is whole;
  * nobody is left waiting. */
 #ifndef PSR_TESTS_CLUSTER_H
