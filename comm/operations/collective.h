@@ -25,7 +25,8 @@ psr_operation *psr_collective_fold(psr_collective *collective);
 psr_operation *psr_collective_broadcast(psr_collective *collective);
 
 /* Starts the next operation. One at a time. Of no values, or of one rank: finished at once. buffer is borrowed until it is
- * finished (worker 0 has everybody's answer to a broadcast by then), or on failure until the transport's end: a
+ * finished (worker 0 has everybody's answer to a broadcast by then, which each gives when it has copied all of it), or on failure until
+ * the transport's end: a
  * broadcast's bytes are lent to it. */
 PSR_MUST_CHECK psr_err psr_collective_start(psr_collective *collective, psr_operation *operation,
                                             const psr_buffer *buffer);

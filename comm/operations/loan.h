@@ -1,4 +1,5 @@
-/* Memory that is lent to a transport: it sends from where the bytes lie, and gives them back on a thread of its own. A loan
+/* Memory that is lent to a transport: it sends from where the bytes lie, and gives them back on a thread of its own when they have
+ * left; or lends them on to a receiver that reads them there, and gives them back when that has freed its message. A loan
  * counts what of one thing (a bucket's gradient) must stay as it is: what is lent, and what waits to be. */
 #ifndef PSR_COMM_LOAN_H
 #define PSR_COMM_LOAN_H
@@ -21,7 +22,7 @@ void psr_loan_init(psr_loan *loan, const psr_outbox *outbox);
 void psr_loan_begin(psr_loan *loan, uint32_t count);
 /* So many of them will not be sent. */
 void psr_loan_forgo(psr_loan *loan, uint32_t count);
-/* One of them, lent: for the transport to send. loan NULL: its bytes stand for as long as anybody could ask. */
+/* One of them, lent: for the transport to send. loan NULL: its bytes stand for as long as anybody, the receiver too, could read them. */
 psr_payload psr_loan_payload(psr_loan *loan, psr_payload payload);
 
 /* A payload of so many bytes in memory of its own, which its maker writes: it is lent with the others, and the memory is freed when it comes

@@ -7,8 +7,12 @@
  *     So r begins chunk r, receives chunk c at hop r-c-1, and passes on all but chunk r+1, which has then
  *     been everywhere.
  *
- * Why in place and without a copy: a slice that r lent to the transport is overwritten here only by its
- * final sum, which cannot come back before the right neighbour has received what was lent.
+ * Why in place and without a copy: a slice that r lent in the reduce-scatter is overwritten here only by its final sum. The right
+ * neighbour's hop is a part of that sum, so the sum cannot come back before the neighbour has read what was lent: also where it reads in
+ * this process's own memory (psr_transport_lend_from), since it adds first and sends then. A slice that r lent in the all-gather holds its
+ * final value, and nothing here writes it again. But the next backward pass does, and no message says that the right neighbour has copied
+ * it: the last one that came of it came from the left. So the bucket's loan is waited for before (lent), and who waits for that alone waits
+ * for the right neighbour.
  *
  * Why in order: every rank sends the slices of a chunk from its beginning on and channels are first-in
  * first-out, so each (bucket, phase, chunk) arrives from the left in ascending order; the next expected
@@ -479,13 +483,33 @@ psr_operation *psr_ring_operation(psr_ring *ring, uint32_t index)
     return &ring->buckets[index].base;
 }
 
-bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *ret_bucket)
+static const bucket *oldest_active(const psr_ring *ring)
 {
     const bucket *oldest = NULL;
     for (uint32_t b = 0; b < ring->plan->bucket_count; b++) {
         const bucket *active = &ring->buckets[b];
         if (active->active && (oldest == NULL || active->turn < oldest->turn))
             oldest = active;
+    }
+    return oldest;
+}
+
+/* Of those that are reduced, one whose slices the right neighbour has not read. */
+static const bucket *first_lent(const psr_ring *ring)
+{
+    for (uint32_t b = 0; b < ring->plan->bucket_count; b++)
+        if (psr_loan_lent(&ring->buckets[b].loan) > 0)
+            return &ring->buckets[b];
+    return NULL;
+}
+
+bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *ret_bucket)
+{
+    const bucket *oldest = oldest_active(ring), *lent = oldest == NULL ? first_lent(ring) : NULL;
+    if (lent != NULL) {
+        *ret_bucket = lent->index;
+        *ret_waiting = (psr_waiting){{PSR_ROLE_WORKER, ring->right}, lent->step - 1};
+        return true;
     }
     if (oldest == NULL)
         return false;

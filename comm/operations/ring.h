@@ -52,7 +52,8 @@ psr_operation *psr_ring_operation(psr_ring *ring, uint32_t bucket);
  * from the left neighbour now (range, chunk, hop, repeated, payload size). */
 PSR_MUST_CHECK psr_err psr_ring_message(psr_ring *ring, psr_message **message);
 
-/* The oldest bucket that is started here and not reduced, and whom it waits for (the left neighbour); false when none. */
+/* The oldest bucket that is started here and not reduced, and whom it waits for (the left neighbour); else one that is still lent to the
+ * right neighbour; false when none. */
 bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *ret_bucket);
 
 #endif

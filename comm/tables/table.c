@@ -83,6 +83,7 @@ static psr_err push_slice(part *p, const psr_slice *slice)
     psr_head head = psr_msg_push_head(&(psr_msg_push){
         .bucket = p->index, .step = p->round, .span = slice->span, .answer = is_bsp(p->table)});
     const psr_span span = {slice->span.offset - p->cut->span.offset, slice->span.count};
+    /* The shard reads it before it answers, in any consistency: pushes of a worker come before its pull. The loan says so for each. */
     psr_payload payload;
     if (p->encoder != NULL)
         PSR_TRY(encoded(p, span, &head, &payload));
@@ -394,10 +395,19 @@ bool psr_table_waits(const psr_table *table, psr_waiting *ret_waiting, uint32_t 
         if (p->active && (oldest == NULL || p->round < oldest->round))
             oldest = p;
     }
-    if (oldest == NULL)
-        return false;
-    *ret_part = oldest->index;
-    return psr_operation_waits(&oldest->base, ret_waiting);
+    if (oldest != NULL) {
+        *ret_part = oldest->index;
+        return psr_operation_waits(&oldest->base, ret_waiting);
+    }
+    for (uint32_t b = table->plan->bucket_count; b-- > 0;) {
+        const part *p = &table->parts[b];
+        if (psr_loan_lent(&p->loan) == 0)
+            continue;
+        *ret_part = b;
+        *ret_waiting = (psr_waiting){{PSR_ROLE_SHARD, p->cut->home}, p->round};
+        return true;
+    }
+    return false;
 }
 
 uint64_t psr_table_take_staleness(psr_table *table)

@@ -66,7 +66,8 @@ void psr_table_abandon(psr_table *table);
  * (shard, range, step, size, credit, staleness beyond the bound). */
 PSR_MUST_CHECK psr_err psr_table_message(psr_table *table, psr_message **message);
 
-/* The oldest round that is under way, and whom it waits for: of several parts the lowest of the table. false: none. */
+/* The oldest round that is under way, and whom it waits for: of several parts the lowest of the table; else one whose pushes the shard has
+ * not read. false: none. */
 bool psr_table_waits(const psr_table *table, psr_waiting *ret_waiting, uint32_t *ret_part);
 
 /* Steps by which values were older than those of a synchronous run: the most since the last call. */

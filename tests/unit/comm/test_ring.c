@@ -671,6 +671,11 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
     }
     assert_int_equal(b->reduced, 1);
     assert_true(psr_operation_done(psr_ring_operation(b->ring, 0)));
+    /* What it lent last, its right neighbour has not read. */
+    assert_true(psr_ring_waits(b->ring, &waiting, &bucket));
+    assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_WORKER, 2}));
+    assert_true(waiting.round == 7 && bucket == 0);
+    return_loans(b);
     assert_false(psr_ring_waits(b->ring, &waiting, &bucket));
     for (int i = 0; i < 12; i++)
         assert_true(b->arena[32 + i] == (i >= 4 && i < 8 ? 11.0f : 1.0f));

@@ -761,6 +761,30 @@ static void it_waits_for_the_oldest_round_and_of_those_for_the_lowest(void **sta
     bench_close(&b);
 }
 
+static void it_waits_for_a_shard_that_has_not_read_what_was_pushed(void **state)
+{
+    (void)state;
+    bench b = {0};
+    psr_waiting waiting = {{PSR_ROLE_WORKER, 9}, 0};
+    uint32_t part = 9;
+    bench_open(&b, 8);
+    start(&b, 1, 3);
+    for (size_t i = 0; i < 3; i++) {
+        const said s = answer(0, 1, 3, 12 + 4 * i, 0);
+        assert_ok(give(&b, &s));
+    }
+    assert_int_equal(b.landed, 1);
+    assert_true(psr_table_waits(b.table, &waiting, &part));
+    assert_true(part == 1 && waiting.round == 3);
+    assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_SHARD, 0}));
+    for (uint32_t i = 0; i < 3; i++) {
+        b.sent[i].payload.release(b.sent[i].payload.context);
+        b.sent[i].payload.release = NULL;
+    }
+    assert_false(psr_table_waits(b.table, &waiting, &part));
+    bench_close(&b);
+}
+
 /* Gives a message that says something else than it should, or is from somebody else. */
 #define REFUSED(detail, ...)                                                                                 \
     do {                                                                                                     \
@@ -843,6 +867,7 @@ int main(void)
         cmocka_unit_test(what_is_lower_in_the_table_overtakes_what_is_not_sent_yet),
         cmocka_unit_test(a_part_is_lent_from_its_start_until_all_of_it_has_left),
         cmocka_unit_test(it_waits_for_the_oldest_round_and_of_those_for_the_lowest),
+        cmocka_unit_test(it_waits_for_a_shard_that_has_not_read_what_was_pushed),
         cmocka_unit_test(each_violation_of_the_protocol_gets_its_line_and_changes_nothing),
         cmocka_unit_test(values_that_are_older_than_ssps_bound_are_refused),
     };
