@@ -46,7 +46,8 @@ typedef enum psr_backend_kind { PSR_BACKEND_ONEDNN, PSR_BACKEND_REFERENCE } psr_
 typedef enum psr_transport_kind {
     PSR_TRANSPORT_AUTO,
     PSR_TRANSPORT_TCP,
-    PSR_TRANSPORT_IPC
+    PSR_TRANSPORT_IPC,
+    PSR_TRANSPORT_SHM
 } psr_transport_kind;
 /* Where TCP may go without encryption: nowhere, within this machine, or wherever the hosts are. */
 typedef enum psr_bare { PSR_BARE_NOWHERE, PSR_BARE_THIS_MACHINE, PSR_BARE_TRUSTED_NETWORK } psr_bare;

@@ -132,7 +132,8 @@ static psr_err check_optimisation(const psr_config *config)
 
 static psr_err check_run(const psr_config *config)
 {
-    if (config->bare != PSR_BARE_NOWHERE && config->transport == PSR_TRANSPORT_IPC)
+    if (config->bare != PSR_BARE_NOWHERE &&
+        (config->transport == PSR_TRANSPORT_IPC || config->transport == PSR_TRANSPORT_SHM))
         return refuse_pair(config, "no-encrypt", "transport",
                            "only what goes over TCP is encrypted; leave --no-encrypt out");
     if (!config->exchange && config->mode != PSR_MODE_RING)

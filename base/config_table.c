@@ -30,7 +30,7 @@ static const char *const optimizer_words[] = {"sgd", "adam", "lars", NULL};
 static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
 static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
 static const char *const backend_words[] = {"onednn", "reference", NULL};
-static const char *const network_words[] = {"auto", "tcp", "ipc", NULL};
+static const char *const network_words[] = {"auto", "tcp", "ipc", "shm", NULL};
 static const char *const shortcut_words[] = {"a", "b", NULL};
 /* Of those, what a user is not offered. */
 static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
@@ -385,9 +385,10 @@ const psr_option psr_options[] = {
     {"fault-point", "ROLE:RANK:PHASE:STEP", "stops one process there, for tests", RUN, "",
      STRING(fault_point), .hidden = true, .read = judge_fault_point,
      .aloud = "that process stops itself there; for tests", .for_shards = true},
-    {"transport", "auto|tcp|ipc",
-     "ipc: sockets that only this user reaches, for a run on one host; auto: that, or TCP", NETWORK, "auto",
-     ENUM(transport, network_words)},
+    {"transport", "auto|tcp|ipc|shm",
+     "for a run on one host, ipc: sockets that only this user reaches; shm: these, and gradients and weights "
+     "through shared memory; auto: shm on one host, else TCP",
+     NETWORK, "auto", ENUM(transport, network_words), .for_shards = true},
     {"no-encrypt", "trusted-network",
      "TCP without encryption: within this machine, or with =trusted-network on hosts whose network nobody "
      "else is on",

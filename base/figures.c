@@ -32,6 +32,8 @@ const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT] = {
     [PSR_FIGURE_GRADIENT_FLOAT32_BYTES] =
         {"gradient_float32_bytes", "B",
          "what these would have been uncompressed; over gradient_bytes it is what --compress saved"},
+    [PSR_FIGURE_BYTES_SENT] = {"bytes_sent", "B", "what all workers together sent, in the steps of this run"},
+    [PSR_FIGURE_BYTES_LENT] = {"bytes_lent", "B", "of these, through shared memory"},
     [PSR_FIGURE_LOSS] = {"loss", "", "mean over the last step's samples of all workers"},
     [PSR_FIGURE_TEST_LOSS] = {"test_loss", "",
                               "mean over the test set at the last evaluation, each sample once"},

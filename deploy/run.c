@@ -121,6 +121,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_TRANSPORT:
         set_config(state, &o->config, "transport", arg);
+        if (o->config.transport == PSR_TRANSPORT_SHM)
+            psr_options_refuse(state,
+                               "--transport: 'shm' is for training, whose memory psring makes; give one of "
+                               "auto, tcp, ipc");
         return 0;
     case ARGP_KEY_ARG: /* all that follows is the program's */
         o->words = state->argv + state->next - 1;

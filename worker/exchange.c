@@ -111,8 +111,9 @@ static psr_err open_parts(psr_exchange *exchange)
 
     if (!exchange->ops->shards_update)
         PSR_TRY(psr_optimizer_new(o->config, o->layout, &exchange->optimizer));
-    if (exchange->ops->gradients == NULL)
-        PSR_TRY(psr_arena_new(length, &exchange->gradients));
+    if (exchange->ops->gradients == NULL && o->gradients == NULL)
+        PSR_TRY(psr_arena_new(length, &exchange->own_gradients));
+    exchange->gradients = exchange->own_gradients != NULL ? exchange->own_gradients : o->gradients;
     if (psr_plan_has_residual(o->plan))
         PSR_TRY(open_residuals(exchange));
     if (psr_exchange_plays(exchange) < o->plan->ranks) {
@@ -159,7 +160,7 @@ void psr_exchange_free(psr_exchange *exchange)
     psr_collective_free(exchange->collective);
     psr_optimizer_free(exchange->optimizer);
     psr_arena_free(exchange->weights, exchange->options.layout->length);
-    psr_arena_free(exchange->gradients, exchange->options.layout->length);
+    psr_arena_free(exchange->own_gradients, exchange->options.layout->length);
     for (uint32_t i = 0; exchange->residuals != NULL && i < psr_exchange_plays(exchange); i++)
         psr_arena_free(exchange->residuals[i], exchange->options.layout->length);
     free(exchange->residuals);
@@ -370,6 +371,7 @@ void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret
     uint64_t sent = atomic_load(&exchange->bytes_sent), received = atomic_load(&exchange->bytes_received);
     uint64_t gradients = atomic_load(&exchange->gradient_bytes),
              as_float32 = atomic_load(&exchange->gradient_float32_bytes);
+    uint64_t lent = atomic_load(&exchange->bytes_lent);
     *ret_figures = (psr_exchange_figures){
         .wait_s = exchange->session->wait_s,
         .exchange_s = (double)atomic_load(&exchange->exchange_ns) * 1e-9,
@@ -377,6 +379,7 @@ void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret
         .bytes_received = received - exchange->bytes_received_told,
         .gradient_bytes = gradients - exchange->gradient_bytes_told,
         .gradient_float32_bytes = as_float32 - exchange->gradient_float32_bytes_told,
+        .bytes_lent = lent - exchange->bytes_lent_told,
         .staleness = atomic_exchange(&exchange->staleness, 0),
     };
     exchange->session->wait_s = 0;
@@ -384,4 +387,5 @@ void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret
     exchange->bytes_received_told = received;
     exchange->gradient_bytes_told = gradients;
     exchange->gradient_float32_bytes_told = as_float32;
+    exchange->bytes_lent_told = lent;
 }

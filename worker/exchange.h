@@ -30,6 +30,8 @@ typedef struct psr_exchange_options {
     const psr_plan *plan;         /* of the same buckets */
     uint32_t rank;                /* the first that this process plays */
     const psr_engine_ops *engine; /* psr_engine_choose */
+    /* Memory for them, as long as the layout and zeroed; NULL: of its own. Not with an engine that has arenas of its own. */
+    float *gradients;
 } psr_exchange_options;
 
 /* Commands of an exchange that may wait for the thread: a step's, those of the step before that may still be there, and some
@@ -57,7 +59,8 @@ typedef struct psr_exchange_figures {
     /* Of those sent, payloads of gradients (of a ring: and of their sums), and what they would have been as float32. After a drain they
      * are all of the steps until then. */
     uint64_t gradient_bytes, gradient_float32_bytes;
-    uint64_t staleness; /* largest seen since the last call (SSP, async) */
+    uint64_t bytes_lent; /* of those sent: through shared memory */
+    uint64_t staleness;  /* largest seen since the last call (SSP, async) */
 } psr_exchange_figures;
 
 /* CANCELLED: as psr_session_may_begin. */

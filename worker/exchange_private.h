@@ -15,17 +15,19 @@ struct psr_exchange {
     psr_collective *collective; /* NULL when this process is the only worker */
     float *weights, *gradients; /* gradients: NULL when the engine has arenas of its own */
     float **residuals;          /* [psr_exchange_plays] arenas; NULL: nothing is owed */
+    float *own_gradients;       /* NULL: they are the owner's */
 
     /* ---- the compute thread's own ---- */
     psr_step step;
     uint32_t reported; /* buckets of this step */
     uint64_t operations_begun;
-    uint64_t bytes_sent_told, bytes_received_told, gradient_bytes_told, gradient_float32_bytes_told;
+    uint64_t bytes_sent_told, bytes_received_told, bytes_lent_told, gradient_bytes_told,
+        gradient_float32_bytes_told;
 
     /* ---- written by the exchange thread, read by the compute thread ---- */
     _Atomic uint64_t *landed; /* [buckets]: steps whose weights the bucket has */
     _Atomic uint64_t operations_ended;
-    _Atomic uint64_t bytes_sent, bytes_received, staleness;
+    _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, staleness;
     _Atomic uint64_t gradient_bytes, gradient_float32_bytes; /* counted before they are sent */
     _Atomic int64_t exchange_ns;
 

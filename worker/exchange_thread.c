@@ -125,6 +125,7 @@ void psr_exchange_publish(psr_exchange *exchange)
     psr_transport_counts_get(exchange->session->options.transport, &counts);
     atomic_store_explicit(&exchange->bytes_sent, counts.bytes_sent, memory_order_relaxed);
     atomic_store_explicit(&exchange->bytes_received, counts.bytes_received, memory_order_relaxed);
+    atomic_store_explicit(&exchange->bytes_lent, counts.bytes_lent, memory_order_relaxed);
     if (exchange->ops->staleness == NULL)
         return;
     uint64_t staleness = exchange->ops->staleness(exchange->engine);

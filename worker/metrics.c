@@ -34,11 +34,12 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     add_seconds(&end, "exchange_s", m->exchange_s);
     add_seconds(&end, "wait_s", m->wait_s);
     add_seconds(&end, "load_wait_s", m->load_wait_s);
-    psr_text_add(
-        &end,
-        ", \"bytes_sent\": %" PRIu64 ", \"bytes_received\": %" PRIu64 ", \"gradient_bytes\": %" PRIu64
-        ", \"gradient_float32_bytes\": %" PRIu64 ", \"staleness\": %" PRIu64,
-        m->bytes_sent, m->bytes_received, m->gradient_bytes, m->gradient_float32_bytes, m->staleness);
+    psr_text_add(&end,
+                 ", \"bytes_sent\": %" PRIu64 ", \"bytes_received\": %" PRIu64 ", \"bytes_lent\": %" PRIu64
+                 ", \"gradient_bytes\": %" PRIu64 ", \"gradient_float32_bytes\": %" PRIu64
+                 ", \"staleness\": %" PRIu64,
+                 m->bytes_sent, m->bytes_received, m->bytes_lent, m->gradient_bytes,
+                 m->gradient_float32_bytes, m->staleness);
     if (m->has_hash)
         psr_text_add(&end, ", \"hash\": \"%016" PRIx64 "\"", m->hash);
     if (m->has_test) {

@@ -26,6 +26,7 @@ typedef struct psr_metrics {
     double load_wait_s;  /* the compute thread waited for the loader */
     uint64_t bytes_sent, bytes_received;             /* of all kinds, since this process's line before */
     uint64_t gradient_bytes, gradient_float32_bytes; /* psr_exchange_figures', since then */
+    uint64_t bytes_lent;                             /* of those sent: through shared memory */
     uint64_t staleness; /* the oldest weights that this step took: updates behind (SSP, async) */
     bool has_hash;
     uint64_t hash; /* of the weights after this step */

@@ -27,8 +27,9 @@ typedef struct training {
     uint64_t last_evaluated, last_saved; /* steps completed at that time; 0: never */
     /* The training clock: time since START less that of evaluations and checkpoints. */
     double start_s, aside_s;
-    uint64_t settled;                        /* steps completed when all weights had last landed */
-    uint64_t carried_sent, carried_received; /* bytes of evaluations and checkpoints, for the next line */
+    uint64_t settled; /* steps completed when all weights had last landed */
+    uint64_t carried_sent, carried_received,
+        carried_lent; /* bytes of evaluations and checkpoints, for the next line */
     /* The pass that runs. */
     uint32_t nodes_done;
     bool
@@ -142,11 +143,12 @@ static double end_turn(training *tr, turn *now)
     m->bytes_received += figures.bytes_received + tr->carried_received;
     m->gradient_bytes += figures.gradient_bytes;
     m->gradient_float32_bytes += figures.gradient_float32_bytes;
+    m->bytes_lent += figures.bytes_lent + tr->carried_lent;
     m->staleness = figures.staleness > m->staleness ? figures.staleness : m->staleness;
     m->unix_s = unix_clock_s();
     m->train_s = training_clock_s(tr);
     m->images_per_s = now->count / (m->train_s - now->begun_s);
-    tr->carried_sent = tr->carried_received = 0;
+    tr->carried_sent = tr->carried_received = tr->carried_lent = 0;
     tr->outcome.wait_s += figures.wait_s;
     tr->outcome.gradient_bytes += figures.gradient_bytes;
     tr->outcome.gradient_float32_bytes += figures.gradient_float32_bytes;
@@ -231,6 +233,7 @@ static void came_back(training *tr, double left_s)
     psr_exchange_take_figures(tr->t->exchange, &aside);
     tr->carried_sent += aside.bytes_sent;
     tr->carried_received += aside.bytes_received;
+    tr->carried_lent += aside.bytes_lent;
     tr->aside_s += psr_clock_s() - left_s;
 }
 

@@ -23,8 +23,9 @@ struct psr_table_shard {
     psr_table_update update;
     size_t length; /* of the table */
     float *values;
-    float *sums;    /* folded by arrival: as long as values; else NULL */
-    float *scratch; /* [PSR_FOLD_BLOCK] */
+    float *own_values; /* NULL: they are the owner's */
+    float *sums;       /* folded by arrival: as long as values; else NULL */
+    float *scratch;    /* [PSR_FOLD_BLOCK] */
     psr_table_slices slices;
     psr_encoder *encoder; /* of what is pulled, a slice at a time; NULL: it comes as it is */
     void *encoded;        /* a slice's payload */
@@ -74,7 +75,9 @@ static psr_err find_update(psr_table_shard *table)
 static psr_err make_arrays(psr_table_shard *table)
 {
     const psr_compression pulled = table->plan->pulled;
-    PSR_TRY(psr_arena_new(table->length, &table->values));
+    if (table->options.values == NULL)
+        PSR_TRY(psr_arena_new(table->length, &table->own_values));
+    table->values = table->own_values != NULL ? table->own_values : table->options.values;
     if (by_arrival(table))
         PSR_TRY(psr_arena_new(table->length, &table->sums));
     if (!psr_compression_is_none(pulled)) {
@@ -154,7 +157,7 @@ void psr_table_shard_free(psr_table_shard *table)
     free(table->told);
     free(table->scratch);
     psr_table_slices_done(&table->slices);
-    psr_arena_free(table->values, table->length);
+    psr_arena_free(table->own_values, table->length);
     psr_arena_free(table->sums, table->length);
     free(table);
 }
@@ -205,8 +208,9 @@ static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *h
         return PSR_OK;
     }
     *ret_payload = psr_encode(head, PSR_ENCODING_FLOAT32, values, span.count);
-    /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next
-     * push, which it makes after it has these. */
+    /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next push, which it makes after
+     * it has copied these out of the message: also where the message is this process's own memory (psr_transport_lend_from). In SSP and
+     * async another worker's push may change them at any time: they are copied. */
     if (is_bsp(table))
         *ret_payload = psr_loan_payload(NULL, *ret_payload);
     return PSR_OK;

@@ -41,6 +41,7 @@ typedef struct psr_table_shard_options {
     bool given; /* no INIT comes: whoever holds it sets the values (zero at first) before the first message */
     uint64_t first_step; /* above 0 the update's state is given at the beginning too, as the values are */
     uint64_t end;        /* steps after which it is finished */
+    float *values; /* memory for them, as long as the table and zeroed, borrowed for life; NULL: of its own */
     psr_outbox outbox;
     void *context;
     /* A part that is held here has now so many steps in all of its values, and nobody was answered yet. May be NULL. */

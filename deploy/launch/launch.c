@@ -309,16 +309,17 @@ static psr_err choose_transport(psr_launch_driver *d)
     const char *elsewhere = NULL;
     for (size_t i = 0; i < hosts->count && !elsewhere; i++)
         elsewhere = psr_host_is_here(hosts->items[i].name) ? NULL : hosts->items[i].name;
-    bool asked = d->config.transport == PSR_TRANSPORT_IPC;
+    bool asked = d->config.transport == PSR_TRANSPORT_IPC || d->config.transport == PSR_TRANSPORT_SHM;
+    const char *word = d->config.transport == PSR_TRANSPORT_SHM ? "shm" : "ipc";
     if (asked && elsewhere)
         return psr_fail(
             PSR_ERR_USAGE,
-            "--transport ipc: host %s cannot be reached by it; leave it out, or give --transport tcp",
+            "--transport %s: host %s cannot be reached by it; leave it out, or give --transport tcp", word,
             elsewhere);
     if (asked && d->options->interface)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "--interface does not go with --transport ipc, which uses none; leave one of them out");
+        return psr_fail(PSR_ERR_USAGE,
+                        "--interface does not go with --transport %s, which uses none; leave one of them out",
+                        word);
     if (d->config.transport == PSR_TRANSPORT_TCP || elsewhere || d->options->interface)
         return PSR_OK;
     if (d->config.bare != PSR_BARE_NOWHERE)

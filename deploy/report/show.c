@@ -79,7 +79,8 @@ void psr_show_configuration(psr_show *show, const psr_config *config, const psr_
     if (config->resume[0])
         psr_screen_out(screen, "  resumes    %s\n", config->resume);
     if (sockets[0])
-        psr_screen_out(screen, "  network    ipc sockets in %s\n", sockets);
+        psr_screen_out(screen, "  network    %sipc sockets in %s\n",
+                       config->transport == PSR_TRANSPORT_IPC ? "" : "shared memory, and ", sockets);
     else
         psr_screen_out(screen, "  network    tcp, %s\n",
                        config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE)" : psr_show_bare(config));

@@ -121,6 +121,16 @@ static void add_gradients(psr_text_end *end, const cJSON *o)
                  sent / 1e6, as_float32 / 1e6, as_float32 / sent);
 }
 
+/* By which way, where there is more than one. */
+static void add_traffic(psr_text_end *end, const cJSON *o)
+{
+    double sent = psr_summary_figure(o, PSR_FIGURE_BYTES_SENT),
+           lent = psr_summary_figure(o, PSR_FIGURE_BYTES_LENT);
+    if (lent > 0 && sent > 0)
+        psr_text_add(end, "exchanged  %.1f MB sent by workers, %.1f%% of it through shared memory\n",
+                     sent / 1e6, 100 * lent / sent);
+}
+
 static void add_result(psr_text_end *end, const cJSON *o)
 {
     char loss[PSR_FIGURE_TEXT_BYTES], accuracy[PSR_FIGURE_TEXT_BYTES];
@@ -146,5 +156,6 @@ void psr_summary_print(const cJSON *outcome, char text[static PSR_SUMMARY_BYTES]
     add_warmup(&end, outcome);
     add_waiting(&end, outcome);
     add_gradients(&end, outcome);
+    add_traffic(&end, outcome);
     add_result(&end, outcome);
 }

@@ -50,6 +50,7 @@ struct psr_figures {
     shard_figures *shards;
     uint64_t warmup_steps;
     mark now, newer, older; /* newer and older: RECENT_S of training apart */
+    double bytes_sent, bytes_lent;
     double loss, test_loss, test_accuracy, test_count;
     char hash[HASH_DIGITS + 1];
 };
@@ -130,6 +131,8 @@ void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
     w->train_s = fmax(w->train_s, train_s);
     for (size_t i = 0; i < SUMS; i++)
         w->sums[i] += amount(line->fields, psr_figure_definitions[sum_figures[i]].name);
+    f->bytes_sent += amount(line->fields, "bytes_sent");
+    f->bytes_lent += amount(line->fields, "bytes_lent");
     f->now.images += images;
     move_marks(f, train_s);
 }
@@ -243,6 +246,8 @@ void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
         for (uint32_t w = 0; w < f->worker_count; w++)
             v[sum_figures[i]] += f->workers[w].sums[i];
     }
+    v[PSR_FIGURE_BYTES_SENT] = f->bytes_sent;
+    v[PSR_FIGURE_BYTES_LENT] = f->bytes_lent;
     v[PSR_FIGURE_LOSS] = f->loss;
     v[PSR_FIGURE_TEST_LOSS] = f->test_loss;
     v[PSR_FIGURE_TEST_ACCURACY] = f->test_accuracy;

@@ -93,7 +93,7 @@ static psr_err check_config(psr_config *config)
  * here. */
 static psr_err choose_transport(const arguments *a, psr_provision *provision, psr_socket_directory *sockets)
 {
-    bool ipc = a->config.transport == PSR_TRANSPORT_IPC ||
+    bool ipc = a->config.transport == PSR_TRANSPORT_IPC || a->config.transport == PSR_TRANSPORT_SHM ||
                (a->config.transport == PSR_TRANSPORT_AUTO && !provision->keys.curve);
     provision->port = a->port;
     if (!ipc)
@@ -103,7 +103,8 @@ static psr_err choose_transport(const arguments *a, psr_provision *provision, ps
             PSR_ERR_USAGE,
             "--%s is for TCP, and %s; leave it out, or make CURVE keys (psring keygen without --loopback)",
             a->interface ? "interface" : "port",
-            provision->keys.curve ? "--transport is ipc" : "the token in --key-file is for ipc sockets");
+            provision->keys.curve ? "--transport is ipc or shm"
+                                  : "the token in --key-file is for ipc sockets");
     PSR_TRY(psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), sockets));
     memcpy(provision->directory, sockets->path, sizeof provision->directory);
     return PSR_OK;

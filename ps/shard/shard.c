@@ -156,6 +156,7 @@ static psr_err open_table(psr_shard *shard)
                                            .registered_count = 1,
                                            .first_step = options->first_step,
                                            .end = options->total_steps,
+                                           .values = options->weights,
                                            .outbox = options->outbox,
                                            .context = shard,
                                            .advanced = bucket_advanced};

@@ -17,6 +17,7 @@ typedef struct psr_shard_options {
     const psr_plan *plan;
     uint32_t shard; /* this one's rank */
     uint64_t total_steps, first_step;
+    float *weights; /* memory for them (comm/tables/table_shard.h); NULL: of its own */
     psr_outbox outbox;
     void *context;
     /* A bucket of a section (net/message.h) for a checkpoint after `step` steps; may be NULL. data is borrowed for the call. Sections

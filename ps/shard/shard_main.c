@@ -46,6 +46,8 @@ typedef struct program {
     psr_config config;     /* what it is told of the run's, once it has come */
     psr_shard_start start; /* once all have agreed */
     psr_loop *loop;
+    bool shares;              /* memory, with members on this host */
+    psr_shared_arena weights; /* none: they are not shared */
     psr_shard_run *shard;
     bool by_hand;  /* standard input is nobody's */
     bool counted;  /* what it carried is in its log */
@@ -94,6 +96,45 @@ static void report(void *context, psr_msg_progress *progress)
 
 /* ---- setting up ---- */
 
+/* Whoever asked for it is warned that it is not so; else it is the run's to choose. */
+static void say_shared(void *context, bool shared, const char *line)
+{
+    const program *p = context;
+    bool asked = p->config.transport == PSR_TRANSPORT_SHM;
+    psr_log(asked && !shared ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
+}
+
+static void say_none_is_shared(program *p)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "shares no memory, messages go: %s", psr_err_detail());
+    say_shared(p, false, line);
+}
+
+/* Before anybody can connect: all do so after WELCOME, which this process has yet to earn. What cannot be shared is sent. */
+static void share_memory(program *p)
+{
+    psr_transport_kind asked = p->config.transport;
+    if (asked != PSR_TRANSPORT_SHM && asked != PSR_TRANSPORT_AUTO)
+        return;
+    psr_err err = psr_transport_share(p->transport, say_shared, p);
+    if (err != PSR_OK && (asked == PSR_TRANSPORT_SHM || err != PSR_ERR_UNSUPPORTED))
+        say_none_is_shared(p);
+    p->shares = err == PSR_OK;
+}
+
+/* What is sent comes from there: in BSP alone, where weights are lent. */
+static void share_weights(program *p)
+{
+    if (!p->shares || p->config.sync != PSR_SYNC_BSP)
+        return;
+    psr_err err = psr_shared_arena_new(p->start.layout.length, &p->weights);
+    if (err == PSR_OK)
+        err = psr_transport_lend_from(p->transport, &p->weights);
+    if (err != PSR_OK)
+        say_none_is_shared(p);
+}
+
 /* A shard has no facts of its own. */
 static psr_err take_config(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
                            size_t *ret_facts_size)
@@ -102,7 +143,10 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
     (void)place, (void)ret_facts, (void)ret_facts_size;
     psr_config_defaults(&p->config);
     psr_err err = psr_config_from_json(&p->config, given.data, given.size);
-    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "the scheduler's CONFIG");
+    if (err != PSR_OK)
+        return psr_fail_context(err, "the scheduler's CONFIG");
+    share_memory(p);
+    return PSR_OK;
 }
 
 static psr_err join(program *p)
@@ -172,6 +216,7 @@ static psr_err make_shard(program *p)
                                    .message = take_message,
                                    .woken = check_input};
     PSR_TRY(psr_loop_new(&loop, &p->loop));
+    share_weights(p);
     psr_shard_options shard = {
         .config = &p->config,
         .layout = &p->start.layout,
@@ -179,6 +224,7 @@ static psr_err make_shard(program *p)
         .shard = rank,
         .total_steps = p->start.total_steps,
         .first_step = p->start.first_step,
+        .weights = p->weights.values,
         .outbox = psr_loop_outbox(p->loop),
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
@@ -218,6 +264,7 @@ static void clean_up(program *p)
     psr_transport_free(&p->transport, LINGER_MS);
     psr_loop_free(p->loop);
     psr_shard_run_free(p->shard);
+    psr_shared_arena_done(&p->weights);
     psr_member_free(p->member);
     psr_shard_start_done(&p->start);
     psr_provision_done(&p->provision);
@@ -255,7 +302,7 @@ int main(int argc, char **argv)
     psr_member_arguments a;
     psr_member_arguments_parse(&words, argc, argv, &a);
 
-    program p = {.by_hand = !a.provisioned};
+    program p = {.by_hand = !a.provisioned, .weights = PSR_SHARED_ARENA_NONE};
     psr_peer self = {PSR_ROLE_SHARD, a.rank};
     psr_err err = a.provisioned
                       ? psr_provision_from_fd(STDIN_FILENO, &p.provision)

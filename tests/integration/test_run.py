@@ -352,6 +352,7 @@ def bad_input(tap, start, directory):
             (["-x", "4=5"], ["true"], "-x '4=5': a variable's name has letters, digits and _"),
             (["--deadline", "0"], ["true"], "--deadline: .*"), (["--transport", "pigeon"], ["true"], "--transport: .*"),
             (["--shards", "0"], ["true"], "--shards: '0' is not a number from 1 to 1024"),
+            (["--transport", "shm"], ["true"], "--transport: 'shm' is for training.*"),
             (["--rank"], ["true"], "--ranks?: .*"),
             ([], ["true", "x" * 100000, "y" * 100000], "the program's arguments and variables have 2000.. bytes, more than 131072; .*"))):
         run = start("bad-%d" % number, options, program)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run on one host is on ipc sockets that no other user reaches, and TCP is encrypted unless that is switched off aloud; the bits are the
-same over each. The directory of sockets goes with the run, however that ends.
+"""A run on one host is on ipc sockets that no other user reaches, and shares memory unless that is switched off; TCP is encrypted unless that is
+switched off aloud; the bits are the same over each. The directory of sockets goes with the run, however that ends.
 
 usage: test_transports.py PSRING"""
 
@@ -23,18 +23,28 @@ HELD = dict(OPTIONS, **{"fault-point": "worker:1:backward:1"})
 def same_bits(tap, psring, directory):
     hashes = {}
     for name, options, schemes, words in [
-            ("ipc", {}, "ipc", r"network +ipc sockets in /"),
+            ("auto", {}, "ipc", r"network +shared memory, and ipc sockets in /"),
+            ("shm", {"transport": "shm"}, "ipc", r"network +shared memory, and ipc sockets in /"),
+            ("shm-ring", {"transport": "shm", "mode": "ring"}, "ipc", r"network +shared memory, and ipc sockets in /"),
+            ("shm-late", {"transport": "shm", "slow": "0:3"}, "ipc", r"exchanged +[\d.]+ MB sent by workers, [\d.]+% of it through shared"),
+            ("ipc", {"transport": "ipc"}, "ipc", r"network +ipc sockets in /"),
             ("tcp", {"transport": "tcp"}, "tcp", r"network +tcp, encrypted \(CURVE\)"),
             ("bare", {"transport": "tcp", "no-encrypt": True}, "tcp", r"bare +not encrypted \(--no-encrypt\), within this machine"),
             ("trusted", {"transport": "tcp", "no-encrypt": "trusted-network"}, "tcp",
              r"bare +NOT encrypted \(--no-encrypt=trusted-network\)")]:
-        run = Run(psring, directory, name, dict(OPTIONS, **options))
+        options = dict(OPTIONS, **options)
+        if options["mode"] == "ring":
+            del options["shards"]
+        run = Run(psring, directory, name, options)
         if not tap.ok(run.status == 0, "a run over %s" % name, run.why()):
             continue
         hashes[name] = run.outcome()["hash"]
         tap.ok(re.search(words, run.stdout), "%s: a person is told" % name, run.stdout.splitlines())
         endpoints = re.findall(r'"endpoint":\s*"([^"]+)"', open(os.path.join(run.out, "run.json")).read())
-        tap.ok(len(endpoints) == 5 and all(e.startswith(schemes + "://") for e in endpoints),
+        lent = run.outcome()["bytes_lent"]
+        tap.ok(0.9 * run.outcome()["bytes_sent"] < lent if name[:3] in ("aut", "shm") else lent == 0,
+               "%s: what workers send goes that way" % name, [str(run.outcome())])
+        tap.ok(len(endpoints) == (3 if "ring" in name else 5) and all(e.startswith(schemes + "://") for e in endpoints),
                "%s: everybody listens there" % name, endpoints)
     tap.ok(len(set(hashes.values())) == 1, "one hash over all of them", [str(hashes)])
 
@@ -46,7 +56,10 @@ def refusals(tap, psring, directory):
             ({"no-encrypt": "home"}, "--no-encrypt: 'home' is not a place"),
             ({"transport": "ipc", "interface": "lo"}, "--interface does not go with --transport ipc"),
             ({"transport": "ipc", "hostfile": "HOSTS"}, "--transport ipc: host elsewhere.invalid cannot be reached by it"),
-            ({"transport": "shm"}, "--transport: 'shm'")]:
+            ({"no-encrypt": True, "transport": "shm"}, "--no-encrypt this-machine does not go with --transport shm"),
+            ({"transport": "shm", "interface": "lo"}, "--interface does not go with --transport shm"),
+            ({"transport": "shm", "hostfile": "HOSTS"}, "--transport shm: host elsewhere.invalid cannot be reached by it"),
+            ({"transport": "pigeon"}, "--transport: 'pigeon'")]:
         if "hostfile" in options:
             options["hostfile"] = os.path.join(directory, "hosts")
             with open(options["hostfile"], "w") as file:
@@ -75,8 +88,8 @@ def who_can_connect(tap, psring, directory):
     run, members, files = held_run(psring, directory, "connected-to")
     try:
         folder = os.path.dirname(files[0])
-        tap.ok(len(files) == 6 and {os.path.dirname(file) for file in files} == {folder},
-               "six processes, a socket each, in one directory", files)
+        tap.ok(len(files) == 11 and sum(file.endswith(".fd") for file in files) == 5 and {os.path.dirname(file) for file in files} == {folder},
+               "six processes, a socket each, and one more of each that shares memory, in one directory", files)
         tap.ok(os.stat(folder).st_mode & 0o7777 == 0o700, "which is this user's alone")
         tap.ok(not any(process.ports() for process in members), "nobody listens on a port")
         if os.geteuid() == 0:

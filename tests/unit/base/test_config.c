@@ -159,6 +159,7 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "sync",       "fold",        "lr",         "momentum",         "weight-decay",
         "nesterov",   "optimizer",   "adam-beta1", "adam-beta2",       "adam-epsilon",
         "lars-trust", "lr-schedule", "warmup",     "checkpoint-every", "fault-point",
+        "transport",
     };
     psr_config whole, expected, read;
     psr_config_defaults(&whole);

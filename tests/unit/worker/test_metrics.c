@@ -48,6 +48,7 @@ static void a_line_is_one_json_object_with_every_field(void **state)
                                  .bytes_received = 9,
                                  .gradient_bytes = 5,
                                  .gradient_float32_bytes = 20,
+                                 .bytes_lent = 5,
                                  .staleness = 4};
     char line[PSR_METRICS_LINE_MAX];
     psr_metrics_print(&metrics, line);
@@ -69,6 +70,7 @@ static void a_line_is_one_json_object_with_every_field(void **state)
     assert_true(number(object, "bytes_received") == 9);
     assert_true(number(object, "gradient_bytes") == 5);
     assert_true(number(object, "gradient_float32_bytes") == 20);
+    assert_true(number(object, "bytes_lent") == 5);
     assert_true(number(object, "staleness") == 4);
     assert_null(cJSON_GetObjectItemCaseSensitive(object, "hash"));
     assert_null(cJSON_GetObjectItemCaseSensitive(object, "test_accuracy"));
@@ -119,6 +121,7 @@ static void the_longest_line_fits(void **state)
                                  .bytes_received = UINT64_MAX,
                                  .gradient_bytes = UINT64_MAX,
                                  .gradient_float32_bytes = UINT64_MAX,
+                                 .bytes_lent = UINT64_MAX,
                                  .staleness = UINT64_MAX,
                                  .has_hash = true,
                                  .hash = UINT64_MAX,
