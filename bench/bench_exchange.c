@@ -14,6 +14,7 @@
 #include "model/networks/network_list.h"
 #include "model/optimizers/optimizer.h"
 #include "net/keys.h"
+#include "net/socket_directory.h"
 #include "net/transport.h"
 #include "ps/parts.h"
 #include "ps/shard/shard.h"
@@ -50,6 +51,7 @@ typedef struct bench {
     size_t key_count;
     uint32_t members; /* shards, then workers */
     float *owed; /* [workers][layout.length] what each owes: memory that all share; NULL: nothing is owed */
+    psr_socket_directory sockets; /* of ipc and shm; else none */
 } bench;
 
 typedef struct member {
@@ -107,6 +109,7 @@ typedef struct process {
     const bench *b;
     psr_peer self;
     psr_transport *transport;
+    psr_shared_arena shared; /* what this process sends from: gradients or a shard's weights. With shm */
     /* of a worker */
     const psr_engine_ops *ops;
     psr_engine *engine;
@@ -147,12 +150,31 @@ static psr_peer member_peer(const bench *b, uint32_t index)
     return index < shards ? (psr_peer){PSR_ROLE_SHARD, index} : (psr_peer){PSR_ROLE_WORKER, index - shards};
 }
 
+static void say_unshared(void *context, bool shared, const char *line)
+{
+    (void)context;
+    if (!shared)
+        fprintf(stderr, "bench_exchange: %s\n", line);
+}
+
+/* What is sent lies in memory that is shared, when that is asked for. */
+static void share_memory(process *p)
+{
+    if (p->b->config.transport != PSR_TRANSPORT_SHM)
+        return;
+    must(psr_transport_share(p->transport, say_unshared, NULL), "sharing memory");
+    must(psr_shared_arena_new(p->b->layout.length, &p->shared), "shared memory");
+    must(psr_transport_lend_from(p->transport, &p->shared), "lending memory");
+}
+
 /* Binds, tells the parent, hears of everybody, connects to everybody. */
 static void join(process *p, uint32_t index, int link)
 {
     const bench *b = p->b;
-    psr_zmq_options options = {.self = p->self, .interface = "127.0.0.1", .keys = &b->keys[1 + index]};
+    psr_zmq_options options = {
+        .self = p->self, .directory = b->sockets.path, .interface = "127.0.0.1", .keys = &b->keys[1 + index]};
     must(psr_transport_zmq_new(&options, &p->transport), "a transport");
+    share_memory(p);
     char endpoint[ENDPOINT_BYTES] = "";
     snprintf(endpoint, sizeof endpoint, "%s", psr_transport_endpoint(p->transport));
     write_all(link, endpoint, sizeof endpoint);
@@ -172,6 +194,7 @@ static void shard_main(const bench *b, uint32_t index, int link)
                                  .plan = &b->plan,
                                  .shard = index,
                                  .total_steps = UINT64_MAX,
+                                 .weights = p.shared.values,
                                  .outbox = {.context = p.transport, .send = send_message}};
     psr_shard *shard;
     must(psr_shard_new(&options, &shard), "a shard");
@@ -275,12 +298,14 @@ static bool all_given_back(const process *p)
     return true;
 }
 
-/* The round is over everywhere, but libzmq's thread may still be giving slices back. */
+/* The round is over everywhere, but libzmq's thread may still be giving slices back, and the transport what this process was lent. */
 static void await_loans(process *p)
 {
     atomic_store(&p->waits_for_loans, true);
-    while (!all_given_back(p))
+    psr_transport_wake(p->transport);
+    do
         take_message(p);
+    while (!all_given_back(p));
     atomic_store(&p->waits_for_loans, false);
 }
 
@@ -288,10 +313,12 @@ static void worker_main(const bench *b, uint32_t index, int link)
 {
     process p = {.b = b, .self = member_peer(b, index)};
     must(psr_arena_new(b->layout.length, &p.weights), "memory for the weights");
-    must(psr_arena_new(b->layout.length, &p.gradients), "memory for the gradients");
+    join(&p, index, link);
+    p.gradients = p.shared.values;
+    if (p.gradients == NULL)
+        must(psr_arena_new(b->layout.length, &p.gradients), "memory for the gradients");
     memset(p.weights, 0, b->layout.length * sizeof(float));
     memset(p.gradients, 0, b->layout.length * sizeof(float));
-    join(&p, index, link);
     p.ops = b->config.mode == PSR_MODE_PS ? &psr_engine_ps : &psr_engine_ring;
     psr_optimizer *optimizer = NULL;
     if (b->config.mode == PSR_MODE_RING && !b->sum_only)
@@ -447,6 +474,7 @@ static int run(bench *b)
            wrong);
     free(ms);
     free(members);
+    psr_socket_directory_remove(&b->sockets);
     return wrong ? 1 : 0;
 }
 
@@ -490,7 +518,8 @@ static psr_err plan(bench *b)
     PSR_TRY(psr_keys_generate(b->config.workers, shards, false, &b->keys, &b->key_count));
     for (size_t i = 0; i < b->key_count; i++)
         b->keys[i].bare = true; /* beside peers that encrypt nothing */
-    return PSR_OK;
+    bool sockets = b->config.transport == PSR_TRANSPORT_IPC || b->config.transport == PSR_TRANSPORT_SHM;
+    return sockets ? psr_socket_directory_make(NULL, &b->sockets) : PSR_OK;
 }
 
 static void bench_done(bench *b)
@@ -553,7 +582,7 @@ int main(int argc, char **argv)
          1},
         {0}};
     psr_memory_keep_pages();
-    bench b = {.rounds = 11, .warmup = 3};
+    bench b = {.rounds = 11, .warmup = 3, .sockets = PSR_SOCKET_DIRECTORY_NONE};
     psr_config_defaults(&b.config);
     char networks[PSR_NETWORK_TEXT_MAX];
     psr_network_help(networks, sizeof networks);
@@ -564,7 +593,8 @@ int main(int argc, char **argv)
     const struct argp argp = {options,
                               parse,
                               NULL,
-                              "Times the exchange alone and prints one JSON object.\vExample:\n"
+                              "Times the exchange alone and prints one JSON object. --transport auto is tcp "
+                              "here, not encrypted, as its peers are.\vExample:\n"
                               "  bench_exchange --mode ring --model resnet50 --workers 2 --rounds 21\n",
                               children,
                               NULL,

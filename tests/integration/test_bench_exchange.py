@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench_exchange finds its results right in every way to synchronise, and prints the bus factor that docs/algorithms.md defines.
+"""bench_exchange finds its results right in every way to synchronise and over every transport, and prints the bus factor that docs/algorithms.md defines.
 
 usage: test_bench_exchange.py BENCH-EXCHANGE"""
 
@@ -15,6 +15,9 @@ CASES = [
     ({"mode": "ring", "workers": 1}, None),
     ({"mode": "ps", "workers": 3, "shards": 1}, 3),
     ({"mode": "ps", "workers": 2, "shards": 4}, 1),
+    ({"mode": "ring", "workers": 3, "transport": "shm"}, 4 / 3),
+    ({"mode": "ps", "workers": 3, "shards": 2, "transport": "shm"}, 1.5),
+    ({"mode": "ring", "workers": 2, "transport": "ipc"}, 1),
     ({"mode": "ps", "workers": 3, "shards": 2, "sync": "async"}, 1.5),
     ({"mode": "ps", "workers": 3, "shards": 2, "sync": "ssp:1"}, 1.5),
     ({"mode": "ring", "workers": 3, "compress": "bf16"}, 4 / 3),
