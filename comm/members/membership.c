@@ -138,6 +138,13 @@ static psr_err check_scheduler(const psr_membership *m, int64_t present_ms)
     int64_t silent_ms = present_ms - m->heard_ms;
     if (silent_ms <= m->options.deadline_ms)
         return PSR_OK;
+    if (m->next_report_ms ==
+        NEVER) /* who asks for a place that somebody has is a stranger, and not answered */
+        return psr_fail(
+            PSR_ERR_PEER,
+            "the scheduler at %s did not answer for %.1f s: it is not there, or another process, or another "
+            "communicator of this one, has joined in this place",
+            m->options.scheduler, (double)silent_ms / 1000);
     return psr_fail(PSR_ERR_PEER, "the scheduler at %s: no sign of life for %.1f s", m->options.scheduler,
                     (double)silent_ms / 1000);
 }

@@ -143,7 +143,8 @@ typedef struct psring_options {
 PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
 
 /* Joins, and returns when all ranks have. options NULL: psring_options_env's. USAGE: what they say cannot be, or two ranks disagree.
- * DENIED: wrong keys. PEER: the scheduler is not there, or says who never came. NOT_FOUND: there is no PSRING_RANKS, no such folder or
+ * DENIED: wrong keys. PEER: the scheduler is not there, or says who never came; or another communicator, of this process or another
+ * one, has joined as this rank (so a process has one at a time of psring run's). NOT_FOUND: there is no PSRING_RANKS, no such folder or
  * file. VERSION. ret owns: psring_close, psring_abort. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *options, psring_comm **ret_comm);
 

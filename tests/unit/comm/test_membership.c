@@ -401,7 +401,8 @@ static void before_the_configuration_the_default_deadline_holds(void **state)
     (void)state;
     say_join();
     assert_ok(pass(DEADLINE_MS));
-    assert_fails(pass(1), PSR_ERR_PEER, "no sign of life for 30.0 s");
+    assert_fails(pass(1), PSR_ERR_PEER,
+                 "the scheduler at tcp://head:4242 did not answer for 30.0 s: it is not there, or another");
 }
 
 static void anything_that_the_scheduler_says_is_a_sign_of_life(void **state)

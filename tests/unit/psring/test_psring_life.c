@@ -45,6 +45,44 @@ static void who_has_left_has_sent_all(void **state)
     ranks_run(2, send_and_leave, NULL);
 }
 
+/* Rank 1 asks for its place once more. */
+typedef struct place {
+    ranks_folder folder;
+    int rank;
+} place;
+
+static void *join_twice(void *context)
+{
+    const place *p = context;
+    psring_comm *first = NULL, *second = NULL;
+    const psring_options options = ranks_options(&p->folder, 2, p->rank, 0);
+    expect_ok(psring_init(&options, &first));
+    if (p->rank == 1) {
+        psring_options again = options;
+        again.join_deadline_ms = 2500;
+        expect(psring_init(&again, &second) == PSRING_ERR_PEER && second == NULL);
+        expect(strstr(psring_err_detail(), "another communicator of this one, has joined in this place") !=
+               NULL);
+    }
+    expect_ok(psring_barrier(psring_world(first), NULL, NULL)); /* the first one goes on */
+    expect_ok(psring_close(&first));
+    return NULL;
+}
+
+static void a_rank_that_has_joined_cannot_be_joined_again(void **state)
+{
+    place places[2] = {{.rank = 0}, {.rank = 1}};
+    pthread_t threads[2];
+    (void)state;
+    ranks_folder_make(&places[0].folder);
+    places[1].folder = places[0].folder;
+    for (int r = 0; r < 2; r++)
+        expect(pthread_create(&threads[r], NULL, join_twice, &places[r]) == 0);
+    for (int r = 0; r < 2; r++)
+        expect(pthread_join(threads[r], NULL) == 0);
+    ranks_folder_remove(&places[0].folder);
+}
+
 /* Two in one process, of which the second one has its ranks the other way round. */
 typedef struct pair {
     ranks_folder folders[2];
@@ -395,6 +433,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_communicator_is_opened_again),
         cmocka_unit_test(who_has_left_has_sent_all),
+        cmocka_unit_test(a_rank_that_has_joined_cannot_be_joined_again),
         cmocka_unit_test(two_communicators_know_nothing_of_each_other),
         cmocka_unit_test(one_rank_is_alone_without_a_scheduler),
         cmocka_unit_test(a_rank_that_never_joins_is_named),
