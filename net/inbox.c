@@ -1,5 +1,7 @@
 #include "net/inbox.h"
 
+#include "net/transport_private.h"
+
 #include "base/clock.h"
 #include "net/bindings.h"
 #include "net/admission.h"
@@ -32,7 +34,7 @@ struct psr_inbox {
               16];          /* of an ipc socket: it is ours to remove. "": none */
     psr_borrower *borrower; /* NULL: no memory is shared */
     uint64_t introductions;
-    uint64_t strangers; /* messages; admission counts connections */
+    _Atomic uint64_t strangers; /* messages; admission counts connections */
     int64_t window_begin_ms;
     unsigned window_lines;
     uint64_t unlogged;
@@ -66,7 +68,7 @@ static void log_stranger(psr_inbox *inbox, const char *line)
 /* A message of somebody who was let in and yet is nobody: the frames are dropped by the caller. */
 static psr_err drop(psr_inbox *inbox, psr_peer claimed, const char *reason)
 {
-    inbox->strangers++;
+    psr_count_add(&inbox->strangers, 1);
     char name[PSR_ADMISSION_NAME_BYTES], line[256];
     psr_admission_name(claimed, name);
     snprintf(line, sizeof line, "dropped a message of a stranger who says it is %s: %s", name, reason);
@@ -329,7 +331,7 @@ void psr_inbox_tell_strangers(psr_inbox *inbox)
 
 void psr_inbox_log_stranger(psr_inbox *inbox, const char *line)
 {
-    inbox->strangers++;
+    psr_count_add(&inbox->strangers, 1);
     log_stranger(inbox, line);
 }
 
@@ -340,7 +342,8 @@ const char *psr_inbox_endpoint(const psr_inbox *inbox)
 
 uint64_t psr_inbox_strangers(const psr_inbox *inbox)
 {
-    return inbox->strangers + psr_admission_refused(inbox->admission);
+    return atomic_load_explicit(&inbox->strangers, memory_order_relaxed) +
+           psr_admission_refused(inbox->admission);
 }
 
 /* ---- beginning and end ---- */

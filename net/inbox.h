@@ -40,7 +40,7 @@ void psr_inbox_log_stranger(psr_inbox *inbox, const char *line);
 
 /* Where others connect to. Borrowed for life. */
 const char *psr_inbox_endpoint(const psr_inbox *inbox);
-/* Connections and messages of strangers so far. */
+/* Connections and messages of strangers so far. Any thread. */
 uint64_t psr_inbox_strangers(const psr_inbox *inbox);
 
 #endif

@@ -12,8 +12,8 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
                         psr_role_name(to.role), to.rank, PSR_PAYLOAD_BYTES_MAX);
     }
     PSR_TRY(transport->ops->send(transport, to, head, payload));
-    transport->counts.messages_sent++;
-    transport->counts.bytes_sent += bytes;
+    psr_count_add(&transport->messages_sent, 1);
+    psr_count_add(&transport->bytes_sent, bytes);
     return PSR_OK;
 }
 
@@ -21,8 +21,8 @@ psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message
 {
     psr_message *message;
     PSR_TRY(transport->ops->recv(transport, timeout_ms, &message));
-    transport->counts.messages_received++;
-    transport->counts.bytes_received += message->payload_bytes;
+    psr_count_add(&transport->messages_received, 1);
+    psr_count_add(&transport->bytes_received, message->payload_bytes);
     *ret_message = message;
     return PSR_OK;
 }
@@ -80,8 +80,13 @@ psr_err psr_transport_rename(psr_transport *transport, psr_peer self)
 
 void psr_transport_counts_get(const psr_transport *transport, psr_transport_counts *ret_counts)
 {
-    *ret_counts = transport->counts;
-    ret_counts->strangers = transport->ops->strangers(transport);
+    *ret_counts = (psr_transport_counts){
+        .bytes_sent = atomic_load_explicit(&transport->bytes_sent, memory_order_relaxed),
+        .bytes_received = atomic_load_explicit(&transport->bytes_received, memory_order_relaxed),
+        .bytes_lent = atomic_load_explicit(&transport->bytes_lent, memory_order_relaxed),
+        .messages_sent = atomic_load_explicit(&transport->messages_sent, memory_order_relaxed),
+        .messages_received = atomic_load_explicit(&transport->messages_received, memory_order_relaxed),
+        .strangers = transport->ops->strangers(transport)};
 }
 
 void psr_transport_free(psr_transport **transport, int linger_ms)

@@ -82,6 +82,7 @@ const char *psr_transport_endpoint(const psr_transport *transport);
 /* After WELCOME gave a rank to a process that joined with PSR_RANK_ANY: says HELLO again under the new name. */
 PSR_MUST_CHECK psr_err psr_transport_rename(psr_transport *transport, psr_peer self);
 
+/* Any thread. */
 void psr_transport_counts_get(const psr_transport *transport, psr_transport_counts *ret_counts);
 
 /* Delivers what is queued, for at most linger_ms, then ends. NULL allowed; nulls it. */

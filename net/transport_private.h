@@ -4,6 +4,8 @@
 
 #include "net/transport.h"
 
+#include <stdatomic.h>
+
 /* As the functions of net/transport.h; transport.c has checked the arguments and keeps the counts of what was
  * sent and received. */
 typedef struct psr_transport_ops {
@@ -16,7 +18,7 @@ typedef struct psr_transport_ops {
     void (*retire)(psr_transport *transport, psr_peer peer);
     const char *(*endpoint)(const psr_transport *transport);
     psr_err (*rename)(psr_transport *transport, psr_peer self);
-    uint64_t (*strangers)(const psr_transport *transport);
+    uint64_t (*strangers)(const psr_transport *transport); /* any thread */
     /* NULL: it shares no memory. */
     psr_err (*share)(psr_transport *transport, void (*say)(void *context, bool shared, const char *line),
                      void *context);
@@ -27,8 +29,16 @@ typedef struct psr_transport_ops {
 /* The first member of every implementation's struct. */
 struct psr_transport {
     const psr_transport_ops *ops;
-    psr_transport_counts counts; /* strangers apart: ops->strangers */
+    /* Written by one thread at a time, the one that has the transport; any thread reads them. Strangers are ops->strangers'. */
+    _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, messages_sent, messages_received;
 };
+
+/* A count that one thread at a time writes. */
+static inline void psr_count_add(_Atomic uint64_t *count, uint64_t more)
+{
+    uint64_t before = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, before + more, memory_order_relaxed);
+}
 
 /* Gives lent bytes back: for every path on which they do not leave. */
 static inline void psr_payload_return(const psr_payload *payload)

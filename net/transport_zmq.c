@@ -299,7 +299,7 @@ static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_he
     psr_reference reference;
     if (c->lender != NULL && psr_reference_may(head) && psr_lender_refer(c->lender, payload, &reference)) {
         PSR_TRY(send_reference(c, head, &reference, payload->bytes));
-        base->counts.bytes_lent += payload->bytes;
+        psr_count_add(&base->bytes_lent, payload->bytes);
         return PSR_OK;
     }
     zmq_msg_t frame;

@@ -86,6 +86,30 @@ void psring_report(psring_comm *comm, uint64_t step)
         psr_node_progress(comm->node, step);
 }
 
+static psr_err get_counts(const psring_comm *comm, psring_counts *ret_counts)
+{
+    psr_transport_counts counts = {0};
+    if (comm->transport != NULL)
+        psr_transport_counts_get(comm->transport, &counts);
+    const psring_counts found = {.bytes_sent = counts.bytes_sent,
+                                 .bytes_received = counts.bytes_received,
+                                 .messages_sent = counts.messages_sent,
+                                 .messages_received = counts.messages_received,
+                                 .strangers = counts.strangers,
+                                 .waited_s = 1e-9 * (double)psr_driver_waited_ns(comm->driver)};
+    return psr_options_write("psring_counts", &found, sizeof found, ret_counts, sizeof found);
+}
+
+psring_err psring_counts_get(psring_comm *comm, psring_counts *ret_counts)
+{
+    psr_err err = psr_comm_need(comm, "comm");
+    if (err == PSR_OK)
+        err = psr_comm_need(ret_counts, "ret_counts");
+    if (err == PSR_OK)
+        err = psr_comm_enter(comm);
+    return err == PSR_OK ? psr_comm_leave(comm, get_counts(comm, ret_counts)) : (psring_err)err;
+}
+
 /* ---- joining ---- */
 
 static psr_err check_options(const psring_options *o)

@@ -19,8 +19,9 @@ struct psr_driver {
     psr_node *node;
     psr_loop *loop; /* NULL: alone */
     psr_progress_engine *engine;
-    bool *connected;  /* [ranks] who has the turn's */
-    _Atomic bool bye; /* the coordinator has let this rank go */
+    bool *connected;   /* [ranks] who has the turn's */
+    _Atomic bool bye;  /* the coordinator has let this rank go */
+    int64_t waited_ns; /* the caller's */
 
     pthread_mutex_t mutex;
     /* Under mutex: */
@@ -126,15 +127,31 @@ static int64_t move_alone(void *context)
     return next_ms == INT64_MAX ? next_ms : next_ms - now_ms;
 }
 
+static bool wait_for(psr_driver *d, bool drives, bool (*reached)(void *context), void *context,
+                     int64_t timeout_ms)
+{
+    if (reached(context))
+        return true;
+    int64_t begin_ns = psr_clock_ns();
+    bool is = psr_progress_engine_wait(d->engine, drives, reached, context, timeout_ms);
+    d->waited_ns += psr_clock_ns() - begin_ns;
+    return is;
+}
+
 bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context, int64_t timeout_ms)
 {
-    return psr_progress_engine_wait(driver->engine, true, reached, context, timeout_ms);
+    return wait_for(driver, true, reached, context, timeout_ms);
 }
 
 bool psr_driver_wait_beside(psr_driver *driver, bool (*reached)(void *context), void *context,
                             int64_t timeout_ms)
 {
-    return psr_progress_engine_wait(driver->engine, false, reached, context, timeout_ms);
+    return wait_for(driver, false, reached, context, timeout_ms);
+}
+
+int64_t psr_driver_waited_ns(const psr_driver *driver)
+{
+    return driver->waited_ns;
 }
 
 static bool is_let_go(void *context)

@@ -35,10 +35,11 @@ PSR_MUST_CHECK psr_err psr_driver_order_later(psr_driver *driver, psr_node_order
 
 /* Waits until reached says so, which is asked after each change, at most timeout_ms. false: it never did. */
 bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context, int64_t timeout_ms);
-
 /* The same, but the progress thread moves what was ordered. */
 bool psr_driver_wait_beside(psr_driver *driver, bool (*reached)(void *context), void *context,
                             int64_t timeout_ms);
+/* How long all of these have waited. */
+int64_t psr_driver_waited_ns(const psr_driver *driver);
 
 /* Tells the coordinator that this rank leaves, and waits for its answer, at most timeout_ms; 0: does not wait. */
 void psr_driver_leave(psr_driver *driver, int64_t timeout_ms);

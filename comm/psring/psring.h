@@ -157,6 +157,19 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_close(psring_comm **comm);
  * nothing. NULL, and a pointer to it, are allowed, so that it may be called after psring_init failed. */
 PSRING_API void psring_abort(psring_comm **comm, const char *line);
 
+/* Of this process's side of a communicator, since psring_init. */
+typedef struct psring_counts {
+    size_t size;
+    uint64_t bytes_sent,
+        bytes_received; /* of values and of what joining takes; without the messages' heads */
+    uint64_t messages_sent, messages_received; /* with those of scheduler and credits */
+    uint64_t strangers; /* connections turned away and messages dropped: of nobody who has joined */
+    double waited_s;    /* in this library's calls, for others */
+} psring_counts;
+
+/* ret_counts->size is set before. A rank that is alone sends nothing. USAGE. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_counts_get(psring_comm *comm, psring_counts *ret_counts);
+
 /* [any] Between calls: this rank is at work, in a step of its own count. Others that wait for it wait on. */
 PSRING_API void psring_report(psring_comm *comm, uint64_t step);
 

@@ -368,6 +368,64 @@ static void lists_that_differ_are_a_mismatch(void **state)
     ranks_run(3, disagree, NULL);
 }
 
+/* ---- counts ---- */
+
+static psring_counts counts_of(psring_comm *comm)
+{
+    psring_counts counts = {.size = sizeof counts};
+    expect_ok(psring_counts_get(comm, &counts));
+    return counts;
+}
+
+/* Rank 1 waits in vain for a moment, and then asks for the message. */
+static void count(psring_comm **comm, int rank, void *context)
+{
+    enum { VALUES = 1000 };
+    double x[VALUES] = {0};
+    psring_group *world = psring_world(*comm);
+    psring_request *request = NULL;
+    (void)context;
+    expect_ok(psring_barrier(world, NULL, NULL));
+    psring_counts before = counts_of(*comm);
+    if (rank == 1) {
+        expect_ok(psring_receive(world, x, VALUES, PSRING_FLOAT64, 0, 0, NULL, &request));
+        expect(psring_wait(request, 20) == PSRING_ERR_BUSY);
+    }
+    expect_ok(psring_barrier(world, NULL, NULL));
+    if (rank == 0)
+        expect_ok(psring_send(world, x, VALUES, PSRING_FLOAT64, 1, 0, NULL, NULL));
+    else
+        expect_ok(psring_wait(request, PSRING_FOREVER));
+    psring_counts after = counts_of(*comm);
+    expect(after.messages_sent > before.messages_sent && after.messages_received > before.messages_received);
+    expect((after.bytes_sent - before.bytes_sent >= sizeof x) == (rank == 0));
+    expect((after.bytes_received - before.bytes_received >= sizeof x) == (rank == 1));
+    expect(after.strangers == 0 && after.waited_s >= before.waited_s);
+    expect(rank == 0 || after.waited_s > before.waited_s);
+    psring_counts wrong = {.size = 1};
+    expect(psring_counts_get(*comm, &wrong) == PSRING_ERR_USAGE &&
+           psring_counts_get(*comm, NULL) == PSRING_ERR_USAGE);
+    psring_request_free(&request);
+}
+
+static void what_is_sent_and_received_and_how_long_calls_waited_is_counted(void **state)
+{
+    (void)state;
+    ranks_run(2, count, NULL);
+}
+
+static void who_is_alone_counts_nothing(void **state)
+{
+    psring_comm *comm = NULL;
+    const psring_options options = {.size = sizeof options, .ranks = 1};
+    (void)state;
+    expect_ok(psring_init(&options, &comm));
+    expect_ok(psring_barrier(psring_world(comm), NULL, NULL));
+    psring_counts counts = counts_of(comm);
+    expect(counts.messages_sent == 0 && counts.messages_received == 0 && counts.bytes_sent == 0);
+    expect_ok(psring_close(&comm));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +439,8 @@ int main(void)
         cmocka_unit_test(a_split_has_its_own_order_of_calls),
         cmocka_unit_test(groups_of_listed_ranks_overlap),
         cmocka_unit_test(lists_that_differ_are_a_mismatch),
+        cmocka_unit_test(what_is_sent_and_received_and_how_long_calls_waited_is_counted),
+        cmocka_unit_test(who_is_alone_counts_nothing),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
