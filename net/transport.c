@@ -27,6 +27,24 @@ psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message
     return PSR_OK;
 }
 
+psr_err psr_transport_visit(psr_transport *transport, int timeout_ms, unsigned most,
+                            bool (*take)(void *context, psr_message *message), void *context, bool *ret_empty)
+{
+    for (unsigned i = 0; i < most; i++) {
+        psr_message *message = NULL;
+        psr_err err = psr_transport_recv(transport, i == 0 ? timeout_ms : 0, &message);
+        if (err == PSR_ERR_TIMEOUT || err == PSR_ERR_CANCELLED) {
+            *ret_empty = true;
+            return PSR_OK;
+        }
+        PSR_TRY(err);
+        if (!take(context, message))
+            break;
+    }
+    *ret_empty = false;
+    return PSR_OK;
+}
+
 void psr_transport_wake(psr_transport *transport)
 {
     transport->ops->wake(transport);

@@ -43,6 +43,12 @@ PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to,
 PSR_MUST_CHECK psr_err psr_transport_recv(psr_transport *transport, int timeout_ms,
                                           psr_message **ret_message);
 
+/* Gives take, which owns it, each message that is there: the first within timeout_ms, at most `most`, until take says false. ret_empty:
+ * whether no more was there; so too after a wake. Fails as psr_transport_recv, but TIMEOUT and CANCELLED are no failures. */
+PSR_MUST_CHECK psr_err psr_transport_visit(psr_transport *transport, int timeout_ms, unsigned most,
+                                           bool (*take)(void *context, psr_message *message), void *context,
+                                           bool *ret_empty);
+
 /* Makes a waiting psr_transport_recv return CANCELLED. Any thread; cheap; coalesces. */
 void psr_transport_wake(psr_transport *transport);
 

@@ -42,31 +42,37 @@ static void cut(void *context, psr_peer peer)
     psr_transport_disconnect(h->transport, peer);
 }
 
-/* Messages, waiting for the first at most timeout_ms. */
-static void take_messages(psr_hosting *h, int timeout_ms)
+static bool take_message(void *context, psr_message *message)
 {
-    for (int i = 0; i < BURST; i++) {
-        psr_message *message = NULL;
-        psr_err err = psr_transport_recv(h->transport, i == 0 ? timeout_ms : 0, &message);
-        if (err == PSR_ERR_TIMEOUT || err == PSR_ERR_CANCELLED)
-            return;
-        if (err != PSR_OK) {
-            psr_node_coordinator_fail(h->coordinator, err, PSR_RANK_ANY);
-            return;
-        }
-        psr_node_coordinator_message(h->coordinator, message, psr_clock_ms());
-        psr_message_free(&message);
-    }
+    psr_hosting *h = context;
+    psr_node_coordinator_message(h->coordinator, message, psr_clock_ms());
+    psr_message_free(&message);
+    return true;
 }
 
+/* Waits for the first at most timeout_ms. Returns true when the inbox is empty. */
+static bool take_messages(psr_hosting *h, int timeout_ms)
+{
+    bool empty = true;
+    psr_err err = psr_transport_visit(h->transport, timeout_ms, BURST, take_message, h, &empty);
+    if (err != PSR_OK)
+        psr_node_coordinator_fail(h->coordinator, err, PSR_RANK_ANY);
+    return empty;
+}
+
+/* Nobody is called silent whose words lie unread, unless there is no end of them. */
 static void *run(void *context)
 {
     psr_hosting *h = context;
-    int64_t next_ms = psr_clock_ms();
+    int64_t ticked_ms = psr_clock_ms(), next_ms = ticked_ms;
     while (!atomic_load(&h->quit) && !psr_node_coordinator_over(h->coordinator)) {
         int64_t left_ms = next_ms - psr_clock_ms();
-        take_messages(h, left_ms <= 0 ? 0 : left_ms < INT_MAX ? (int)left_ms : INT_MAX);
-        psr_node_coordinator_tick(h->coordinator, psr_clock_ms(), &next_ms);
+        bool empty = take_messages(h, left_ms <= 0 ? 0 : left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+        int64_t now_ms = psr_clock_ms();
+        if (!empty && now_ms - ticked_ms < 2 * h->options.deadline_ms)
+            continue;
+        ticked_ms = now_ms;
+        psr_node_coordinator_tick(h->coordinator, now_ms, &next_ms);
     }
     return NULL;
 }

@@ -306,22 +306,22 @@ static void take_early(driver *d, int64_t now_ms)
     }
 }
 
+static bool take_next(void *context, psr_message *message)
+{
+    driver *d = context;
+    take_message(d, message, psr_clock_ms());
+    take_early(d, psr_clock_ms());
+    return !d->ended;
+}
+
 /* Waits for the first at most timeout_ms. Returns true when the inbox is empty. */
 static bool take_messages(driver *d, int timeout_ms)
 {
-    for (int i = 0; i < BURST && !d->ended; i++) {
-        psr_message *message = NULL;
-        psr_err err = psr_transport_recv(d->transport, i == 0 ? timeout_ms : 0, &message);
-        if (err == PSR_ERR_TIMEOUT || err == PSR_ERR_CANCELLED)
-            return true;
-        if (err != PSR_OK) {
-            end_by_detail(d, err);
-            return true;
-        }
-        take_message(d, message, psr_clock_ms());
-        take_early(d, psr_clock_ms());
-    }
-    return false;
+    bool empty = true;
+    psr_err err = psr_transport_visit(d->transport, timeout_ms, BURST, take_next, d, &empty);
+    if (err != PSR_OK)
+        end_by_detail(d, err);
+    return empty;
 }
 
 /* ---- the loop ---- */

@@ -421,8 +421,9 @@ static void take_checkpoints(driver *d)
     }
 }
 
-static void take_message(driver *d, psr_message *message)
+static bool take_message(void *context, psr_message *message)
 {
+    driver *d = context;
     if (message->head.type == PSR_MSG_JOIN)
         psr_fault_point("start", 0);
     psr_msg_done done;
@@ -430,25 +431,17 @@ static void take_message(driver *d, psr_message *message)
         psr_fault_point("shutdown", done.steps);
     psr_coordinator_message(d->coordinator, message, psr_clock_ms());
     psr_message_free(&message);
+    return !psr_coordinator_ended(d->coordinator);
 }
 
 /* Messages, waiting for the first at most timeout_ms. Returns true when the inbox is empty. */
 static bool take_messages(driver *d, int timeout_ms)
 {
-    for (int i = 0; i < BURST && !psr_coordinator_ended(d->coordinator); i++) {
-        psr_message *message = NULL;
-        psr_err err = psr_transport_recv(d->transport, i == 0 ? timeout_ms : 0, &message);
-        if (err == PSR_ERR_TIMEOUT)
-            return true;
-        if (err == PSR_ERR_CANCELLED)
-            return true;
-        if (err != PSR_OK) {
-            psr_coordinator_end(d->coordinator, err, NULL);
-            return true;
-        }
-        take_message(d, message);
-    }
-    return false;
+    bool empty = true;
+    psr_err err = psr_transport_visit(d->transport, timeout_ms, BURST, take_message, d, &empty);
+    if (err != PSR_OK)
+        psr_coordinator_end(d->coordinator, err, NULL);
+    return empty;
 }
 
 static void do_housekeeping(driver *d, int64_t now_ms)
@@ -495,18 +488,21 @@ static void run_loop(driver *d)
     }
 }
 
-/* The run has ended, and members are hearing that: what they print until they have ended too goes to their logs. The launcher sees to it that
- * this is not long. */
+static bool drop(void *context, psr_message *message)
+{
+    (void)context;
+    psr_message_free(&message);
+    return true;
+}
+
+/* The run has ended, and members are hearing that: what they print until they have ended too goes to their logs. The launcher sees to
+ * it that this is not long. */
 static void take_last_lines(driver *d)
 {
-    bool more_orders = false;
+    bool more_orders = false, empty = true;
     while (!d->by_hand && !d->closed && !d->launcher_gone) {
-        psr_message *message = NULL;
-        psr_err err =
-            psr_transport_recv(d->transport, more_orders ? 0 : next_timeout_ms(d, psr_clock_ms()), &message);
-        if (err == PSR_OK)
-            psr_message_free(&message); /* it comes too late */
-        else if (err != PSR_ERR_TIMEOUT && err != PSR_ERR_CANCELLED)
+        int timeout_ms = more_orders ? 0 : next_timeout_ms(d, psr_clock_ms());
+        if (psr_transport_visit(d->transport, timeout_ms, BURST, drop, NULL, &empty) != PSR_OK)
             return;
         int64_t now_ms = psr_clock_ms();
         more_orders = take_orders(d, now_ms);
