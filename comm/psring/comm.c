@@ -15,6 +15,7 @@ enum {
     /* What was lent has left before an operation ends. What is left is small, and may be for a rank that has closed already. */
     LINGER_MS = 2000,
     ABORT_LINGER_MS = 300, /* for last words: who is gone takes none, and nobody should wait for that */
+    ABORT_HEARD_MS = 5000, /* for the scheduler to hear of it, if it lives */
     AGREE_MAX = 64 << 10,  /* bytes; the facts of a communicator have the number of shards beside it */
 };
 
@@ -407,6 +408,9 @@ void psring_abort(psring_comm **comm, const char *line)
              psring_host(&gone->world, (int)gone->rank), line != NULL ? line : "");
     psr_err err = psr_comm_find(gone, &failure);
     (void)err; /* it is the line that was given */
+    /* This process may exit now. Who starts it sees that by another way, and would take it for an end without a word. */
+    psr_driver_wait_verdict(gone->driver,
+                            gone->deadline_ms < ABORT_HEARD_MS ? gone->deadline_ms : ABORT_HEARD_MS);
     psr_driver_leave(gone->driver, 0);
     (void)psr_driver_wait(gone->driver, all_ended, gone, INT64_MAX);
     free_comm(gone, ABORT_LINGER_MS, &failure);

@@ -19,9 +19,10 @@ struct psr_driver {
     psr_node *node;
     psr_loop *loop; /* NULL: alone */
     psr_progress_engine *engine;
-    bool *connected;   /* [ranks] who has the turn's */
-    _Atomic bool bye;  /* the coordinator has let this rank go */
-    int64_t waited_ns; /* the caller's */
+    bool *connected;     /* [ranks] who has the turn's */
+    _Atomic bool bye;    /* the coordinator has let this rank go */
+    _Atomic bool judged; /* it has said how something failed */
+    int64_t waited_ns;   /* the caller's */
 
     pthread_mutex_t mutex;
     /* Under mutex: */
@@ -172,6 +173,17 @@ void psr_driver_leave(psr_driver *driver, int64_t timeout_ms)
         (void)psr_driver_wait(driver, is_let_go, driver, timeout_ms);
 }
 
+static bool is_judged(void *context)
+{
+    psr_driver *d = context;
+    return atomic_load(&d->judged) || psr_progress_engine_over(d->engine);
+}
+
+void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms)
+{
+    (void)psr_driver_wait(driver, is_judged, driver, timeout_ms);
+}
+
 /* ---- with the turn ---- */
 
 /* Channels to other ranks are opened when something is first sent there. */
@@ -205,9 +217,20 @@ static void forget_who_left(psr_driver *d, const psr_message *bye)
             cut(d, (psr_peer){PSR_ROLE_WORKER, rank});
 }
 
+static void note_verdict(psr_driver *d, const psr_message *message)
+{
+    psr_msg_failure says;
+    if (psr_msg_failure_read(message, &says) != PSR_OK || says.status == PSR_OK)
+        return;
+    atomic_store(&d->judged, true);
+    changed(d);
+}
+
 static psr_err take_message(void *context, psr_message **message)
 {
     psr_driver *d = context;
+    if (psr_peer_equal((*message)->from, coordinator) && (*message)->head.type == PSR_MSG_VERDICT)
+        note_verdict(d, *message);
     if (psr_peer_equal((*message)->from, coordinator) && (*message)->head.type == PSR_MSG_BYE) {
         forget_who_left(d, *message);
         atomic_store(&d->bye, true);

@@ -38,6 +38,8 @@ bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *c
 /* The same, but the progress thread moves what was ordered. */
 bool psr_driver_wait_beside(psr_driver *driver, bool (*reached)(void *context), void *context,
                             int64_t timeout_ms);
+/* Until the coordinator has said how something failed, at most timeout_ms; not where nobody can. */
+void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms);
 /* How long all of these have waited. */
 int64_t psr_driver_waited_ns(const psr_driver *driver);
 

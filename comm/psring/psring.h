@@ -153,8 +153,9 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *option
  * a call). Returns the failure that broke the communicator, when no call has said it before. NULL, and a pointer to it, are allowed. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_close(psring_comm **comm);
 
-/* Leaves at once. Every other rank's calls fail with PEER and this line. Consumes, but while another thread is in a call: then it does
- * nothing. NULL, and a pointer to it, are allowed, so that it may be called after psring_init failed. */
+/* Leaves as soon as the scheduler has this line, without one that answers after five seconds or the deadline, whichever is shorter. Every
+ * other rank's calls fail with PEER and this line. Consumes, but while another thread is in a call: then it does nothing. NULL, and a
+ * pointer to it, are allowed, so that it may be called after psring_init failed. */
 PSRING_API void psring_abort(psring_comm **comm, const char *line);
 
 /* Of this process's side of a communicator, since psring_init. */
