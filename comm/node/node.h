@@ -97,6 +97,8 @@ void psr_node_request_free(psr_node_request *request);
 /* Before it is ordered: it waits for what may never come. Whom it waits for is not told to the others. */
 void psr_node_request_is_unasked(psr_node_request *request);
 psr_node_group *psr_node_request_group(const psr_node_request *request);
+/* Of one that has ended: of its group's calls, from 1. 0: of none. */
+uint64_t psr_node_request_number(const psr_node_request *request);
 bool psr_node_request_persistent(const psr_node_request *request);
 /* Of its count of values. */
 size_t psr_node_request_bytes(const psr_node_request *request);

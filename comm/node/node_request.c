@@ -10,6 +10,9 @@ void psr_node_request_describe(const psr_node_request *r, char *text, size_t siz
 {
     if (r->of_table) {
         psr_node_table_describe(r->group->table, &r->call, text, size);
+        size_t used = strlen(text);
+        if (r->name[0] != '\0')
+            snprintf(text + used, size - used, " (%s)", r->name);
         return;
     }
     const psr_request_options *o = &r->options;
@@ -207,6 +210,11 @@ psr_node_group *psr_node_request_group(const psr_node_request *request)
 size_t psr_node_request_bytes(const psr_node_request *request)
 {
     return request->options.count * psr_type_bytes(request->options.type);
+}
+
+uint64_t psr_node_request_number(const psr_node_request *request)
+{
+    return request->number;
 }
 
 bool psr_node_request_persistent(const psr_node_request *request)

@@ -243,6 +243,11 @@ float *psr_node_table_values(psr_node_table *t)
     return t->shard != NULL ? psr_table_shard_values(t->shard) : t->values;
 }
 
+const char *psr_node_table_name(const psr_node_table *t)
+{
+    return t->name;
+}
+
 size_t psr_node_table_length(const psr_node_table *t)
 {
     return psr_plan_length(&t->plan);

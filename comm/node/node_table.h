@@ -42,6 +42,7 @@ psr_node_table *psr_node_group_table(const psr_node_group *group);
 /* [owner] This rank's copy of all values (a shard: of its parts they count), parts in ascending order, each at psr_node_table_part.
  * Borrowed for life; not to be touched once anything is pushed. */
 float *psr_node_table_values(psr_node_table *table);
+const char *psr_node_table_name(const psr_node_table *table); /* [owner] borrowed for its life */
 size_t
 psr_node_table_length(const psr_node_table *table); /* [owner] floats of them, with what lies between parts */
 psr_span psr_node_table_part(const psr_node_table *table, uint32_t part); /* [owner] of the values */

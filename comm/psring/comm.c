@@ -370,7 +370,7 @@ static bool all_ended(void *context)
 {
     const psring_comm *comm = context;
     for (const psring_request *r = comm->requests; r != NULL; r = r->next)
-        if (!psr_node_request_ended(r->request))
+        if (r->request != NULL && !psr_node_request_ended(r->request))
             return false;
     return true;
 }
@@ -405,7 +405,8 @@ void psring_abort(psring_comm **comm, const char *line)
     *comm = NULL;
     psr_failure failure = {.err = PSR_ERR_PEER, .rank = gone->rank, .other = PSR_RANK_ANY};
     snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " on %s aborted: %.400s", gone->rank,
-             psring_host(&gone->world, (int)gone->rank), line != NULL ? line : "");
+             psr_view_find(gone->view, (psr_peer){PSR_ROLE_WORKER, gone->rank})->host,
+             line != NULL ? line : "");
     psr_err err = psr_comm_find(gone, &failure);
     (void)err; /* it is the line that was given */
     /* This process may exit now. Who starts it sees that by another way, and would take it for an end without a word. */

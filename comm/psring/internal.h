@@ -16,8 +16,9 @@ struct psring_request {
     psring_comm *comm;
     psring_request *next, *previous; /* of the communicator's */
     psring_group *group;
-    psr_node_request *request;
-    psring_table *table; /* NULL: of none */
+    psr_node_request *request; /* NULL: its table was closed, and it has ended */
+    psring_table *table;       /* NULL: of none */
+    bool failed;               /* of one without request: as the communicator did */
     bool persistent;
     bool told; /* it is not started, or the caller knows how it ended */
 };
@@ -64,6 +65,7 @@ struct psring_comm {
     psr_defined_update *updates;
     uint64_t next_group; /* of those that this rank is the first of */
     bool told;           /* a call has said how it failed */
+    bool served;         /* this shard, until all workers had left */
     _Atomic bool entered;
 };
 
@@ -87,6 +89,8 @@ psr_err psr_comm_check(psring_comm *comm);
 /* An operation on a group, which is under way when it is waited for. ret owns: psr_comm_finish. */
 psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_request_options *options,
                        const psring_call *call, psr_node_request **ret_request);
+/* Waits for it. */
+void psr_comm_await(psring_comm *comm, psr_node_request *request);
 /* Waits for it and frees it. */
 psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request);
 /* What this rank found is everybody's: waits until it has become a failure, and returns that. */
@@ -112,5 +116,7 @@ psr_err psr_request_open(psring_group *group, const psr_request_options *options
                          psring_request **ret_request);
 /* Waits until it has ended. */
 void psr_request_end(psring_request *request);
+/* Waits until it has ended, and lets its table go: it stays, to be asked how it ended and to be freed. */
+void psr_request_leave_table(psring_request *request);
 
 #endif

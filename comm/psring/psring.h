@@ -20,7 +20,8 @@
  * - Nothing is logged, no signal is touched, nothing exits or forks. A child after fork() may only exec. The environment is read by
  *   psring_options_env, and by psring_init where it says so.
  * - What was made from a communicator ends with psring_close or psring_abort at the latest: groups, requests and tables are freed then,
- *   and so are requests with their group. Nothing may touch or free them after that.
+ *   and so are requests with their group. Nothing may touch or free them after that. Requests of a table that was closed stay, to be asked
+ *   and freed, as long as the group that opened it.
  *
  * Any call may give NOMEM and IO (the system refused), and on a communicator BROKEN (an earlier call said how it failed). */
 #ifndef PSRING_PSRING_H

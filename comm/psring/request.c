@@ -91,6 +91,11 @@ static void free_soon(psring_comm *comm, psr_node_request *request)
     (void)err;
 }
 
+void psr_comm_await(psring_comm *comm, psr_node_request *request)
+{
+    (void)await_end(comm, request, INT64_MAX);
+}
+
 psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request)
 {
     (void)await_end(comm, request, INT64_MAX);
@@ -101,11 +106,40 @@ psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request)
 
 /* ---- requests of the caller's ---- */
 
-void psr_request_end(psring_request *request)
+static bool is_over(const psring_request *r)
+{
+    return r->request == NULL || psr_node_request_ended(r->request);
+}
+
+/* What a table's request fails with is always the communicator's failure. */
+static psr_err status_of(psring_request *r)
+{
+    if (r->request != NULL)
+        return psr_comm_status(r->comm, r->request);
+    if (!r->failed)
+        return PSR_OK;
+    const psr_failure *failure = psr_node_failure(r->comm->node);
+    r->comm->told = true;
+    return psr_fail(failure->err, "%s", failure->line);
+}
+
+void psr_request_leave_table(psring_request *request)
 {
     psring_comm *comm = request->comm;
     (void)await_end(comm, request->request, INT64_MAX);
+    request->failed = psr_node_request_status(request->request) != PSR_OK;
     free_soon(comm, request->request);
+    request->request = NULL;
+    request->table = NULL;
+}
+
+void psr_request_end(psring_request *request)
+{
+    psring_comm *comm = request->comm;
+    if (request->request != NULL) {
+        (void)await_end(comm, request->request, INT64_MAX);
+        free_soon(comm, request->request);
+    }
     *(request->previous != NULL ? &request->previous->next : &comm->requests) = request->next;
     if (request->next != NULL)
         request->next->previous = request->previous;
@@ -189,14 +223,14 @@ psring_err psring_start(psring_request *request)
 static psr_err tell(psring_request *r)
 {
     r->told = true;
-    return psr_comm_status(r->comm, r->request);
+    return status_of(r);
 }
 
 static psr_err wait_for(psring_request *r, int64_t timeout_ms)
 {
     if (timeout_ms < 0)
         return psr_fail(PSR_ERR_USAGE, "psring_wait: timeout_ms is %lld", (long long)timeout_ms);
-    if (!await_end(r->comm, r->request, timeout_ms))
+    if (!is_over(r) && !await_end(r->comm, r->request, timeout_ms))
         return psr_fail(PSR_ERR_BUSY, "the request has not ended");
     return tell(r);
 }
@@ -229,8 +263,7 @@ static bool any_has_ended(void *context)
 {
     any_of *any = context;
     for (any->found = 0; any->found < any->count; any->found++)
-        if (is_awaited(any->requests[any->found]) &&
-            psr_node_request_ended(any->requests[any->found]->request))
+        if (is_awaited(any->requests[any->found]) && is_over(any->requests[any->found]))
             return true;
     return false;
 }
@@ -281,5 +314,5 @@ void psring_request_free(psring_request **request)
 
 const char *psring_algorithm(const psring_request *request)
 {
-    return request != NULL ? psr_node_request_algorithm(request->request) : NULL;
+    return request != NULL && request->request != NULL ? psr_node_request_algorithm(request->request) : NULL;
 }

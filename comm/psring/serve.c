@@ -405,6 +405,8 @@ static psr_err serve_all(psring_comm *comm)
 {
     PSR_TRY(check_shard(comm, "psring_serve"));
     PSR_TRY(psr_comm_check(comm));
+    if (comm->served) /* nobody is left who could say so again */
+        return PSR_OK;
     serving s = {.comm = comm,
                  .notices = calloc(comm->workers, sizeof *s.notices),
                  .waiting = calloc(comm->workers, sizeof *s.waiting)};
@@ -417,6 +419,7 @@ static psr_err serve_all(psring_comm *comm)
             if (s.waiting[w] != NULL)
                 (void)psr_comm_finish(comm, s.waiting[w]);
     }
+    comm->served = err == PSR_OK;
     while (s.tables != NULL) {
         held *next = s.tables->next;
         free(s.tables);

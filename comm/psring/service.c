@@ -7,6 +7,16 @@
 
 /* ---- words ---- */
 
+static const char *within(psr_service_tag tag)
+{
+    static const char *const names[] = {[PSR_SERVICE_NOTICE] =
+                                            "telling a shard of a table, which it hears in psring_serve",
+                                        [PSR_SERVICE_OPENING] = "telling a shard of a table",
+                                        [PSR_SERVICE_REPLY] = "asking a shard for a table",
+                                        [PSR_SERVICE_GO] = "telling a shard to begin a table"};
+    return names[tag];
+}
+
 psr_err psr_service_send(psring_comm *comm, uint32_t rank, psr_service_tag tag, const void *words,
                          size_t count, const psring_call *call)
 {
@@ -16,7 +26,8 @@ psr_err psr_service_send(psring_comm *comm, uint32_t rank, psr_service_tag tag, 
                                          .send = words,
                                          .count = count,
                                          .peer = rank,
-                                         .tag = (uint32_t)tag};
+                                         .tag = (uint32_t)tag,
+                                         .within = within(tag)};
     PSR_TRY(psr_comm_start(comm, comm->service, &options, call, &request));
     return psr_comm_finish(comm, request);
 }
@@ -30,7 +41,8 @@ psr_err psr_service_receive(psring_comm *comm, uint32_t rank, psr_service_tag ta
                                          .receive = ret_words,
                                          .count = count,
                                          .peer = rank,
-                                         .tag = (uint32_t)tag};
+                                         .tag = (uint32_t)tag,
+                                         .within = within(tag)};
     PSR_TRY(psr_comm_start(comm, comm->service, &options, call, &request));
     return psr_comm_finish(comm, request);
 }

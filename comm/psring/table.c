@@ -99,29 +99,36 @@ typedef struct record {
 
 _Static_assert(sizeof(record) % sizeof(int64_t) == 0, "a record is words");
 
-static psr_err gather(const psring_group *group, const record *own, record *all, const psring_call *call)
+/* Each rank's bytes to all. ret_number: of the call in the group. */
+static psr_err gather(const char *within, const psring_group *group, const void *own, void *all, size_t bytes,
+                      const psring_call *call, uint64_t *ret_number)
 {
     psr_node_request *request = NULL;
+    const psring_call unnamed = {.deadline_ms = call->deadline_ms};
     const psr_request_options options = {.kind = PSR_KIND_ALL_GATHER,
                                          .type = PSR_TYPE_INT64,
                                          .send = own,
                                          .receive = all,
-                                         .count = sizeof *own / sizeof(int64_t)};
-    PSR_TRY(psr_comm_start(group->comm, group->group, &options, call, &request));
+                                         .count = bytes / sizeof(int64_t),
+                                         .within = within};
+    PSR_TRY(psr_comm_start(group->comm, group->group, &options, &unnamed, &request));
+    psr_comm_await(group->comm, request);
+    *ret_number = psr_node_request_number(request);
     return psr_comm_finish(group->comm, request);
 }
 
-static psr_err other_table(const psring_group *group, const record *all, uint32_t other)
+static psr_err other_table(const psring_group *group, const record *all, uint32_t other, uint64_t number)
 {
     const uint32_t *ranks = psr_node_group_ranks(group->group);
-    psr_failure failure = {.err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[other]};
+    psr_failure failure = {
+        .err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[other], .number = number};
     snprintf(failure.line, sizeof failure.line,
              "rank %" PRIu32 " opens %.200s, rank %" PRIu32 " opens %.200s", ranks[0], all[0].says,
              ranks[other], all[other].says);
     return psr_comm_find(group->comm, &failure);
 }
 
-static psr_err compare(const psring_group *group, record *all)
+static psr_err compare(const psring_group *group, record *all, uint64_t number)
 {
     for (uint32_t r = 0; r < psr_node_group_size(group->group); r++) {
         all[r].says[sizeof all[r].says - 1] = '\0';
@@ -129,7 +136,7 @@ static psr_err compare(const psring_group *group, record *all)
     }
     for (uint32_t r = 1; r < psr_node_group_size(group->group); r++)
         if (all[r].digest != all[0].digest)
-            return other_table(group, all, r);
+            return other_table(group, all, r, number);
     return PSR_OK;
 }
 
@@ -181,6 +188,7 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
     const bool first = psr_node_group_rank(group->group) == 0;
     record own = {.digest = (int64_t)psr_opening_digest(opening)};
     uint32_t asked = 0;
+    uint64_t number = 0;
     psr_opening_describe(opening, own.says);
     if (first) {
         opening->initial = initial != NULL;
@@ -189,8 +197,8 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
         own.id = opening->id;
         own.initial = opening->initial;
     }
-    PSR_TRY(gather(group, &own, all, call));
-    PSR_TRY(compare(group, all));
+    PSR_TRY(gather("psring_table_open", group, &own, all, sizeof own, call, &number));
+    PSR_TRY(compare(group, all, number));
     const bool yes = all[0].reply.err == PSR_OK;
     PSR_TRY(go(comm, asked, yes, call));
     if (!yes)
@@ -244,6 +252,14 @@ static psr_err check_values(const char *what, const void *values)
                     values == NULL ? "NULL" : "not aligned for float32");
 }
 
+static psr_err check_overlap(const void *values, const void *ret_values, size_t count)
+{
+    const uintptr_t a = (uintptr_t)values, b = (uintptr_t)ret_values, bytes = count * sizeof(float);
+    if (a == b || a >= b + bytes || b >= a + bytes)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE, "psring_push_pull: ret_values and values overlap in part");
+}
+
 static const char *const names[] = {[PSR_NODE_PUSH] = "psring_push",
                                     [PSR_NODE_PULL] = "psring_pull",
                                     [PSR_NODE_PUSH_PULL] = "psring_push_pull"};
@@ -261,6 +277,10 @@ static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, c
         PSR_TRY(check_values(names[verb], values));
     if (verb != PSR_NODE_PUSH)
         PSR_TRY(check_values(names[verb], ret_values));
+    if (verb == PSR_NODE_PUSH_PULL)
+        PSR_TRY(
+            check_overlap(values, ret_values,
+                          psr_node_table_part(psr_node_group_table(t->node_group), (uint32_t)part).count));
     PSR_TRY(psr_comm_check(comm));
     PSR_TRY(psr_node_table_request_new(t->node_group, verb, (uint32_t)part, values, ret_values,
                                        call.deadline_ms > 0 ? call.deadline_ms : comm->deadline_ms, call.name,
@@ -309,18 +329,54 @@ uint64_t psring_table_staleness(psring_table *table)
 
 /* ---- closing ---- */
 
+/* What each rank says: the names are for lines. */
+typedef struct closing {
+    int64_t id;
+    char name[PSR_OPENING_NAME_BYTES];
+} closing;
+
+_Static_assert(sizeof(closing) % sizeof(int64_t) == 0, "a closing is words");
+
+static psr_err compare_closings(const psring_group *group, closing *all, uint64_t number)
+{
+    const uint32_t *ranks = psr_node_group_ranks(group->group);
+    for (uint32_t r = 1; r < psr_node_group_size(group->group); r++) {
+        if (all[r].id == all[0].id)
+            continue;
+        psr_failure failure = {
+            .err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[r], .number = number};
+        all[0].name[sizeof all[0].name - 1] = all[r].name[sizeof all[r].name - 1] = '\0';
+        snprintf(failure.line, sizeof failure.line,
+                 "rank %" PRIu32 " closes table \"%s\", rank %" PRIu32 " closes table \"%s\"", ranks[0],
+                 all[0].name, ranks[r], all[r].name);
+        return psr_comm_find(group->comm, &failure);
+    }
+    return PSR_OK;
+}
+
+static psr_err agree_to_close(const psring_table *t, const psring_call *call)
+{
+    closing own = {.id = psr_node_group_id(t->node_group)};
+    uint64_t number = 0;
+    snprintf(own.name, sizeof own.name, "%s", psr_node_table_name(psr_node_group_table(t->node_group)));
+    closing *all = calloc(psr_node_group_size(t->group->group), sizeof *all);
+    psr_err err = all != NULL ? gather("psring_table_close", t->group, &own, all, sizeof own, call, &number)
+                              : psr_fail(PSR_ERR_NOMEM, "no memory to close a table");
+    if (err == PSR_OK)
+        err = compare_closings(t->group, all, number);
+    free(all);
+    return err;
+}
+
 /* When all workers have come here, none waits for a shard any more. */
 static psr_err meet(psring_table *t, const psring_call *call)
 {
     psring_comm *comm = t->comm;
-    const psr_request_options barrier = {.kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8};
-    psr_node_request *request = NULL;
     PSR_TRY(psr_comm_check(comm));
     if (t->group == NULL)
         return psr_fail(PSR_ERR_USAGE, "psring_table_close: its group was freed before");
     const uint32_t id = psr_node_group_id(t->node_group);
-    PSR_TRY(psr_comm_start(comm, t->group->group, &barrier, call, &request));
-    PSR_TRY(psr_comm_finish(comm, request));
+    PSR_TRY(agree_to_close(t, call));
     if (psr_node_group_rank(t->group->group) == 0)
         PSR_TRY(psr_service_notify(comm, PSR_NOTICE_CLOSE, id, call));
     return psr_driver_order(comm->driver, PSR_NODE_CLOSE_GROUP, t->node_group);
@@ -331,11 +387,9 @@ static psr_err close_table(psring_table *t, const psring_call *given)
     psring_comm *comm = t->comm;
     psring_call call;
     psring_table **at = &comm->tables;
-    for (psring_request *r = comm->requests, *next; r != NULL; r = next) {
-        next = r->next;
+    for (psring_request *r = comm->requests; r != NULL; r = r->next)
         if (r->table == t)
-            psr_request_end(r);
-    }
+            psr_request_leave_table(r);
     while (*at != t)
         at = &(*at)->next;
     *at = t->next;

@@ -70,6 +70,7 @@ static void take_rounds(psring_comm **comm, int rank, void *context)
     (void)context;
     if (psring_is_shard(*comm)) {
         expect_ok(psring_serve(*comm));
+        expect_ok(psring_serve(*comm)); /* all have left: nothing more is to be waited for */
         return;
     }
     const int workers = psring_size(psring_world(*comm));
@@ -361,7 +362,16 @@ static void misuse(psring_comm **comm, int rank, void *context)
                  "deadline");
     expect_ok(psring_push(table, 1, &x, NULL, &request));
     expect(psring_start(request) == PSRING_ERR_USAGE);
-    expect_ok(psring_table_close(&table, NULL)); /* with a request that nobody has freed */
+    float both[18] = {0}; /* part 2 has 17 */
+    expect_words(psring_push_pull(table, 2, both, both + 1, NULL, NULL), PSRING_ERR_USAGE, "overlap");
+    expect_ok(psring_push_pull(table, 2, both, both, NULL, NULL));
+    size_t ended = 1;
+    psring_request *forgotten = NULL;
+    expect_ok(psring_push(table, 1, &x, NULL, &forgotten));
+    expect_ok(psring_table_close(&table, NULL)); /* its requests stay */
+    expect_ok(psring_wait_any(&request, 1, 0, &ended));
+    expect(ended == 0 && psring_test(request) == PSRING_OK && psring_algorithm(request) == NULL);
+    psring_request_free(&request);
     expect_ok(psring_table_close(&table, NULL));
     expect_ok(psring_table_close(NULL, NULL));
 }
@@ -414,7 +424,8 @@ static void open_another(psring_comm **comm, int rank, void *context)
                      "opens table \"t\" of 4 parts (70001, 1, 17, 4096), update \"assign\", bsp");
     }
     expect_ok(psring_group_failure(psring_world(*comm), &failure));
-    expect(failure.err == PSRING_ERR_MISMATCH && failure.rank == 0 && failure.other == 2);
+    expect(failure.err == PSRING_ERR_MISMATCH && failure.rank == 0 && failure.other == 2 &&
+           failure.number == 1);
     expect_ok(psring_close(comm));
 }
 
@@ -422,6 +433,70 @@ static void ranks_that_open_different_tables_are_named(void **state)
 {
     (void)state;
     ranks_run_sharded(4, 1, DEADLINE_MS, open_another, NULL);
+}
+
+static void close_another(psring_comm **comm, int rank, void *context)
+{
+    psring_failure failure = {.size = sizeof failure};
+    psring_request *request = NULL;
+    (void)context;
+    if (psring_is_shard(*comm)) {
+        expect(psring_serve(*comm) == PSRING_ERR_MISMATCH);
+    } else {
+        const float x = 1.0f;
+        psring_table *tables[2] = {NULL};
+        for (int i = 0; i < 2; i++)
+            expect_ok(psring_table_open(
+                psring_world(*comm), i == 0 ? "A" : "B",
+                PSRING_WITH(psring_table_options, .parts = (const size_t[]){1}, .part_count = 1), NULL,
+                &tables[i]));
+        psring_table **first = &tables[rank == 1], **second = &tables[rank != 1];
+        expect_words(psring_table_close(first, NULL), PSRING_ERR_MISMATCH,
+                     "rank 0 closes table \"A\", rank 1 closes table \"B\"");
+        expect(*first == NULL);
+        expect(psring_push(*second, 0, &x, NULL, &request) == PSRING_ERR_BROKEN && request == NULL);
+        expect(psring_table_close(second, NULL) == PSRING_ERR_BROKEN && *second == NULL);
+    }
+    expect_ok(psring_group_failure(psring_world(*comm), &failure));
+    expect(failure.err == PSRING_ERR_MISMATCH && failure.rank == 0 && failure.other == 1 &&
+           failure.number == 3);
+    expect_ok(psring_close(comm));
+}
+
+static void ranks_that_close_different_tables_are_named(void **state)
+{
+    (void)state;
+    ranks_run_sharded(4, 1, DEADLINE_MS, close_another, NULL);
+}
+
+static void shard_gives_up(psring_comm **comm, int rank, void *context)
+{
+    psring_table *table = NULL;
+    psring_request *request = NULL;
+    const float x = 1.0f;
+    psring_err err = PSRING_OK;
+    (void)context;
+    if (rank == 2) {
+        psring_abort(comm, "no disk");
+        return;
+    }
+    if (psring_is_shard(*comm))
+        err = psring_serve(*comm);
+    else
+        err = psring_table_open(
+            psring_world(*comm), "t",
+            PSRING_WITH(psring_table_options, .parts = (const size_t[]){1}, .part_count = 1), NULL, &table);
+    expect_words(err, PSRING_ERR_PEER, "rank 2 on ");
+    expect_words(err, PSRING_ERR_PEER, " aborted: no disk");
+    expect(strstr(psring_err_detail(), "null") == NULL);
+    expect(psring_push(table, 0, &x, NULL, &request) == PSRING_ERR_USAGE);
+    expect_ok(psring_close(comm));
+}
+
+static void a_shard_that_aborts_is_named_with_its_host(void **state)
+{
+    (void)state;
+    ranks_run_sharded(4, 2, DEADLINE_MS, shard_gives_up, NULL);
 }
 
 /* ---- several at once ---- */
@@ -596,6 +671,8 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_refused_and_breaks_nothing),
         cmocka_unit_test(without_shards_there_are_no_tables),
         cmocka_unit_test(ranks_that_open_different_tables_are_named),
+        cmocka_unit_test(ranks_that_close_different_tables_are_named),
+        cmocka_unit_test(a_shard_that_aborts_is_named_with_its_host),
         cmocka_unit_test(tables_of_several_groups_come_and_go),
         cmocka_unit_test(a_worker_that_does_not_push_is_named_to_all_who_wait),
         cmocka_unit_test(a_worker_that_is_killed_or_stopped_is_named),
