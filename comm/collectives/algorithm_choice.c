@@ -33,6 +33,12 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
     [PSR_KIND_GROUP_SPLIT] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
                               [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
                               [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
+    [PSR_KIND_TABLE_OPEN] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
+                             [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
+                             [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
+    [PSR_KIND_TABLE_CLOSE] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
+                              [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
+                              [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
     [PSR_KIND_SEND] = {[PSR_ALGORITHM_DIRECT] = psr_direct_send},
     [PSR_KIND_RECEIVE] = {[PSR_ALGORITHM_DIRECT] = psr_direct_receive},
 };
@@ -96,6 +102,8 @@ psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks
         return few ? PSR_ALGORITHM_DIRECT : PSR_ALGORITHM_RING;
     case PSR_KIND_ALL_GATHER:
     case PSR_KIND_GROUP_SPLIT:
+    case PSR_KIND_TABLE_OPEN:
+    case PSR_KIND_TABLE_CLOSE:
         return !few ? PSR_ALGORITHM_RING : ranks <= 8 ? PSR_ALGORITHM_DIRECT : PSR_ALGORITHM_BRUCK;
     case PSR_KIND_GATHER:
     case PSR_KIND_SCATTER:

@@ -8,7 +8,7 @@ const char *psr_kind_name(psr_kind kind)
     static const char *const names[PSR_KINDS] = {
         "all_reduce", "reduce",        "reduce_scatter", "all_gather", "broadcast",         "gather",
         "scatter",    "all_to_all",    "all_to_all_v",   "barrier",    "neighbor_exchange", "send",
-        "receive",    "halo_exchange", "group_split"};
+        "receive",    "halo_exchange", "group_split",    "table_open", "table_close"};
     return (unsigned)kind < PSR_KINDS ? names[kind] : "?";
 }
 
@@ -27,6 +27,11 @@ bool psr_kind_folds(psr_kind kind)
 bool psr_kind_has_blocks(psr_kind kind)
 {
     return kind == PSR_KIND_NEIGHBORS || kind == PSR_KIND_HALO;
+}
+
+bool psr_kind_gathers_words(psr_kind kind)
+{
+    return kind == PSR_KIND_GROUP_SPLIT || kind == PSR_KIND_TABLE_OPEN || kind == PSR_KIND_TABLE_CLOSE;
 }
 
 bool psr_kind_has_root(psr_kind kind)
@@ -70,7 +75,7 @@ void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size
                  psr_reduction_name((psr_reduction)part(call, REDUCTION_SHIFT)));
     if (psr_kind_has_root(kind))
         snprintf(root, sizeof root, ", root %" PRIu32, call->root);
-    if (kind == PSR_KIND_BARRIER || kind == PSR_KIND_GROUP_SPLIT) {
+    if (kind == PSR_KIND_BARRIER || psr_kind_gathers_words(kind)) {
         snprintf(text, size, "%s", psr_kind_name(kind));
         return;
     }

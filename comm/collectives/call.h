@@ -19,10 +19,12 @@ typedef enum psr_kind {
     PSR_KIND_NEIGHBORS, /* neighbour exchange */
     PSR_KIND_SEND,      /* from one rank to one other, which receives */
     PSR_KIND_RECEIVE,
-    PSR_KIND_HALO,        /* a neighbour exchange under the name that its caller knows */
-    PSR_KIND_GROUP_SPLIT, /* an all-gather of colours and keys, likewise */
+    PSR_KIND_HALO, /* a neighbour exchange under the name that its caller knows */
+    PSR_KIND_GROUP_SPLIT, /* an all-gather of colours and keys, likewise; so are the next two, of what each rank says of a table */
+    PSR_KIND_TABLE_OPEN,
+    PSR_KIND_TABLE_CLOSE,
 } psr_kind;
-#define PSR_KINDS (PSR_KIND_GROUP_SPLIT + 1)
+#define PSR_KINDS (PSR_KIND_TABLE_CLOSE + 1)
 
 /* Each has a file in this folder, which opens with what it costs. */
 typedef enum psr_algorithm {
@@ -53,6 +55,8 @@ typedef struct psr_call {
 
 bool psr_kind_folds(psr_kind kind);
 bool psr_kind_has_blocks(psr_kind kind); /* neighbour exchange, halo */
+/* An all-gather of the library's own words, under the name that its caller knows. */
+bool psr_kind_gathers_words(psr_kind kind);
 bool psr_kind_has_root(psr_kind kind);
 
 /* As heads say it. */

@@ -128,7 +128,7 @@ static bool has_parts(psr_kind kind)
 {
     return kind == PSR_KIND_REDUCE_SCATTER || kind == PSR_KIND_ALL_GATHER || kind == PSR_KIND_GATHER ||
            kind == PSR_KIND_SCATTER || kind == PSR_KIND_ALL_TO_ALL || kind == PSR_KIND_ALL_TO_ALL_V ||
-           kind == PSR_KIND_GROUP_SPLIT;
+           psr_kind_gathers_words(kind);
 }
 
 /* Begins of parts of counts, or of count each. false: more than memory has. */

@@ -311,11 +311,32 @@ static int64_t within_ms_of(const psr_msg_failure *found)
     return found->within_ms < (uint64_t)most ? (int64_t)found->within_ms : most;
 }
 
-/* What the asker says, and what the others say who wait for each other; those who have not asked soon after are left out. */
+/* A shard has no call of its own that asks: what it waits for is a push. false: it is none. */
+static bool lacks_push(const seat *s)
+{
+    return s->progress.phase == PSR_PHASE_PUSH;
+}
+
+/* Why this one waits, for a circle's line. "": it has not asked. */
+static void say_why(const psr_node_coordinator *c, uint32_t rank, char said[SAID_BYTES])
+{
+    const seat *s = &c->seats[rank];
+    char who[NAME_BYTES], other[NAME_BYTES];
+    snprintf(said, SAID_BYTES, "%s", s->said);
+    if (!lacks_push(s))
+        return;
+    name(c, rank, who);
+    name(c, s->progress.waits_for.rank, other);
+    snprintf(said, SAID_BYTES, "%s, a shard, waits for a push of %s", who, other);
+}
+
+/* What the asker says, and what the others say who wait for each other; those who have not asked soon after are left out. Whose push a
+ * shard lacks is to blame: only that rank could have done otherwise. */
 static void take_circle(psr_node_coordinator *c, uint32_t asker, const psr_msg_failure *found,
                         const char *said, int64_t present_ms)
 {
-    char line[LINE_BYTES];
+    char line[LINE_BYTES], why[SAID_BYTES];
+    psr_msg_failure verdict = *found;
     bool all_asked = true;
     /* Once in a wait, whatever it reports meanwhile: or who reports and asks would wait without end. */
     bool again = present_ms - c->seats[asker].circle_ms < within_ms_of(found) + 4 * CIRCLE_MS;
@@ -324,12 +345,15 @@ static void take_circle(psr_node_coordinator *c, uint32_t asker, const psr_msg_f
     uint32_t rank = found->rank;
     for (uint32_t hops = 0; hops < c->options.ranks && rank != asker; hops++) {
         const seat *s = &c->seats[rank];
-        bool has_asked = s->said[0] != '\0';
-        if (has_asked && strstr(line, s->said) != NULL) /* a circle that the asker is not in, once round */
+        say_why(c, rank, why);
+        bool has_asked = why[0] != '\0';
+        if (has_asked && strstr(line, why) != NULL) /* a circle that the asker is not in, once round */
             break;
         all_asked = all_asked && has_asked;
+        if (lacks_push(s))
+            verdict.rank = s->progress.waits_for.rank;
         if (has_asked && used < sizeof line)
-            used += (size_t)snprintf(line + used, sizeof line - used, "; %s", s->said);
+            used += (size_t)snprintf(line + used, sizeof line - used, "; %s", why);
         rank = s->progress.waits_for.rank;
     }
     if (!all_asked && !again) {
@@ -339,7 +363,7 @@ static void take_circle(psr_node_coordinator *c, uint32_t asker, const psr_msg_f
     }
     if (used < sizeof line)
         snprintf(line + used, sizeof line - used, ": ranks wait for each other in a circle");
-    judge(c, found, line);
+    judge(c, &verdict, line);
 }
 
 /* A rank has waited in vain. */

@@ -202,12 +202,14 @@ void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
 /* ---- what it reports ---- */
 
 /* Whom this rank waits for: for those who wait for its tables, else in the oldest of what is under way, of any group. */
-static bool waits(const psr_node *node, psr_waiting *ret_waiting)
+static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret_phase)
 {
     const psr_node_request *oldest = NULL;
     for (psr_node_group *g = node->groups; g != NULL; g = g->next)
-        if (g->table != NULL && psr_node_table_waits(g->table, ret_waiting))
+        if (g->table != NULL && psr_node_table_waits(g->table, ret_waiting)) {
+            *ret_phase = PSR_PHASE_PUSH;
             return true;
+        }
     for (psr_node_group *g = node->groups; g != NULL; g = g->next)
         for (psr_node_request *r = g->first; r != NULL; r = r->next)
             if (r->under_way && !r->unasked && (oldest == NULL || r->since_ms < oldest->since_ms))
@@ -230,7 +232,7 @@ void psr_node_report(const psr_node *node, psr_msg_progress *progress)
     progress->phase = PSR_PHASE_FORWARD;
     progress->step = atomic_load_explicit(&node->step, memory_order_relaxed);
     progress->counter = node->moves + atomic_load_explicit(&node->steps_told, memory_order_relaxed);
-    progress->waits = node->state == PSR_NODE_WHOLE && waits(node, &waiting);
+    progress->waits = node->state == PSR_NODE_WHOLE && waits(node, &waiting, &progress->phase);
     progress->waits_for = waiting.peer;
 }
 

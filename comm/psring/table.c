@@ -100,17 +100,13 @@ typedef struct record {
 _Static_assert(sizeof(record) % sizeof(int64_t) == 0, "a record is words");
 
 /* Each rank's bytes to all. ret_number: of the call in the group. */
-static psr_err gather(const char *within, const psring_group *group, const void *own, void *all, size_t bytes,
+static psr_err gather(psr_kind kind, const psring_group *group, const void *own, void *all, size_t bytes,
                       const psring_call *call, uint64_t *ret_number)
 {
     psr_node_request *request = NULL;
     const psring_call unnamed = {.deadline_ms = call->deadline_ms};
-    const psr_request_options options = {.kind = PSR_KIND_ALL_GATHER,
-                                         .type = PSR_TYPE_INT64,
-                                         .send = own,
-                                         .receive = all,
-                                         .count = bytes / sizeof(int64_t),
-                                         .within = within};
+    const psr_request_options options = {
+        .kind = kind, .type = PSR_TYPE_INT64, .send = own, .receive = all, .count = bytes / sizeof(int64_t)};
     PSR_TRY(psr_comm_start(group->comm, group->group, &options, &unnamed, &request));
     psr_comm_await(group->comm, request);
     *ret_number = psr_node_request_number(request);
@@ -197,7 +193,7 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
         own.id = opening->id;
         own.initial = opening->initial;
     }
-    PSR_TRY(gather("psring_table_open", group, &own, all, sizeof own, call, &number));
+    PSR_TRY(gather(PSR_KIND_TABLE_OPEN, group, &own, all, sizeof own, call, &number));
     PSR_TRY(compare(group, all, number));
     const bool yes = all[0].reply.err == PSR_OK;
     PSR_TRY(go(comm, asked, yes, call));
@@ -360,7 +356,7 @@ static psr_err agree_to_close(const psring_table *t, const psring_call *call)
     uint64_t number = 0;
     snprintf(own.name, sizeof own.name, "%s", psr_node_table_name(psr_node_group_table(t->node_group)));
     closing *all = calloc(psr_node_group_size(t->group->group), sizeof *all);
-    psr_err err = all != NULL ? gather("psring_table_close", t->group, &own, all, sizeof own, call, &number)
+    psr_err err = all != NULL ? gather(PSR_KIND_TABLE_CLOSE, t->group, &own, all, sizeof own, call, &number)
                               : psr_fail(PSR_ERR_NOMEM, "no memory to close a table");
     if (err == PSR_OK)
         err = compare_closings(t->group, all, number);

@@ -242,6 +242,27 @@ static void a_circle_is_called_one(void **state)
         "ranks wait for each other in a circle");
 }
 
+/* Rank 2 is a shard: rank 0 waits for an update, which lacks rank 1's push, which waits for rank 0. */
+static void in_a_circle_whose_push_a_shard_lacks_is_to_blame(void **state)
+{
+    (void)state;
+    begin();
+    pass(600, (const int64_t[]){2, 0, 1}, -1);
+    hear(2,
+         psr_msg_progress_head(&(psr_msg_progress){
+             .phase = PSR_PHASE_PUSH, .counter = 1, .waits = true, .waits_for = {PSR_ROLE_WORKER, 1}}),
+         NULL, 0);
+    world.count = 0;
+    ask(1, 0);
+    expect_said(1, PSR_MSG_VERDICT, PSR_OK, PSR_RANK_ANY, "");
+    world.count = 0;
+    ask(0, 2); /* the shard never asks */
+    expect_said(
+        RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 1,
+        "rank 0 has waited in barrier 3; rank 2 on there, a shard, waits for a push of rank 1 on there; "
+        "rank 1 has waited in barrier 3: ranks wait for each other in a circle");
+}
+
 /* Its deadline is later: nobody waits for what it says. */
 static void a_circle_is_called_one_though_not_all_have_asked(void **state)
 {
@@ -399,6 +420,7 @@ int main(void)
         TEST(who_is_silent_is_named_before_the_deadline),
         TEST(the_end_of_the_waiting_is_named),
         TEST(a_circle_is_called_one),
+        TEST(in_a_circle_whose_push_a_shard_lacks_is_to_blame),
         TEST(a_circle_is_called_one_though_not_all_have_asked),
         TEST(who_waits_for_one_that_moves_is_told_to_wait_on),
         TEST(who_is_told_to_wait_on_hears_for_how_long),

@@ -581,6 +581,46 @@ static void a_worker_that_does_not_push_is_named_to_all_who_wait(void **state)
     }
 }
 
+/* Rank 1 waits for the others where it should push. */
+static void one_pushes_less(psring_comm **comm, int rank, void *context)
+{
+    enum { SHORT_MS = 2500 };
+    const bool closes = *(const bool *)context;
+    psring_failure failure = {.size = sizeof failure};
+    psring_table *table = NULL;
+    psring_err err = PSRING_OK;
+    float x = 1.0f;
+    if (psring_is_shard(*comm)) {
+        err = psring_serve(*comm);
+    } else {
+        table = open_table(*comm, "sum", closes ? "ssp:0" : "bsp", NULL);
+        expect_ok(psring_push_pull(table, 1, &x, &x, NULL, NULL));
+        if (rank != 1) {
+            expect_ok(psring_push(table, 1, &x, NULL, NULL));
+            err = psring_pull(table, 1, &x, PSRING_CALL(.deadline_ms = SHORT_MS), NULL);
+        } else if (closes) {
+            err = psring_table_close(&table, PSRING_CALL(.deadline_ms = SHORT_MS));
+        } else {
+            err = psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = SHORT_MS), NULL);
+        }
+    }
+    expect_words(err, PSRING_ERR_TIMEOUT, ", a shard, waits for a push of rank 1 on ");
+    expect_ok(psring_group_failure(psring_world(*comm), &failure));
+    expect(failure.err == PSRING_ERR_TIMEOUT && failure.rank == 1);
+    if (table != NULL)
+        expect(psring_table_close(&table, NULL) == PSRING_ERR_BROKEN);
+    expect_ok(psring_close(comm));
+}
+
+static void a_worker_that_waits_where_it_should_push_is_to_blame(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bool closes = i == 1;
+        ranks_run_sharded(4, 2, DEADLINE_MS, one_pushes_less, &closes);
+    }
+}
+
 /* ---- who is lost ---- */
 
 enum { LOST_RANKS = 4, LOST_DEADLINE_MS = 2500 }; /* three workers, and the last one a shard */
@@ -675,6 +715,7 @@ int main(void)
         cmocka_unit_test(a_shard_that_aborts_is_named_with_its_host),
         cmocka_unit_test(tables_of_several_groups_come_and_go),
         cmocka_unit_test(a_worker_that_does_not_push_is_named_to_all_who_wait),
+        cmocka_unit_test(a_worker_that_waits_where_it_should_push_is_to_blame),
         cmocka_unit_test(a_worker_that_is_killed_or_stopped_is_named),
         cmocka_unit_test(a_shard_that_is_killed_or_stopped_is_named),
     };
