@@ -86,8 +86,12 @@ static const kind kinds[] = {
     [PSR_MSG_BYE] = KIND("BYE", UNTAGGED, NULL),
     [PSR_MSG_CONFIG] = KIND("CONFIG", UNTAGGED, NULL),
     [PSR_MSG_SAVED] = KIND("SAVED", UNTAGGED, "steps", NULL),
-    [PSR_MSG_FINDING] = KIND("FINDING", UNTAGGED, "status", "rank", "other", "number", "within_ms", NULL),
-    [PSR_MSG_VERDICT] = KIND("VERDICT", UNTAGGED, "status", "rank", "other", "number", "within_ms", NULL),
+    [PSR_MSG_FINDING] =
+        KIND("FINDING", OF_GROUP, "status", "rank", "other", "number", "within_ms", "scope", NULL),
+    [PSR_MSG_VERDICT] =
+        KIND("VERDICT", OF_GROUP, "status", "rank", "other", "number", "within_ms", "scope", NULL),
+    [PSR_MSG_SHRINK] = KIND("SHRINK", OF_GROUP, "within_ms", NULL),
+    [PSR_MSG_SHRUNK] = KIND("SHRUNK", OF_GROUP, "status", "rank", "epoch", NULL),
     [PSR_MSG_INIT] = KIND("INIT", OF_RUN, "offset", "count", "section", NULL),
     [PSR_MSG_PUSH] = KIND("PUSH", OF_RUN, "offset", "count", "answer", NULL),
     [PSR_MSG_PULL] = KIND("PULL", OF_RUN, "offset", "count", NULL),

@@ -68,6 +68,7 @@ typedef enum psr_message_type {
     PSR_MSG_DONE,       /* its steps are taken; payload JSON: final figures */
     PSR_MSG_FACTS,      /* payload: what a member's user found on its host */
     PSR_MSG_FINDING,    /* of a communicator: a failure, and who is to blame; payload: one line of text */
+    PSR_MSG_SHRINK, /* of a group: its sender wants one of those of its ranks that live. payload: its ranks */
 
     /* scheduler -> member */
     PSR_MSG_WELCOME =
@@ -82,6 +83,7 @@ typedef enum psr_message_type {
     PSR_MSG_CONFIG, /* answer to JOIN. payload JSON: your place; and behind a zero byte what the scheduler's user gives */
     PSR_MSG_SAVED, /* to workers: a checkpoint is in place; pieces of the next one may come */
     PSR_MSG_VERDICT, /* of a communicator: the failure that all are told, or that there is none; payload: one line of text */
+    PSR_MSG_SHRUNK, /* to those who said SHRINK: the ranks that live are the payload, or why it failed: one line of text */
 
     /* worker -> shard, of a slice of one bucket */
     PSR_MSG_INIT = 50, /* initial state from worker 0 */
@@ -131,7 +133,8 @@ const char *psr_phase_name(psr_phase phase); /* "start", "data", "forward", ... 
 
 /* What a message belongs to. */
 typedef struct psr_tag {
-    uint32_t epoch; /* of the view; a run has one, 0 */
+    uint32_t
+        epoch; /* of a group: how often ranks had been shrunk to those that live when it came to be; else 0 */
     uint32_t group; /* 0: all members */
     uint32_t slot;  /* 0: the group's order of collectives; 1 + b: bucket b. See comm/collectives/group.h */
     uint64_t round; /* of the slot: the number of a collective; a bucket's step */

@@ -40,7 +40,7 @@ void psr_group_describe(const psr_group *group, char *text, size_t size)
 {
     const uint32_t most = 8, n = group->options.ranks;
     text[0] = '\0';
-    if (group->options.id == 0)
+    if (group->options.id == 0 && group->options.epoch == 0)
         return;
     size_t used = (size_t)snprintf(text, size, " of the group of rank%s", n > 1 ? "s" : "");
     for (uint32_t r = 0; r < n && r < most && used < size; r++)

@@ -4,9 +4,13 @@
  *     JOIN, CONFIG, FACTS, WELCOME   as comm/members/membership.h has them. FACTS are what all ranks must say alike
  *             ->  VERDICT   with no failure: all may begin; or who said something else
  *     PROGRESS  ->          ALIVE
- *     FINDING   ->          VERDICT: the failure, to all; of a TIMEOUT perhaps: wait on for so long, to who asked
+ *     FINDING   ->          VERDICT: the failure, and what it breaks, to all; of a TIMEOUT perhaps: wait on for so long, to who
+ *                            asked
+ *     SHRINK    ->          SHRUNK, when all ranks of the group have said it that live: who they are; or why there is none
  *     DONE      ->          BYE: the rank has left in order; with a set of those who had left before
- * A rank of which nothing is heard for three quarters of the deadline is the verdict's, so that all have it before theirs passes.
+ * A rank of which nothing is heard for three quarters of the deadline is lost, so that all have the verdict before theirs passes. Who is
+ * lost is out for good: nothing that it says later changes anything. A rank is believed about a group as any other of it would be, and
+ * about who is lost only when that is itself.
  * One thread. */
 #ifndef PSR_COMM_NODE_COORDINATOR_H
 #define PSR_COMM_NODE_COORDINATOR_H
@@ -27,10 +31,12 @@ typedef struct psr_node_coordinator_options {
     const char *host;         /* its own, for lines. Borrowed for life */
     void *context;
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
-    /* A process joined: open a channel to it. */
+    /* A process joined: open a channel to it, instead of one that there may be to another of its name, which is gone. */
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
-    /* It is given up, or has left after a failure: what has not reached it never will. */
+    /* It has left after everything failed, or is given up and nobody is here any more: what has not reached it never will. */
     void (*cut)(void *context, psr_peer peer);
+    /* It is given up: what it still says may be dropped. */
+    void (*retire)(void *context, psr_peer peer);
 } psr_node_coordinator_options;
 
 /* NOMEM. ret owns. */
@@ -46,6 +52,8 @@ void psr_node_coordinator_message(psr_node_coordinator *coordinator, const psr_m
 void psr_node_coordinator_tick(psr_node_coordinator *coordinator, int64_t now_ms, int64_t *ret_next_ms);
 /* It ends, as the last failure on this thread says. rank: to blame; PSR_RANK_ANY. */
 void psr_node_coordinator_fail(psr_node_coordinator *coordinator, psr_err err, uint32_t rank);
+/* That rank is gone, as its launcher says, whose words the line is. */
+void psr_node_coordinator_lose(psr_node_coordinator *coordinator, uint32_t rank, const char *line);
 /* All have left, or were given up. */
 bool psr_node_coordinator_over(const psr_node_coordinator *coordinator);
 /* That rank has left in order. */
@@ -54,7 +62,7 @@ bool psr_node_coordinator_has_left(const psr_node_coordinator *coordinator, uint
 bool psr_node_coordinator_has_joined(const psr_node_coordinator *coordinator, uint32_t rank);
 /* Others are here and would wait for that rank: to join, or until it leaves. */
 bool psr_node_coordinator_misses(const psr_node_coordinator *coordinator, uint32_t rank);
-/* OK, or why all have failed, and the line that they were told; borrowed for life. */
+/* OK, or what failed first and was not overcome by a smaller group, and the line that all were told; borrowed for life. */
 psr_err psr_node_coordinator_verdict(const psr_node_coordinator *coordinator, const char **ret_line);
 
 #endif

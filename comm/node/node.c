@@ -29,7 +29,7 @@ void psr_node_take(psr_node *node, psr_node_order order, void *object, int64_t n
             psr_node_request_add(r);
         if (order == PSR_NODE_START)
             psr_node_request_start(node, r, now_ms);
-        else if (node->state != PSR_NODE_BROKEN) {
+        else if (r->group->state != PSR_NODE_BROKEN) {
             psr_err err = psr_node_request_make(r);
             if (err != PSR_OK)
                 psr_node_request_fail_alone(r, err);
@@ -44,6 +44,9 @@ void psr_node_take(psr_node *node, psr_node_order order, void *object, int64_t n
         psr_node_find(node, object, now_ms);
         free(object);
         return;
+    case PSR_NODE_SHRINK:
+        psr_node_shrink_begin(node, object, now_ms);
+        return;
     }
 }
 
@@ -51,8 +54,13 @@ void psr_node_take(psr_node *node, psr_node_order order, void *object, int64_t n
 
 static psr_failure failure_in(const psr_message *message, const psr_msg_failure *says)
 {
-    psr_failure failure = {
-        .err = says->status, .rank = says->rank, .other = says->other, .number = says->number};
+    psr_failure failure = {.err = says->status,
+                           .scope = says->scope,
+                           .epoch = says->epoch,
+                           .group = says->group,
+                           .rank = says->rank,
+                           .other = says->other,
+                           .number = says->number};
     size_t bytes =
         message->payload_bytes < sizeof failure.line ? message->payload_bytes : sizeof failure.line - 1;
     if (bytes > 0)
@@ -79,18 +87,25 @@ static void take_verdict(psr_node *node, const psr_message *message, int64_t now
         node->options.changed(node->options.context);
         return;
     }
-    psr_failure failure = failure_in(message, &says);
-    psr_node_break(node, &failure);
+    const psr_failure failure = failure_in(message, &says);
+    if ((says.scope == PSR_SCOPE_RANK || says.scope == PSR_SCOPE_LOST) && says.rank >= node->ranks)
+        psr_node_fail(node, psr_violation(message, "there is no rank %" PRIu32, says.rank), now_ms);
+    else
+        psr_node_apply(node, &failure);
 }
 
 static psr_err keep_early(psr_node *node, psr_message **message)
 {
-    uint32_t id = psr_msg_group(*message);
-    if (psr_node_was_closed(node, id))
+    psr_tag tag = psr_msg_tag(*message);
+    if (psr_node_was_closed(node, tag.epoch, tag.group))
         return PSR_OK;
-    if (psr_early_full(node->early) || psr_node_table_is_message((*message)->head.type) ||
-        (*message)->payload_bytes > 0)
+    /* The others may have the group that this rank has asked for, before it hears so. */
+    bool newer = node->shrink != NULL && tag.epoch > node->epoch;
+    size_t most = newer ? PSR_NODE_NEWER_MAX : PSR_NODE_EARLY_MAX;
+    if (node->early_count >= most * node->ranks ||
+        (!newer && ((*message)->payload_bytes > 0 || psr_node_table_is_message((*message)->head.type))))
         return psr_violation(*message, "this group is not open here");
+    node->early_count++;
     psr_early_put(node->early, 0, message);
     return PSR_OK;
 }
@@ -99,13 +114,16 @@ static void take_of_rank(psr_node *node, psr_message **message, int64_t now_ms)
 {
     psr_message_type type = (*message)->head.type;
     psr_err err = PSR_OK;
-    if (node->state != PSR_NODE_WHOLE)
+    uint32_t from = (*message)->from.rank;
+    if (node->broken || (*message)->from.role != PSR_ROLE_WORKER || from >= node->ranks ||
+        node->out[from] != NULL)
         return;
     if (type != PSR_MSG_VALUES && type != PSR_MSG_CREDIT && type != PSR_MSG_AHEAD &&
         !psr_node_table_is_message(type)) {
         err = psr_violation(*message, "a rank says VALUES, CREDIT, AHEAD and a table's words to another");
     } else {
-        psr_node_group *g = psr_node_group_of(node, psr_msg_group(*message));
+        psr_tag tag = psr_msg_tag(*message);
+        psr_node_group *g = psr_node_group_of(node, tag.epoch, tag.group);
         if (g != NULL) {
             psr_node_group_take(node, g, message, now_ms);
             return;
@@ -113,7 +131,7 @@ static void take_of_rank(psr_node *node, psr_message **message, int64_t now_ms)
         err = keep_early(node, message);
     }
     if (err != PSR_OK) {
-        psr_failure failure = psr_node_failure_of_detail(err, (*message)->from.rank, PSR_RANK_ANY, 0);
+        const psr_failure failure = psr_node_violation_of(err, from);
         psr_node_find(node, &failure, now_ms);
     }
 }
@@ -124,6 +142,8 @@ void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms)
         take_of_rank(node, message, now_ms);
     else if ((*message)->head.type == PSR_MSG_VERDICT)
         take_verdict(node, *message, now_ms);
+    else if ((*message)->head.type == PSR_MSG_SHRUNK)
+        psr_node_shrink_take(node, *message, now_ms);
     psr_message_free(message);
 }
 
@@ -153,13 +173,18 @@ static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited,
     psr_node_request_describe(r, operation, sizeof operation);
     psr_node_name_rank(node, node->options.rank, self, sizeof self);
     psr_node_name_rank(node, awaited, other, sizeof other);
-    psr_failure failure = {
-        .err = PSR_ERR_TIMEOUT, .rank = awaited, .other = PSR_RANK_ANY, .number = r->number};
+    psr_failure failure = {.err = PSR_ERR_TIMEOUT,
+                           .scope = PSR_SCOPE_GROUP,
+                           .epoch = r->group->epoch,
+                           .group = r->group->id,
+                           .rank = awaited,
+                           .other = PSR_RANK_ANY,
+                           .number = r->number};
     snprintf(failure.line, sizeof failure.line, "%s has waited for %s for %.1f s in %s", self, other,
              (double)waited_ms / 1000, operation);
     psr_node_tell(node, &failure, r->deadline_ms);
     if (node->options.alone)
-        psr_node_break(node, &failure);
+        psr_node_apply(node, &failure);
     else
         node->asked = r;
 }
@@ -170,7 +195,7 @@ static int64_t check_deadlines(psr_node *node, int64_t present_ms)
     for (psr_node_group *g = node->groups; g != NULL; g = g->next)
         for (psr_node_request *r = g->first; r != NULL; r = r->next) {
             psr_waiting waiting = {0};
-            if (!r->under_way)
+            if (!r->under_way || g->state != PSR_NODE_WHOLE)
                 continue;
             int64_t last_ms = 0, left = left_ms(r, present_ms, &waiting, &last_ms);
             if (left <= 0) {
@@ -186,13 +211,11 @@ void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
 {
     *ret_next_ms = INT64_MAX;
     int64_t present_ms = psr_presence_clock_ms(&node->presence, now_ms);
-    if (node->state == PSR_NODE_FOUND && now_ms >= node->give_up_ms)
-        psr_node_break(node, &node->found);
-    if (node->state == PSR_NODE_FOUND)
-        *ret_next_ms = node->give_up_ms;
-    if (node->state != PSR_NODE_WHOLE || node->asked != NULL)
-        return;
-    int64_t soonest_ms = check_deadlines(node, present_ms);
+    int64_t soonest_ms = psr_node_failure_tick(node, now_ms, present_ms);
+    if (node->asked == NULL) {
+        int64_t left_ms = check_deadlines(node, present_ms);
+        soonest_ms = left_ms < soonest_ms ? left_ms : soonest_ms;
+    }
     if (soonest_ms == INT64_MAX)
         return;
     int64_t look_ms = psr_presence_clock_every_ms(&node->presence);
@@ -212,18 +235,22 @@ static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret
         }
     for (psr_node_group *g = node->groups; g != NULL; g = g->next)
         for (psr_node_request *r = g->first; r != NULL; r = r->next)
-            if (r->under_way && !r->unasked && (oldest == NULL || r->since_ms < oldest->since_ms))
+            if (r->under_way && !r->unasked && g->state == PSR_NODE_WHOLE &&
+                (oldest == NULL || r->since_ms < oldest->since_ms))
                 oldest = r;
     return oldest != NULL && psr_node_request_waits(oldest, ret_waiting);
 }
 
 bool psr_node_busy(const psr_node *node)
 {
-    for (const psr_node_group *g = node->groups; g != NULL; g = g->next)
+    for (const psr_node_group *g = node->groups; g != NULL; g = g->next) {
+        if (g->state == PSR_NODE_FOUND || (g->state == PSR_NODE_BROKEN && g->cut_ms != INT64_MAX))
+            return true;
         for (const psr_node_request *r = g->first; r != NULL; r = r->next)
             if (r->under_way)
                 return true;
-    return node->state == PSR_NODE_FOUND;
+    }
+    return node->shrink != NULL;
 }
 
 void psr_node_report(const psr_node *node, psr_msg_progress *progress)
@@ -232,7 +259,7 @@ void psr_node_report(const psr_node *node, psr_msg_progress *progress)
     progress->phase = PSR_PHASE_FORWARD;
     progress->step = atomic_load_explicit(&node->step, memory_order_relaxed);
     progress->counter = node->moves + atomic_load_explicit(&node->steps_told, memory_order_relaxed);
-    progress->waits = node->state == PSR_NODE_WHOLE && waits(node, &waiting, &progress->phase);
+    progress->waits = waits(node, &waiting, &progress->phase);
     progress->waits_for = waiting.peer;
 }
 
@@ -254,15 +281,19 @@ bool psr_node_begun(const psr_node *node)
 psr_err psr_node_new(const psr_node_options *options, int64_t now_ms, psr_node **ret_node)
 {
     psr_early *early = NULL;
-    PSR_TRY(psr_early_new(1, (size_t)PSR_NODE_EARLY_MAX * options->view->member_count, &early));
+    PSR_TRY(psr_early_new(1, PSR_EARLY_UNBOUNDED, &early)); /* early_count bounds it */
     psr_node *node = calloc(1, sizeof *node);
-    if (node == NULL) {
+    psr_failure **out = calloc(options->view->member_count, sizeof *out);
+    if (node == NULL || out == NULL) {
         psr_early_free(early);
+        free(node);
+        free(out);
         return psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
     }
     node->options = *options;
     node->ranks = options->view->member_count;
     node->early = early;
+    node->out = out;
     node->presence = psr_presence_clock_for(now_ms, options->deadline_ms);
     atomic_store(&node->begun, options->alone);
     *ret_node = node;
@@ -279,6 +310,9 @@ void psr_node_free(psr_node *node)
         psr_node_group_drop(g);
     }
     psr_early_free(node->early);
+    for (uint32_t r = 0; r < node->ranks; r++)
+        free(node->out[r]);
+    free(node->out);
     free(node->closed);
     free(node);
 }

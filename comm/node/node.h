@@ -1,9 +1,14 @@
 /* A process among the ranks of a communicator: its groups and their operations (comm/collectives/group.h), deadlines, and how all of
  * it fails. Free of I/O, clocks and threads: orders of its owner, messages and the time come in; messages and findings go out.
  *
- * A failure is everybody's. Who finds one tells the coordinator (FINDING), which knows who lives and who waits for whom, and gives all ranks
- * one VERDICT. From then on the node is broken: what was under way has failed, nothing else starts, and what is lent comes back,
- * since its channels are cut. A deadline that passes is a question: the coordinator may answer that whom this rank waits for moves.
+ * Groups fail, each by itself. Who finds a failure tells the coordinator (FINDING), which knows who lives and who waits for whom, and gives
+ * all ranks one VERDICT. What it breaks is its scope: one group; all groups of a rank, which may be out for good; or everything. In a
+ * broken group what was under way has failed, and nothing else starts. What it has lent comes back as the others take it in, or
+ * when the channel is cut: to who is out at once, to who lives when nothing has come back for the deadline. A deadline that passes is a
+ * question: the coordinator may answer that whom this rank waits for moves.
+ *
+ * Ranks of a group that live can have a new one of themselves alone: each says SHRINK, and when all have the coordinator gives them
+ * the same list and a new epoch (SHRUNK), which keeps messages of before apart.
  *
  * Two threads: the node's own, which calls everything that is not marked; and the owner's, which makes groups and requests, hands
  * them over as orders, and looks at what is marked [owner]. Without threads both are one. */
@@ -18,24 +23,30 @@
 
 typedef struct psr_failure {
     psr_err err;
-    uint32_t rank, other; /* of all ranks: to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */
-    uint64_t number;      /* of the call in its group, from 1; 0: of none */
+    psr_scope scope;
+    uint32_t epoch, group; /* PSR_SCOPE_GROUP: that it breaks */
+    uint32_t rank, other;  /* of all ranks: to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */
+    uint64_t number;       /* of the call in its group, from 1; 0: of none */
     char line[PSR_FAILURE_LINE_BYTES];
 } psr_failure;
 
 typedef struct psr_node psr_node;
 typedef struct psr_node_group psr_node_group;
 typedef struct psr_node_request psr_node_request;
+typedef struct psr_node_shrink psr_node_shrink;
 
 typedef struct psr_node_options {
     const psr_view *view; /* of ranks alone: workers. Borrowed for life */
     uint32_t rank;        /* own */
+    bool together;        /* any failure breaks everything, for good */
     bool alone;           /* there is no coordinator: what is found here is the verdict */
     int64_t deadline_ms;  /* of the communicator */
     psr_outbox outbox;    /* to all others, and the coordinator */
     void *context;
-    void (*cut)(void *context, psr_peer peer); /* ends the channel to it: what is lent comes back */
-    void (*changed)(void *context);            /* what is marked [owner] may say something else now */
+    void (*cut)(void *context,
+                psr_peer peer); /* ends the channel to it, for good: what is lent comes back. Again too */
+    void (*retire)(void *context, psr_peer peer); /* it is out: nothing that it says matters any more */
+    void (*changed)(void *context);               /* what is marked [owner] may say something else now */
 } psr_node_options;
 
 /* NOMEM. ret owns. */
@@ -52,11 +63,13 @@ typedef enum psr_node_order {
     PSR_NODE_START,       /* a request */
     PSR_NODE_FREE,        /* a request, which has ended */
     PSR_NODE_FIND,        /* a malloced psr_failure, which it frees: a finding of its owner's */
+    PSR_NODE_SHRINK,      /* a psr_node_shrink. One at a time */
 } psr_node_order;
 
-/* object: a psr_node_group, a psr_node_request or a psr_failure. What goes wrong is the request's, or breaks the node. */
+/* object: a psr_node_group, a psr_node_request, a psr_failure or a psr_node_shrink. What goes wrong is the request's, or breaks what it is
+ * of. */
 void psr_node_take(psr_node *node, psr_node_order order, void *object, int64_t now_ms);
-/* VALUES, CREDIT, AHEAD and what tables say (comm/node/node_table.h) of the other ranks, VERDICT of the coordinator. Takes *message. What goes wrong breaks the node. */
+/* VALUES, CREDIT, AHEAD and what tables say (comm/node/node_table.h) of the other ranks, VERDICT and SHRUNK of the coordinator. Takes *message. What goes wrong breaks what it is of. */
 void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms);
 /* Time passes. To be called by *ret_next_ms. */
 void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms);
@@ -73,19 +86,37 @@ void psr_node_progress(psr_node *node, uint64_t step);
 
 /* The coordinator has said that all have joined and agree. */
 bool psr_node_begun(const psr_node *node);
-/* Why it is broken; NULL: it is whole. Borrowed for life. */
+/* Why everything is broken, for good; NULL: it is not. Borrowed for life. */
 const psr_failure *psr_node_failure(const psr_node *node);
 
-/* ranks: of all ranks, [count], copied; the own one is among them. id: the same on all of them, and no other group's. NOMEM. ret owns,
- * until it is ordered to be opened. */
-PSR_MUST_CHECK psr_err psr_node_group_new(psr_node *node, uint32_t id, const uint32_t *ranks, uint32_t count,
-                                          psr_node_group **ret_group);
+/* ranks: of all ranks, [count], copied; the own one is among them. epoch: of the group that it is made of; 0: of the first. id: the same on
+ * all of them, and no other group's of the epoch. NOMEM. ret owns, until it is ordered to be opened. */
+PSR_MUST_CHECK psr_err psr_node_group_new(psr_node *node, uint32_t epoch, uint32_t id, const uint32_t *ranks,
+                                          uint32_t count, psr_node_group **ret_group);
+/* Before it is opened: it is made by ranks of that group, and fails with it as long as it has not begun. */
+void psr_node_group_made_of(psr_node_group *group, const psr_node_group *of);
+/* All of its ranks have opened it. */
+void psr_node_group_begins(psr_node_group *group);
 /* One that was never opened. NULL allowed. */
 void psr_node_group_free(psr_node_group *group);
 uint32_t psr_node_group_id(const psr_node_group *group);
 uint32_t psr_node_group_rank(const psr_node_group *group); /* own, in it */
 uint32_t psr_node_group_size(const psr_node_group *group);
 const uint32_t *psr_node_group_ranks(const psr_node_group *group); /* [size]; borrowed from group */
+uint32_t psr_node_group_epoch(const psr_node_group *group);
+/* Why it is broken; NULL: it is whole. Borrowed from group. */
+const psr_failure *psr_node_group_failure(const psr_node_group *group);
+/* The owner's own: it has been said. Borrowed from group. */
+bool *psr_node_group_told(psr_node_group *group);
+
+/* A wish for a group of those of group's ranks that live, which all of them must have. group, which is open, is borrowed until it has
+ * ended. NOMEM. ret owns, when it was never ordered or has ended. */
+PSR_MUST_CHECK psr_err psr_node_shrink_new(psr_node_group *group, int64_t deadline_ms,
+                                           psr_node_shrink **ret_shrink);
+void psr_node_shrink_free(psr_node_shrink *shrink); /* NULL allowed */
+bool psr_node_shrink_ended(const psr_node_shrink *shrink);
+/* Of one that has ended: the group, which is open; or why there is none, its line this thread's detail. */
+PSR_MUST_CHECK psr_err psr_node_shrink_result(const psr_node_shrink *shrink, psr_node_group **ret_group);
 
 /* Copies options with its arrays, of which those that do not matter for the kind may hang. deadline_ms: how long nothing may come from
  * whom it waits for. name: in lines of errors; NULL: none; copied. NOMEM. ret owns, until it is ordered to be freed. */

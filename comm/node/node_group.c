@@ -7,24 +7,31 @@
 
 enum {
     SLICE_BYTES = 256 << 10,
-    WINDOW = 8,              /* slices */
     COPIED_BYTES = 16 << 10, /* a copy of those takes less time than to hear that they have left */
 };
 
 /* ---- which there are ---- */
 
-psr_node_group *psr_node_group_of(const psr_node *node, uint32_t id)
+psr_node_group *psr_node_group_of(const psr_node *node, uint32_t epoch, uint32_t id)
 {
     for (psr_node_group *g = node->groups; g != NULL; g = g->next)
-        if (g->id == id)
+        if (g->epoch == epoch && g->id == id)
             return g;
     return NULL;
 }
 
-bool psr_node_was_closed(const psr_node *node, uint32_t id)
+bool psr_node_was_closed(const psr_node *node, uint32_t epoch, uint32_t id)
 {
     for (size_t i = 0; i < node->closed_count; i++)
-        if (node->closed[i] == id)
+        if (node->closed[i].epoch == epoch && node->closed[i].id == id)
+            return true;
+    return false;
+}
+
+bool psr_node_group_has(const psr_node_group *group, uint32_t rank)
+{
+    for (uint32_t i = 0; i < group->count; i++)
+        if (group->ranks[i] == rank)
             return true;
     return false;
 }
@@ -32,6 +39,8 @@ bool psr_node_was_closed(const psr_node *node, uint32_t id)
 void psr_node_group_take(psr_node *node, psr_node_group *g, psr_message **message, int64_t now_ms)
 {
     uint32_t from = (*message)->from.rank;
+    if (g->state != PSR_NODE_WHOLE)
+        return;
     if ((*message)->from.role == PSR_ROLE_WORKER && from < node->ranks)
         g->heard_ms[from] = psr_presence_clock_ms(&node->presence, now_ms);
     bool of_table = psr_node_table_is_message((*message)->head.type);
@@ -40,7 +49,7 @@ void psr_node_group_take(psr_node *node, psr_node_group *g, psr_message **messag
         bool both = err == PSR_ERR_MISMATCH;
         uint32_t blamed = of_table && err != PSR_ERR_PROTOCOL ? node->options.rank : from;
         psr_failure failure = psr_node_failure_of_detail(
-            err, blamed, both ? node->options.rank : PSR_RANK_ANY, both ? g->calls : 0);
+            g, err, blamed, both ? node->options.rank : PSR_RANK_ANY, both ? g->calls : 0);
         psr_node_find(node, &failure, now_ms);
         return;
     }
@@ -51,19 +60,25 @@ void psr_node_group_open(psr_node *node, psr_node_group *g, int64_t now_ms)
 {
     g->next = node->groups;
     node->groups = g;
+    psr_node_group_inherit(g);
     psr_early *before = NULL;
-    psr_err err = psr_early_new(1, (size_t)PSR_NODE_EARLY_MAX * node->ranks, &before);
+    psr_err err = psr_early_new(1, PSR_EARLY_UNBOUNDED, &before);
     if (err != PSR_OK) {
         psr_node_fail(node, err, now_ms);
         return;
     }
     psr_early *all = node->early;
     node->early = before;
-    for (psr_message *m; (m = psr_early_take(all, 0)) != NULL;)
-        if (psr_msg_group(m) == g->id && node->state == PSR_NODE_WHOLE)
-            psr_node_group_take(node, g, &m, now_ms);
-        else
+    for (psr_message *m; (m = psr_early_take(all, 0)) != NULL;) {
+        psr_tag tag = psr_msg_tag(m);
+        if (tag.epoch != g->epoch || tag.group != g->id) {
             psr_early_put(node->early, 0, &m);
+            continue;
+        }
+        node->early_count--;
+        psr_node_group_take(node, g, &m, now_ms);
+        psr_message_free(&m);
+    }
     psr_early_free(all);
 }
 
@@ -82,7 +97,7 @@ void psr_node_group_close(psr_node *node, psr_node_group *g)
     *at = g->next;
     if (node->closed_count == node->closed_capacity) {
         size_t larger = node->closed_capacity > 0 ? 2 * node->closed_capacity : 16;
-        uint32_t *grown = realloc(node->closed, larger * sizeof *grown);
+        psr_node_closed *grown = realloc(node->closed, larger * sizeof *grown);
         if (grown != NULL) {
             node->closed = grown;
             node->closed_capacity = larger;
@@ -90,7 +105,7 @@ void psr_node_group_close(psr_node *node, psr_node_group *g)
     }
     /* Without memory for it a late message of the group waits for it in vain. */
     if (node->closed_count < node->closed_capacity)
-        node->closed[node->closed_count++] = g->id;
+        node->closed[node->closed_count++] = (psr_node_closed){g->epoch, g->id};
     psr_node_group_drop(g);
 }
 
@@ -130,14 +145,14 @@ static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
         if (ranks[i] == node->options.rank)
             g->rank = i;
     }
-    const psr_group_options options = {.epoch = node->options.view->epoch,
+    const psr_group_options options = {.epoch = g->epoch,
                                        .id = g->id,
                                        .rank = g->rank,
                                        .ranks = g->count,
                                        .members = members,
                                        .hosts = hosts_of(node, ranks, g->count),
                                        .slice_bytes = SLICE_BYTES,
-                                       .window = WINDOW,
+                                       .window = PSR_NODE_WINDOW,
                                        .copied_bytes = COPIED_BYTES,
                                        .outbox = node->options.outbox};
     psr_err err = psr_group_new(&options, &g->group);
@@ -145,13 +160,13 @@ static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
     return err;
 }
 
-psr_err psr_node_group_new(psr_node *node, uint32_t id, const uint32_t *ranks, uint32_t count,
+psr_err psr_node_group_new(psr_node *node, uint32_t epoch, uint32_t id, const uint32_t *ranks, uint32_t count,
                            psr_node_group **ret_group)
 {
     psr_node_group *g = calloc(1, sizeof *g);
     if (g == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a group");
-    *g = (psr_node_group){.node = node, .id = id, .count = count};
+    *g = (psr_node_group){.node = node, .epoch = epoch, .id = id, .count = count};
     psr_err err = make_group(g, ranks);
     if (err != PSR_OK) {
         psr_node_group_free(g);
@@ -190,4 +205,24 @@ uint32_t psr_node_group_size(const psr_node_group *group)
 const uint32_t *psr_node_group_ranks(const psr_node_group *group)
 {
     return group->ranks;
+}
+
+uint32_t psr_node_group_epoch(const psr_node_group *group)
+{
+    return group->epoch;
+}
+
+void psr_node_group_made_of(psr_node_group *group, const psr_node_group *of)
+{
+    group->of = of;
+}
+
+void psr_node_group_begins(psr_node_group *group)
+{
+    atomic_store(&group->begun, true);
+}
+
+bool *psr_node_group_told(psr_node_group *group)
+{
+    return &group->told;
 }

@@ -1,5 +1,5 @@
-/* What the files of a node share: node.c (orders, messages, time), node_failure.c (how it breaks), node_group.c, node_request.c. For those
- * alone. All of it on the node's thread, where nothing else is said. */
+/* What the files of a node share: node.c (orders, messages, time), node_failure.c (how it breaks), node_shrink.c, node_group.c,
+ * node_request.c. For those alone. All of it on the node's thread, where nothing else is said. */
 #ifndef PSR_COMM_NODE_PRIVATE_H
 #define PSR_COMM_NODE_PRIVATE_H
 
@@ -8,8 +8,11 @@
 
 enum {
     PSR_NODE_NAME_BYTES = 64,
+    PSR_NODE_WINDOW = 8, /* slices */
     /* Of each rank: of a group that is not open here only its first barrier can have come. */
     PSR_NODE_EARLY_MAX = 8,
+    /* Of each rank, while it may have a newer epoch than this one: what it may send unasked there. */
+    PSR_NODE_NEWER_MAX = PSR_AHEAD_OPERATIONS * PSR_NODE_WINDOW + PSR_CREDITS_KEPT + PSR_NODE_EARLY_MAX,
 };
 
 typedef enum psr_node_request_state {
@@ -50,20 +53,8 @@ struct psr_node_request {
     uint64_t number;
     /* Both threads': */
     _Atomic int state;    /* psr_node_request_state; the owner makes it UNDER_WAY, the node ends it */
-    psr_failure *failure; /* why it FAILED: own, or the node's; written before state */
+    psr_failure *failure; /* why it FAILED: own, or its group's; written before state */
     psr_failure own;
-};
-
-struct psr_node_group {
-    psr_node *node;
-    psr_node_group *next;
-    uint32_t id, rank, count;
-    uint32_t *ranks;   /* of all ranks */
-    int64_t *heard_ms; /* [all ranks] present time: its last message of this group */
-    psr_group *group;
-    psr_node_table *table;          /* owned; NULL: none */
-    psr_node_request *first, *last; /* all that there are */
-    uint64_t calls;                 /* of the order of calls, started */
 };
 
 typedef enum psr_node_state {
@@ -72,21 +63,55 @@ typedef enum psr_node_state {
     PSR_NODE_BROKEN
 } psr_node_state;
 
+struct psr_node_group {
+    psr_node *node;
+    psr_node_group *next;
+    uint32_t epoch, id, rank, count;
+    uint32_t *ranks;   /* of all ranks */
+    int64_t *heard_ms; /* [all ranks] present time: its last message of this group */
+    psr_group *group;
+    psr_node_table *table;          /* owned; NULL: none */
+    psr_node_request *first, *last; /* all that there are */
+    uint64_t calls;                 /* of the order of calls, started */
+    const psr_node_group *of;       /* that it is made of; NULL: none */
+    _Atomic bool begun;             /* it no longer matters of what */
+    bool told;                      /* the owner's */
+    psr_node_state state;
+    psr_failure found;
+    int64_t give_up_ms; /* FOUND: no verdict will come */
+    int64_t cut_ms;     /* BROKEN: present time at which what is lent is taken back; INT64_MAX: nothing is */
+    psr_failure failure;
+    _Atomic bool broken; /* failure is written */
+};
+
+typedef struct psr_node_closed {
+    uint32_t epoch, id;
+} psr_node_closed;
+
+struct psr_node_shrink {
+    psr_node_group *of;
+    int64_t deadline_ms;
+    psr_node_group *group; /* OK */
+    psr_failure failure;   /* err PSR_OK: none */
+    _Atomic bool ended;    /* the others are written */
+};
+
 struct psr_node {
     psr_node_options options;
     uint32_t ranks;
-    psr_node_state state;
-    psr_failure found;
-    int64_t give_up_ms;      /* FOUND: no verdict will come */
+    uint32_t epoch;          /* the newest that this rank has a group of */
+    psr_failure **out;       /* [ranks]: why it is out; owned; NULL: it is not */
+    psr_node_shrink *shrink; /* what the coordinator is asked for; NULL: nothing */
     psr_node_request *asked; /* its deadline has passed, and the coordinator is asked */
     psr_node_group *groups;  /* open */
-    uint32_t *closed;        /* ids of groups that were */
+    psr_node_closed *closed; /* groups that were */
     size_t closed_count, closed_capacity;
     psr_early *early; /* of groups that are not open yet */
+    size_t early_count;
     psr_presence_clock presence;
     uint64_t moves; /* what its owner did: what comes from others is no progress of this rank's */
     _Atomic uint64_t step, steps_told;
-    psr_failure failure;
+    psr_failure failure;        /* of everything */
     _Atomic bool begun, broken; /* broken: failure is written */
 };
 
@@ -94,20 +119,41 @@ struct psr_node {
 
 /* "rank 2 on host7" */
 void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t size);
-/* Breaks it for good: what is under way has failed. */
+/* Breaks everything, for good: what is under way has failed. */
 void psr_node_break(psr_node *node, const psr_failure *failure);
+/* Breaks one group. */
+void psr_node_group_break(psr_node_group *group, const psr_failure *failure);
+/* What a failure breaks, by its scope: of PSR_SCOPE_RANK and _LOST its rank is one. */
+void psr_node_apply(psr_node *node, const psr_failure *failure);
+/* A group that is opened: it may have failed before. */
+void psr_node_group_inherit(psr_node_group *group);
 /* The coordinator of a finding. within_ms: of a TIMEOUT. */
 void psr_node_tell(const psr_node *node, const psr_failure *failure, int64_t within_ms);
-/* It was found here: it breaks the node, or the coordinator's verdict will. */
+/* It was found here: it breaks what it is of, or the coordinator's verdict will. */
 void psr_node_find(psr_node *node, const psr_failure *failure, int64_t now_ms);
-/* Its line is this thread's detail. */
-psr_failure psr_node_failure_of_detail(psr_err err, uint32_t rank, uint32_t other, uint64_t number);
+/* Of a group; its line is this thread's detail. */
+psr_failure psr_node_failure_of_detail(const psr_node_group *group, psr_err err, uint32_t rank,
+                                       uint32_t other, uint64_t number);
+/* Of all groups of that rank. */
+psr_failure psr_node_violation_of(psr_err err, uint32_t rank);
+/* Time, of broken groups and of those in which something was found. Returns how long until something is due; INT64_MAX: nothing is. */
+int64_t psr_node_failure_tick(psr_node *node, int64_t now_ms, int64_t present_ms);
+
+/* ---- node_shrink.c ---- */
+
+void psr_node_shrink_begin(psr_node *node, psr_node_shrink *shrink, int64_t now_ms);
+/* SHRUNK. */
+void psr_node_shrink_take(psr_node *node, const psr_message *message, int64_t now_ms);
+/* When there is one. */
+void psr_node_shrink_fail(psr_node *node, const psr_failure *failure);
 
 /* ---- node_group.c ---- */
 
 /* NULL: it is not open here. */
-psr_node_group *psr_node_group_of(const psr_node *node, uint32_t id);
-bool psr_node_was_closed(const psr_node *node, uint32_t id);
+psr_node_group *psr_node_group_of(const psr_node *node, uint32_t epoch, uint32_t id);
+bool psr_node_was_closed(const psr_node *node, uint32_t epoch, uint32_t id);
+/* Is it one of the group's? */
+bool psr_node_group_has(const psr_node_group *group, uint32_t rank);
 /* Takes *message, of the group, or leaves it to be freed. */
 void psr_node_group_take(psr_node *node, psr_node_group *group, psr_message **message, int64_t now_ms);
 void psr_node_group_open(psr_node *node, psr_node_group *group, int64_t now_ms);
@@ -124,6 +170,8 @@ void psr_node_request_add(psr_node_request *request);
 /* What could not even be made is its own failure. */
 psr_err psr_node_request_make(psr_node_request *request);
 void psr_node_request_start(psr_node *node, psr_node_request *request, int64_t now_ms);
+/* Payloads of it that the transport has not given back. Any thread. */
+uint32_t psr_node_request_lent(const psr_node_request *request);
 /* failure NULL: well. */
 void psr_node_request_end(psr_node_request *request, psr_failure *failure);
 /* As the last failure on this thread says; the others do not hear of it. */

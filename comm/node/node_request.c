@@ -70,7 +70,7 @@ void psr_node_group_end_what_is_done(psr_node_group *g)
 
 void psr_node_request_fail_alone(psr_node_request *r, psr_err err)
 {
-    r->own = psr_node_failure_of_detail(err, PSR_RANK_ANY, PSR_RANK_ANY, 0);
+    r->own = psr_node_failure_of_detail(r->group, err, PSR_RANK_ANY, PSR_RANK_ANY, 0);
     psr_node_request_end(r, &r->own);
     r->group->node->options.changed(r->group->node->options.context);
 }
@@ -93,8 +93,8 @@ static bool in_order_of_calls(const psr_node_request *r)
 
 void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
 {
-    if (node->state == PSR_NODE_BROKEN) {
-        psr_node_request_end(r, &node->failure);
+    if (r->group->state == PSR_NODE_BROKEN) {
+        psr_node_request_end(r, &r->group->failure);
         node->options.changed(node->options.context);
         return;
     }
@@ -107,15 +107,15 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
     r->since_ms = psr_presence_clock_ms(&node->presence, now_ms);
     r->wait_on_until_ms = r->since_ms;
     r->under_way = true;
-    if (node->state == PSR_NODE_FOUND)
+    if (r->group->state == PSR_NODE_FOUND)
         return; /* the verdict will end it */
     err = r->of_table ? psr_node_table_start(r->group->table, &r->call) : psr_request_start(r->request);
     if (err != PSR_OK) {
         /* Of a message that came before, or this rank's own. */
         psr_peer of = {PSR_ROLE_WORKER, node->options.rank};
         bool both = psr_group_failed_of(r->group->group, &of) && err == PSR_ERR_MISMATCH;
-        psr_failure failure =
-            psr_node_failure_of_detail(err, of.rank, both ? node->options.rank : PSR_RANK_ANY, r->number);
+        psr_failure failure = psr_node_failure_of_detail(r->group, err, of.rank,
+                                                         both ? node->options.rank : PSR_RANK_ANY, r->number);
         psr_node_find(node, &failure, now_ms);
         return;
     }
@@ -227,6 +227,13 @@ void psr_node_request_begins(psr_node_request *request)
     atomic_store(&request->state, PSR_NODE_REQUEST_UNDER_WAY);
 }
 
+uint32_t psr_node_request_lent(const psr_node_request *request)
+{
+    if (request->of_table)
+        return psr_node_table_lent(request->group->table, &request->call);
+    return request->request != NULL ? psr_request_lent(request->request) : 0;
+}
+
 bool psr_node_request_ended(const psr_node_request *request)
 {
     int state = atomic_load_explicit(&request->state, memory_order_acquire);
@@ -234,9 +241,7 @@ bool psr_node_request_ended(const psr_node_request *request)
         return true;
     if (state == PSR_NODE_REQUEST_UNDER_WAY)
         return false;
-    if (request->of_table)
-        return psr_node_table_lent(request->group->table, &request->call) == 0;
-    return request->request == NULL || psr_request_lent(request->request) == 0;
+    return psr_node_request_lent(request) == 0;
 }
 
 psr_err psr_node_request_status(const psr_node_request *request)

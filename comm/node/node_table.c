@@ -55,7 +55,7 @@ static psr_err send_to(void *context, psr_peer to, const psr_head *head, const p
     const psr_node_group *g = t->group;
     const psr_outbox *outbox = &g->node->options.outbox;
     uint32_t rank = g->ranks[to.role == PSR_ROLE_SHARD ? t->workers + to.rank : to.rank];
-    const psr_head tagged = psr_msg_in_group(*head, g->node->options.view->epoch, g->id);
+    const psr_head tagged = psr_msg_in_group(*head, g->epoch, g->id);
     return outbox->send(outbox->context, (psr_peer){PSR_ROLE_WORKER, rank}, &tagged, payload);
 }
 
@@ -68,7 +68,7 @@ static psr_err rename_sender(const psr_node_table *t, psr_message *message)
             continue;
         message->from =
             i < t->workers ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, i - t->workers};
-        return psr_msg_out_of_group(message, g->node->options.view->epoch);
+        return psr_msg_out_of_group(message, g->epoch);
     }
     return psr_violation(message, "it is no rank of group %" PRIu32, g->id);
 }

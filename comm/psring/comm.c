@@ -39,46 +39,68 @@ psring_err psr_comm_leave(psring_comm *comm, psr_err err)
     return (psring_err)err;
 }
 
-psr_err psr_comm_check(psring_comm *comm)
+/* What broke everything is said once, for whatever group. */
+static bool was_told(const psring_comm *comm, psr_node_group *group)
 {
-    const psr_failure *failure = psr_node_failure(comm->node);
+    return *psr_node_group_told(group) || (psr_node_failure(comm->node) != NULL && comm->told);
+}
+
+static void is_told(psring_comm *comm, psr_node_group *group)
+{
+    *psr_node_group_told(group) = true;
+    comm->told = comm->told || psr_node_failure(comm->node) != NULL;
+}
+
+psr_err psr_comm_check(psring_comm *comm, psr_node_group *group)
+{
+    const psr_failure *failure = psr_node_group_failure(group);
     if (failure == NULL)
         return PSR_OK;
-    if (comm->told)
-        return psr_fail(PSR_ERR_BROKEN, "the communicator failed before: %s", failure->line);
-    comm->told = true;
+    if (was_told(comm, group))
+        return psr_fail(PSR_ERR_BROKEN, "the group failed before: %s", failure->line);
+    is_told(comm, group);
     return psr_fail(failure->err, "%s", failure->line);
+}
+
+psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request)
+{
+    psr_err err = psr_node_request_status(request);
+    psr_node_group *group = psr_node_request_group(request);
+    if (err != PSR_OK && psr_node_group_failure(group) != NULL)
+        is_told(comm, group);
+    return err;
 }
 
 static bool is_broken(void *context)
 {
-    const psring_comm *comm = context;
-    return psr_node_failure(comm->node) != NULL;
+    return psr_node_group_failure(context) != NULL;
 }
 
-psr_err psr_comm_find(psring_comm *comm, const psr_failure *failure)
+psr_err psr_comm_find(psring_comm *comm, psr_node_group *group, const psr_failure *failure)
 {
     psr_failure *found = malloc(sizeof *found);
     if (found == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a failure: %s", failure->line);
     *found = *failure;
+    found->epoch = psr_node_group_epoch(group);
+    found->group = psr_node_group_id(group);
     psr_err err = psr_driver_order(comm->driver, PSR_NODE_FIND, found);
     if (err != PSR_OK) {
         free(found);
         return err;
     }
-    (void)psr_driver_wait(comm->driver, is_broken, comm, comm->deadline_ms);
-    return psr_comm_check(comm);
+    (void)psr_driver_wait(comm->driver, is_broken, group, comm->deadline_ms);
+    return psr_comm_check(comm, group);
 }
 
-psr_err psr_comm_give_up(psring_comm *comm, psr_err err, const char *doing)
+psr_err psr_comm_give_up(psring_comm *comm, psr_node_group *group, psr_err err, const char *doing)
 {
     psr_failure failure = {.err = err, .rank = comm->rank, .other = PSR_RANK_ANY};
-    if (psr_node_failure(comm->node) != NULL)
+    if (psr_node_group_failure(group) != NULL)
         return err;
     snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " %s: %.400s", comm->rank, doing,
              psr_err_detail());
-    return psr_comm_find(comm, &failure);
+    return psr_comm_find(comm, group, &failure);
 }
 
 void psring_report(psring_comm *comm, uint64_t step)
@@ -258,7 +280,7 @@ static psr_err open_range(psring_comm *comm, uint32_t id, uint32_t first, uint32
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", count);
     for (uint32_t r = 0; r < count; r++)
         ranks[r] = first + r;
-    psr_err err = psr_node_group_new(comm->node, id, ranks, count, &group);
+    psr_err err = psr_node_group_new(comm->node, 0, id, ranks, count, &group);
     free(ranks);
     if (err != PSR_OK)
         return err;
@@ -298,6 +320,7 @@ static psr_err open_comm(psring_comm *comm, const psring_options *o)
                                        .member = comm->member,
                                        .view = comm->view,
                                        .rank = comm->rank,
+                                       .together = comm->shards > 0,
                                        .deadline_ms = o->deadline_ms};
     PSR_TRY(psr_driver_new(&driver, &comm->driver));
     comm->node = psr_driver_node(comm->driver);
@@ -305,8 +328,9 @@ static psr_err open_comm(psring_comm *comm, const psring_options *o)
     PSR_TRY(psr_driver_start(comm->driver));
     /* The scheduler's silence has a deadline, and ends this wait. */
     (void)psr_driver_wait(comm->driver, has_begun, comm, INT64_MAX);
-    return psr_node_begun(comm->node) ? PSR_OK
-                                      : psr_comm_check(comm); /* what failed since is the next call's */
+    return psr_node_begun(comm->node)
+               ? PSR_OK
+               : psr_comm_check(comm, comm->world.group); /* what failed since is the next call's */
 }
 
 /* ---- the end ---- */
@@ -375,6 +399,18 @@ static bool all_ended(void *context)
     return true;
 }
 
+/* How a group failed that no call has said. *ret_whole: none ever failed. */
+static psr_err what_was_not_told(psring_comm *comm, bool *ret_whole)
+{
+    psr_err err = PSR_OK;
+    for (psring_group *g = &comm->world; g != NULL; g = g == &comm->world ? comm->groups : g->next) {
+        *ret_whole = *ret_whole && psr_node_group_failure(g->group) == NULL;
+        if (err == PSR_OK && !was_told(comm, g->group))
+            err = psr_comm_check(comm, g->group);
+    }
+    return err;
+}
+
 psring_err psring_close(psring_comm **comm)
 {
     if (comm == NULL || *comm == NULL)
@@ -385,14 +421,13 @@ psring_err psring_close(psring_comm **comm)
         return (psring_err)err;
     *comm = NULL;
     (void)psr_driver_wait(gone->driver, all_ended, gone, INT64_MAX);
-    bool told = gone->told;
     if (psr_node_failure(gone->node) == NULL)
         (void)psr_comm_leave_shards(gone); /* what it fails with is the communicator's failure */
-    bool whole = psr_node_failure(gone->node) == NULL;
-    err = whole || told ? PSR_OK : psr_comm_check(gone);
+    bool whole = true;
+    err = what_was_not_told(gone, &whole);
     char line[PSR_FAILURE_LINE_BYTES];
     snprintf(line, sizeof line, "%s", err != PSR_OK ? psr_err_detail() : "");
-    psr_driver_leave(gone->driver, whole ? gone->deadline_ms : 0);
+    psr_driver_leave(gone->driver, psr_node_failure(gone->node) == NULL ? gone->deadline_ms : 0);
     free_comm(gone, whole ? LINGER_MS : ABORT_LINGER_MS, NULL);
     return err == PSR_OK ? PSRING_OK : (psring_err)psr_fail(err, "%s", line);
 }
@@ -403,11 +438,12 @@ void psring_abort(psring_comm **comm, const char *line)
         return;
     psring_comm *gone = *comm;
     *comm = NULL;
-    psr_failure failure = {.err = PSR_ERR_PEER, .rank = gone->rank, .other = PSR_RANK_ANY};
+    psr_failure failure = {
+        .err = PSR_ERR_PEER, .scope = PSR_SCOPE_LOST, .rank = gone->rank, .other = PSR_RANK_ANY};
     snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " on %s aborted: %.400s", gone->rank,
              psr_view_find(gone->view, (psr_peer){PSR_ROLE_WORKER, gone->rank})->host,
              line != NULL ? line : "");
-    psr_err err = psr_comm_find(gone, &failure);
+    psr_err err = psr_comm_find(gone, gone->world.group, &failure);
     (void)err; /* it is the line that was given */
     /* This process may exit now. Who starts it sees that by another way, and would take it for an end without a word. */
     psr_driver_wait_verdict(gone->driver,

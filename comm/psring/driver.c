@@ -21,7 +21,7 @@ struct psr_driver {
     psr_progress_engine *engine;
     bool *connected;     /* [ranks] who has the turn's */
     _Atomic bool bye;    /* the coordinator has let this rank go */
-    _Atomic bool judged; /* it has said how something failed */
+    _Atomic bool judged; /* it has said how everything failed here */
     int64_t waited_ns;   /* the caller's */
 
     pthread_mutex_t mutex;
@@ -209,6 +209,12 @@ static void cut(void *context, psr_peer peer)
     psr_transport_disconnect(d->options.transport, peer);
 }
 
+static void retire(void *context, psr_peer peer)
+{
+    psr_driver *d = context;
+    psr_transport_retire(d->options.transport, peer);
+}
+
 /* What waits to be sent to who has left is of no use to anybody. */
 static void forget_who_left(psr_driver *d, const psr_message *bye)
 {
@@ -221,6 +227,9 @@ static void note_verdict(psr_driver *d, const psr_message *message)
 {
     psr_msg_failure says;
     if (psr_msg_failure_read(message, &says) != PSR_OK || says.status == PSR_OK)
+        return;
+    bool own = says.scope == PSR_SCOPE_ALL || (says.scope == PSR_SCOPE_LOST && says.rank == d->options.rank);
+    if (!own && !d->options.together)
         return;
     atomic_store(&d->judged, true);
     changed(d);
@@ -277,11 +286,13 @@ static psr_err open_node(psr_driver *d)
     const psr_driver_options *o = &d->options;
     const psr_node_options options = {.view = o->view,
                                       .rank = o->rank,
+                                      .together = o->together,
                                       .alone = o->transport == NULL,
                                       .deadline_ms = o->deadline_ms,
                                       .outbox = {d, send_message, changed},
                                       .context = d,
                                       .cut = cut,
+                                      .retire = retire,
                                       .changed = changed};
     d->connected = calloc(o->view->member_count, sizeof *d->connected);
     if (d->connected == NULL)

@@ -13,6 +13,7 @@ typedef struct psr_driver_options {
     psr_member *member;
     const psr_view *view; /* borrowed for life */
     uint32_t rank;
+    bool together; /* as psr_node_options */
     int64_t deadline_ms;
 } psr_driver_options;
 
@@ -38,7 +39,7 @@ bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *c
 /* The same, but the progress thread moves what was ordered. */
 bool psr_driver_wait_beside(psr_driver *driver, bool (*reached)(void *context), void *context,
                             int64_t timeout_ms);
-/* Until the coordinator has said how something failed, at most timeout_ms; not where nobody can. */
+/* Until the coordinator has said how everything failed for this rank, at most timeout_ms; not where nobody can. */
 void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms);
 /* How long all of these have waited. */
 int64_t psr_driver_waited_ns(const psr_driver *driver);

@@ -46,7 +46,7 @@ int psring_size(const psring_group *group)
 
 uint64_t psring_epoch(const psring_group *group)
 {
-    return group != NULL ? group->comm->view->epoch : 0;
+    return group != NULL ? psr_node_group_epoch(group->group) : 0;
 }
 
 static const char *host_of(const psring_comm *comm, uint32_t world_rank)
@@ -90,54 +90,54 @@ int psring_group_translate(const psring_group *from, int rank, const psring_grou
     return PSRING_NO_RANK;
 }
 
-psring_err psring_group_failure(const psring_group *group, psring_failure *ret_failure)
-{
-    psr_err err = psr_comm_need(group, "psring_group_failure: group");
-    if (err == PSR_OK)
-        err = psr_comm_need(ret_failure, "psring_group_failure: ret_failure");
-    if (err != PSR_OK)
-        return (psring_err)err;
-    const psr_failure *f = psr_node_failure(group->comm->node);
-    if (f == NULL)
-        return (psring_err)psr_fail(PSR_ERR_NOT_FOUND, "the group is whole");
-    psring_failure failure = {.err = (psring_err)f->err,
-                              .rank = f->rank == PSR_RANK_ANY ? PSRING_NO_RANK : (int)f->rank,
-                              .other = f->other == PSR_RANK_ANY ? PSRING_NO_RANK : (int)f->other,
-                              .epoch = psring_epoch(group),
-                              .number = f->number};
-    memcpy(failure.line, f->line, sizeof failure.line);
-    return (psring_err)psr_options_write("psring_failure", &failure, sizeof failure, ret_failure,
-                                         sizeof failure);
-}
-
 /* ---- making one ---- */
 
-/* All of the new group call it. It begins with a barrier, so that nobody hears of it long before it is open there. */
-static psr_err open_group(psring_comm *comm, uint32_t id, const uint32_t *ranks, uint32_t count,
-                          const psring_call *call, psring_group **ret_group)
+void psr_comm_add_group(psring_comm *comm, psr_node_group *open, psring_group *group)
 {
-    psring_group *group = calloc(1, sizeof *group);
-    if (group == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a group");
-    *group = (psring_group){.comm = comm, .next = comm->groups};
-    psr_err err = psr_node_group_new(comm->node, id, ranks, count, &group->group);
-    if (err == PSR_OK) {
-        err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, group->group);
-        if (err != PSR_OK)
-            psr_node_group_free(group->group);
-    }
-    if (err != PSR_OK) {
-        free(group);
-        return err;
-    }
+    *group = (psring_group){.comm = comm, .next = comm->groups, .group = open};
     if (comm->groups != NULL)
         comm->groups->previous = group;
     comm->groups = group;
+}
+
+static psr_err begin_with_barrier(psring_comm *comm, psr_node_group *group, const psring_call *call)
+{
     const psr_request_options barrier = {
         .kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8, .within = "making", .uncounted = true};
     psr_node_request *request = NULL;
-    PSR_TRY(psr_comm_start(comm, group->group, &barrier, call, &request)); /* the group ends with comm */
-    PSR_TRY(psr_comm_finish(comm, request));
+    PSR_TRY(psr_comm_start(comm, group, &barrier, call, &request));
+    return psr_comm_finish(comm, request);
+}
+
+/* All of the new group call it. It begins with a barrier, so that nobody hears of it long before it is open there. */
+static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ranks, uint32_t count,
+                          const psring_call *call, psring_group **ret_group)
+{
+    psring_comm *comm = parent->comm;
+    psr_node_group *opened = NULL;
+    psring_group *group = calloc(1, sizeof *group);
+    if (group == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group");
+    psr_err err =
+        psr_node_group_new(comm->node, psr_node_group_epoch(parent->group), id, ranks, count, &opened);
+    if (err == PSR_OK) {
+        psr_node_group_made_of(opened, parent->group);
+        err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, opened);
+    }
+    if (err != PSR_OK) {
+        psr_node_group_free(opened);
+        free(group);
+        return err;
+    }
+    psr_comm_add_group(comm, opened, group);
+    err = begin_with_barrier(comm, opened, call);
+    if (err != PSR_OK) { /* the group ends with comm; where its parent has failed, that is why */
+        *psr_node_group_told(opened) = true;
+        if (psr_node_group_failure(parent->group) != NULL)
+            *psr_node_group_told(parent->group) = true;
+        return err;
+    }
+    psr_node_group_begins(opened);
     *ret_group = group;
     return PSR_OK;
 }
@@ -244,7 +244,7 @@ static psr_err open_listed(psring_group *parent, uint32_t id, const int *ranks, 
         return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
     for (int i = 0; i < count; i++)
         world[i] = world_rank(parent, ranks[i]);
-    psr_err err = open_group(parent->comm, id, world, (uint32_t)count, call, ret_group);
+    psr_err err = open_group(parent, id, world, (uint32_t)count, call, ret_group);
     free(world);
     return err;
 }
@@ -281,7 +281,7 @@ static psr_err other_ranks(psring_group *parent, int first, const int64_t theirs
     snprintf(failure.line, sizeof failure.line,
              "rank %" PRIu32 " makes a group of ranks %s; rank %" PRIu32 " makes one of ranks %s",
              failure.rank, they, failure.other, we);
-    return psr_comm_find(comm, &failure);
+    return psr_comm_find(comm, parent->group, &failure);
 }
 
 static psr_err from_ranks(psring_group *parent, const int *ranks, int count, const psring_call *call,
@@ -401,7 +401,7 @@ static psr_err enter(psring_group *parent, const psring_call *given, psring_grou
     PSR_TRY(psr_comm_enter(parent->comm));
     psr_err err = read_call(given, ret_call);
     if (err == PSR_OK)
-        err = psr_comm_check(parent->comm);
+        err = psr_comm_check(parent->comm, parent->group);
     if (err != PSR_OK)
         (void)psr_comm_leave(parent->comm, err);
     return err;

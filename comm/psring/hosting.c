@@ -33,6 +33,7 @@ static psr_err send_message(void *context, psr_peer to, const psr_head *head, co
 static psr_err connect_to(void *context, psr_peer peer, const char *endpoint)
 {
     psr_hosting *h = context;
+    psr_transport_disconnect(h->transport, peer); /* it may have been here before */
     return psr_transport_connect(h->transport, peer, endpoint, psr_keys_of(&h->provision.keys, peer));
 }
 
@@ -40,6 +41,12 @@ static void cut(void *context, psr_peer peer)
 {
     psr_hosting *h = context;
     psr_transport_disconnect(h->transport, peer);
+}
+
+static void retire(void *context, psr_peer peer)
+{
+    psr_hosting *h = context;
+    psr_transport_retire(h->transport, peer);
 }
 
 static bool take_message(void *context, psr_message *message)
@@ -89,7 +96,8 @@ static psr_err open_all(psr_hosting *h)
                                                       .context = h,
                                                       .send = send_message,
                                                       .connect = connect_to,
-                                                      .cut = cut};
+                                                      .cut = cut,
+                                                      .retire = retire};
     PSR_TRY(psr_transport_zmq_new(&zmq, &h->transport));
     PSR_TRY(psr_node_coordinator_new(&coordinator, psr_clock_ms(), &h->coordinator));
     PSR_TRY(psr_thread_start("psr-scheduler", run, h, &h->thread));

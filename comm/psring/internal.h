@@ -64,7 +64,7 @@ struct psring_comm {
     psring_table *tables;
     psr_defined_update *updates;
     uint64_t next_group; /* of those that this rank is the first of */
-    bool told;           /* a call has said how it failed */
+    bool told;           /* a call has said how everything failed */
     bool served;         /* this shard, until all workers had left */
     _Atomic bool entered;
 };
@@ -83,8 +83,8 @@ psr_err psr_comm_need(const void *given, const char *what);
 /* Begins and ends a call that uses the communicator. USAGE: another thread is in one. */
 psr_err psr_comm_enter(psring_comm *comm);
 psring_err psr_comm_leave(psring_comm *comm, psr_err err);
-/* How it failed, when it did: to the first that asks the failure, then BROKEN. */
-psr_err psr_comm_check(psring_comm *comm);
+/* How the group failed, when it did: to the first that asks the failure, then BROKEN. */
+psr_err psr_comm_check(psring_comm *comm, psr_node_group *group);
 
 /* An operation on a group, which is under way when it is waited for. ret owns: psr_comm_finish. */
 psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_request_options *options,
@@ -93,14 +93,16 @@ psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_reque
 void psr_comm_await(psring_comm *comm, psr_node_request *request);
 /* Waits for it and frees it. */
 psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request);
-/* What this rank found is everybody's: waits until it has become a failure, and returns that. */
-psr_err psr_comm_find(psring_comm *comm, const psr_failure *failure);
-/* What this rank alone could not do, as the last failure on this thread says, is everybody's: the others wait for it. doing: "opens a table".
- * Returns the communicator's failure, which may have been there before. */
-psr_err psr_comm_give_up(psring_comm *comm, psr_err err, const char *doing);
+/* What this rank found in the group is that of all of it: waits until it has become a failure, and returns that. */
+psr_err psr_comm_find(psring_comm *comm, psr_node_group *group, const psr_failure *failure);
+/* What this rank alone could not do, as the last failure on this thread says, is that of all of the group: the others wait for it. doing: "opens
+ * a table". Returns the group's failure, which may have been there before. */
+psr_err psr_comm_give_up(psring_comm *comm, psr_node_group *group, psr_err err, const char *doing);
 /* How an operation ended that has. */
 psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request);
 
+/* Fills in one that was allocated, of a group that is open, and puts it into the communicator's list, which owns it. */
+void psr_comm_add_group(psring_comm *comm, psr_node_group *open, psring_group *group);
 /* The id of the next group that this rank is the first of. UNSUPPORTED: there are no more. */
 psr_err psr_comm_next_group(psring_comm *comm, uint32_t *ret_id);
 /* On each shard, when this worker opens no table any more. */

@@ -250,7 +250,7 @@ static psring_err operate(psring_group *group, const arguments *a, const psring_
     if (err == PSR_OK)
         err = check(group, a, &call);
     if (err == PSR_OK)
-        err = psr_comm_check(group->comm);
+        err = psr_comm_check(group->comm, group->group);
     if (err == PSR_OK)
         err = operate_checked(group, a, &call, ret_request);
     return psr_comm_leave(group->comm, err);

@@ -6,12 +6,15 @@
  * - An operation with ret_request NULL returns when it has ended. Otherwise it is started and *ret_request is the caller's; its buffers are
  *   lent until psring_test or psring_wait says that it ended, well or badly. After that nothing reads or writes them.
  * - Results come last. They are untouched on failure; what an operation receives is undefined when it failed.
- * - Every wait has a deadline. A failure (TIMEOUT, PEER, MISMATCH, PROTOCOL) names who is to blame and is the same on all ranks, and breaks
- *   the communicator: close it. A rank whose part of a call was over when another one found the failure has got OK of that call; it
- *   hears of the failure in its next call or in psring_close, if that is found before it has left. Who must know that all calls so
- *   far were alike calls psring_barrier before psring_close.
+ * - Every wait has a deadline. A failure (TIMEOUT, PEER, MISMATCH, PROTOCOL, CANCELLED) names who is to blame, is the same on all ranks of a
+ *   group, and breaks it: the group in which it was found, and of a rank that dies all groups that it is in. Other groups go on, and
+ *   psring_shrink makes a group of those who live. Only where this rank itself is given up by the others, or the scheduler is gone,
+ *   everything is broken for good: close the communicator. Where there are shards, any failure is of that kind.
+ * - A rank whose part of a call was over when another one found the failure has got OK of that call; it hears of the failure in its next
+ *   call or in psring_close, if that is found before it has left. Who must know that all calls so far were alike calls
+ *   psring_barrier before psring_close.
  * - Other errors of a call (USAGE, UNSUPPORTED, BUSY, NOT_FOUND) are this rank's alone: nothing was started, and the call does not count in
- *   the order of calls. Others that make it wait for this rank: it makes it right, or calls psring_abort.
+ *   the order of calls. Others that make it wait for this rank: it makes it right, or calls psring_revoke or psring_abort.
  * - Ranks in lines and in psring_failure are those of psring_world.
  * - A handle or a place for a result that is NULL where it may not be is USAGE; functions without an error give what is nobody's and
  *   nothing: PSRING_NO_RANK, 0, NULL.
@@ -23,7 +26,7 @@
  *   and so are requests with their group. Nothing may touch or free them after that. Requests of a table that was closed stay, to be asked
  *   and freed, as long as the group that opened it.
  *
- * Any call may give NOMEM and IO (the system refused), and on a communicator BROKEN (an earlier call said how it failed). */
+ * Any call may give NOMEM and IO (the system refused), and on a group BROKEN (an earlier call said how it failed). */
 #ifndef PSRING_PSRING_H
 #define PSRING_PSRING_H
 
@@ -78,13 +81,13 @@ typedef enum psring_err {
     PSRING_ERR_PROTOCOL,  /* a process broke the protocol */
     PSRING_ERR_VERSION,   /* a process is another version */
     PSRING_ERR_DENIED,    /* a wrong key or token */
-    PSRING_ERR_PEER,      /* another rank failed, or is gone */
-    PSRING_ERR_CANCELLED, /* this and the next two: no call of this version gives them */
-    PSRING_ERR_NUMERIC,
+    PSRING_ERR_PEER,      /* another rank failed, or is gone; or this one was given up by the others */
+    PSRING_ERR_CANCELLED, /* a rank revoked the group, or shrinks it */
+    PSRING_ERR_NUMERIC,   /* this and the next: no call of this version gives them */
     PSRING_ERR_COMPUTE,
     PSRING_ERR_UNSUPPORTED, /* valid, but not with this build */
     PSRING_ERR_MISMATCH,    /* two ranks called different things where all must call the same */
-    PSRING_ERR_BROKEN,      /* an earlier call said how the communicator failed */
+    PSRING_ERR_BROKEN,      /* an earlier call said how the group failed */
     PSRING_ERR_BUSY,        /* it has not ended */
     PSRING_ERR_WIDTH_ = INT32_MAX
 } psring_err;
@@ -93,7 +96,7 @@ typedef struct psring_failure {
     size_t size; /* the caller's */
     psring_err err;
     int rank, other; /* of the world: to blame; of a MISMATCH both. PSRING_NO_RANK: nobody */
-    uint64_t epoch;  /* of the ranks: 0 in this version */
+    uint64_t epoch;  /* of the group */
     /* Of the call in its group, from 1: of those that all of the group make in the same order, psring_group_split among them. 0: of none;
      * of a message or a persistent operation */
     uint64_t number;
@@ -104,7 +107,7 @@ typedef struct psring_failure {
 PSRING_API const char *psring_err_name(psring_err err);
 /* [any] One line, what, where, who: of the last failure on this thread, until its next one. */
 PSRING_API const char *psring_err_detail(void);
-/* What broke the group's communicator. NOT_FOUND: it is whole. */
+/* What broke the group, also when no call has said so yet. NOT_FOUND: it is whole. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_failure(const psring_group *group,
                                                              psring_failure *ret_failure);
 
@@ -254,7 +257,8 @@ PSRING_API const char *psring_algorithm(const psring_request *request);
 PSRING_API psring_group *psring_world(psring_comm *comm);
 PSRING_API int psring_rank(const psring_group *group); /* this process's, in the group */
 PSRING_API int psring_size(const psring_group *group);
-PSRING_API uint64_t psring_epoch(const psring_group *group); /* of the ranks: 0 in this version */
+/* 0 of psring_world; larger than any before of a group that psring_shrink made; else that of the group it was made of. */
+PSRING_API uint64_t psring_epoch(const psring_group *group);
 /* Of a rank of the group. Borrowed from the communicator; NULL: no such rank. */
 PSRING_API const char *psring_host(const psring_group *group, int rank);
 /* This rank's place among those of the group that are on its host, and how many they are. ret_local_size may be NULL. No message. */
@@ -277,6 +281,23 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_group_on_host(psring_group *paren
 /* Waits until its requests have ended, frees them too, and nulls it. No message. While another thread is in a call it does nothing. NULL,
  * and a pointer to it, are allowed; the world is left alone. */
 PSRING_API void psring_group_free(psring_group **group);
+
+/* ---- going on after a failure ---- */
+
+/* Breaks the group on all of its ranks, unless it is broken: their calls fail with CANCELLED and this line. For a rank that cannot go on in
+ * a group where others would wait for it. line NULL: none. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_revoke(psring_group *group, const char *line);
+
+/* A new group of those ranks of group that live, in the same order, with a larger epoch; called by all of them. A group that is whole is
+ * revoked first. Returns when all who live have called it. Who is silent for three quarters of the scheduler's deadline, or has left, is
+ * not among them and never will be: when such a rank wakes, its calls fail with PEER. One that dies meanwhile is left out, or
+ * breaks the new group. Nothing that was sent in group reaches the new one. An operation that failed here may have ended well on other
+ * ranks: those states must be compared. Call it again on the new group when that fails; on group, as long as it failed itself.
+ * ret owns: psring_group_free. group stays as it is. Fails on all ranks alike, but for NOMEM and USAGE:
+ * TIMEOUT: for the deadline a rank that lives has neither called it nor reported progress. PEER: this rank was given up, or the
+ * scheduler is gone. UNSUPPORTED: there are shards. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_shrink(psring_group *group, const psring_call *call,
+                                                      psring_group **ret_group);
 
 /* ---- collectives ----
  * The same call on every rank of the group, in the same order (a persistent one: made in the same order). count is one rank's part;

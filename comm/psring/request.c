@@ -67,13 +67,6 @@ psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_reque
     return PSR_OK;
 }
 
-psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request)
-{
-    psr_err err = psr_node_request_status(request);
-    comm->told = comm->told || (err != PSR_OK && psr_node_failure(comm->node) != NULL);
-    return err;
-}
-
 psr_err psr_comm_run(psring_comm *comm, psr_node_request *request)
 {
     psr_err err = order_start(comm, request);
@@ -203,7 +196,7 @@ static psr_err start(psring_request *r)
 {
     if (!r->persistent)
         return psr_fail(PSR_ERR_USAGE, "psring_start: the request is not persistent");
-    PSR_TRY(psr_comm_check(r->comm));
+    PSR_TRY(psr_comm_check(r->comm, r->group->group));
     if (!psr_node_request_ended(r->request))
         return psr_fail(PSR_ERR_BUSY, "psring_start: the request is under way");
     psr_node_request_begins(r->request);

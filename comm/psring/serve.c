@@ -234,7 +234,7 @@ static psr_err violated(psring_comm *comm, uint32_t worker, const char *what)
     snprintf(failure.line, sizeof failure.line,
              "rank %" PRIu32 " tells shard %" PRIu32 " of a table in words that cannot be: %s", worker,
              comm->rank, what);
-    return psr_comm_find(comm, &failure);
+    return psr_comm_find(comm, comm->service, &failure);
 }
 
 static psr_err check_opening(const psring_comm *comm, uint32_t worker, const psr_opening *o)
@@ -404,7 +404,7 @@ static psr_err serve(serving *s)
 static psr_err serve_all(psring_comm *comm)
 {
     PSR_TRY(check_shard(comm, "psring_serve"));
-    PSR_TRY(psr_comm_check(comm));
+    PSR_TRY(psr_comm_check(comm, comm->service));
     if (comm->served) /* nobody is left who could say so again */
         return PSR_OK;
     serving s = {.comm = comm,
@@ -414,7 +414,7 @@ static psr_err serve_all(psring_comm *comm)
                       ? serve(&s)
                       : psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " workers", comm->workers);
     if (err != PSR_OK) { /* what is still waited for ends with the failure, which is everybody's */
-        err = psr_comm_give_up(comm, err, "serves tables");
+        err = psr_comm_give_up(comm, comm->service, err, "serves tables");
         for (uint32_t w = 0; w < comm->workers && s.waiting != NULL; w++)
             if (s.waiting[w] != NULL)
                 (void)psr_comm_finish(comm, s.waiting[w]);

@@ -76,7 +76,7 @@ psr_err psr_service_make_group(psring_comm *comm, const psr_opening *opening,
     for (uint32_t r = 0; r < count; r++)
         ranks[r] =
             r < opening->worker_count ? opening->workers[r] : comm->workers + (r - opening->worker_count);
-    psr_err err = psr_node_group_new(comm->node, opening->id, ranks, count, &group);
+    psr_err err = psr_node_group_new(comm->node, 0, opening->id, ranks, count, &group);
     free(ranks);
     if (err != PSR_OK)
         return err;

@@ -121,7 +121,7 @@ static psr_err other_table(const psring_group *group, const record *all, uint32_
     snprintf(failure.line, sizeof failure.line,
              "rank %" PRIu32 " opens %.200s, rank %" PRIu32 " opens %.200s", ranks[0], all[0].says,
              ranks[other], all[other].says);
-    return psr_comm_find(group->comm, &failure);
+    return psr_comm_find(group->comm, group->group, &failure);
 }
 
 static psr_err compare(const psring_group *group, record *all, uint64_t number)
@@ -202,7 +202,7 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
     opening->id = (uint32_t)all[0].id;
     opening->initial = all[0].initial != 0;
     psr_err err = begin(group, opening, initial, call, ret_table);
-    return err == PSR_OK ? PSR_OK : psr_comm_give_up(comm, err, "opens a table");
+    return err == PSR_OK ? PSR_OK : psr_comm_give_up(comm, group->group, err, "opens a table");
 }
 
 static psr_err open_table(psring_group *group, const char *name, const psring_table_options *options,
@@ -214,7 +214,7 @@ static psr_err open_table(psring_group *group, const char *name, const psring_ta
     PSR_TRY(check_group(group));
     PSR_TRY(read_call("psring_table_open", given, &call));
     PSR_TRY(read_options(options, &o));
-    PSR_TRY(psr_comm_check(group->comm));
+    PSR_TRY(psr_comm_check(group->comm, group->group));
     PSR_TRY(make_opening(group, name, &o, &opening));
     call.name = "psring_table_open";
     record *all = calloc(psr_node_group_size(group->group), sizeof *all);
@@ -277,7 +277,7 @@ static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, c
         PSR_TRY(
             check_overlap(values, ret_values,
                           psr_node_table_part(psr_node_group_table(t->node_group), (uint32_t)part).count));
-    PSR_TRY(psr_comm_check(comm));
+    PSR_TRY(psr_comm_check(comm, t->node_group));
     PSR_TRY(psr_node_table_request_new(t->node_group, verb, (uint32_t)part, values, ret_values,
                                        call.deadline_ms > 0 ? call.deadline_ms : comm->deadline_ms, call.name,
                                        &request));
@@ -345,7 +345,7 @@ static psr_err compare_closings(const psring_group *group, closing *all, uint64_
         snprintf(failure.line, sizeof failure.line,
                  "rank %" PRIu32 " closes table \"%s\", rank %" PRIu32 " closes table \"%s\"", ranks[0],
                  all[0].name, ranks[r], all[r].name);
-        return psr_comm_find(group->comm, &failure);
+        return psr_comm_find(group->comm, group->group, &failure);
     }
     return PSR_OK;
 }
@@ -368,7 +368,7 @@ static psr_err agree_to_close(const psring_table *t, const psring_call *call)
 static psr_err meet(psring_table *t, const psring_call *call)
 {
     psring_comm *comm = t->comm;
-    PSR_TRY(psr_comm_check(comm));
+    PSR_TRY(psr_comm_check(comm, t->node_group));
     if (t->group == NULL)
         return psr_fail(PSR_ERR_USAGE, "psring_table_close: its group was freed before");
     const uint32_t id = psr_node_group_id(t->node_group);

@@ -4,6 +4,7 @@
 #include "net/violation.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 static psr_err at_most(const psr_message *message, const char *name, uint64_t value, uint64_t most)
 {
@@ -296,9 +297,9 @@ bool psr_msg_tag_is(const psr_message *message, psr_tag tag)
     return is->epoch == tag.epoch && is->group == tag.group && is->slot == tag.slot && is->round == tag.round;
 }
 
-uint32_t psr_msg_group(const psr_message *message)
+psr_tag psr_msg_tag(const psr_message *message)
 {
-    return message->head.tag.group;
+    return message->head.tag;
 }
 
 /* ---- member and scheduler ---- */
@@ -450,16 +451,18 @@ psr_err psr_msg_failed_status(const psr_message *message)
     return status > 0 && status <= PSR_ERR_LAST ? (psr_err)status : PSR_ERR_PEER;
 }
 
-enum { FAILURE_STATUS, FAILURE_RANK, FAILURE_OTHER, FAILURE_NUMBER, FAILURE_WITHIN };
+enum { FAILURE_STATUS, FAILURE_RANK, FAILURE_OTHER, FAILURE_NUMBER, FAILURE_WITHIN, FAILURE_SCOPE };
 
 static psr_head failure_head(psr_message_type type, const psr_msg_failure *failure)
 {
     return (psr_head){.type = type,
+                      .tag = {.epoch = failure->epoch, .group = failure->group},
                       .fields = {[FAILURE_STATUS] = (uint64_t)failure->status,
                                  [FAILURE_RANK] = failure->rank,
                                  [FAILURE_OTHER] = failure->other,
                                  [FAILURE_NUMBER] = failure->number,
-                                 [FAILURE_WITHIN] = failure->within_ms}};
+                                 [FAILURE_WITHIN] = failure->within_ms,
+                                 [FAILURE_SCOPE] = (uint64_t)failure->scope}};
 }
 
 psr_head psr_msg_finding_head(const psr_msg_failure *failure)
@@ -479,8 +482,100 @@ psr_err psr_msg_failure_read(const psr_message *message, psr_msg_failure *ret_fa
     PSR_TRY(field_at_most(message, FAILURE_RANK, UINT32_MAX));
     PSR_TRY(field_at_most(message, FAILURE_OTHER, UINT32_MAX));
     PSR_TRY(field_at_most(message, FAILURE_WITHIN, INT64_MAX));
-    *ret_failure =
-        (psr_msg_failure){(psr_err)fields[FAILURE_STATUS], (uint32_t)fields[FAILURE_RANK],
-                          (uint32_t)fields[FAILURE_OTHER], fields[FAILURE_NUMBER], fields[FAILURE_WITHIN]};
+    PSR_TRY(field_at_most(message, FAILURE_SCOPE, PSR_SCOPES - 1));
+    *ret_failure = (psr_msg_failure){.status = (psr_err)fields[FAILURE_STATUS],
+                                     .scope = (psr_scope)fields[FAILURE_SCOPE],
+                                     .epoch = message->head.tag.epoch,
+                                     .group = message->head.tag.group,
+                                     .rank = (uint32_t)fields[FAILURE_RANK],
+                                     .other = (uint32_t)fields[FAILURE_OTHER],
+                                     .number = fields[FAILURE_NUMBER],
+                                     .within_ms = fields[FAILURE_WITHIN]};
+    return PSR_OK;
+}
+
+psr_head psr_msg_shrink_head(const psr_msg_shrink *shrink)
+{
+    return (psr_head){.type = PSR_MSG_SHRINK,
+                      .tag = {.epoch = shrink->epoch, .group = shrink->group},
+                      .fields = {shrink->within_ms}};
+}
+
+psr_err psr_msg_shrink_read(const psr_message *message, psr_msg_shrink *ret_shrink)
+{
+    const psr_head *head = &message->head;
+    PSR_TRY(field_at_most(message, 0, INT64_MAX));
+    *ret_shrink = (psr_msg_shrink){head->tag.epoch, head->tag.group, head->fields[0]};
+    return PSR_OK;
+}
+
+enum { SHRUNK_STATUS, SHRUNK_RANK, SHRUNK_EPOCH };
+
+psr_head psr_msg_shrunk_head(const psr_msg_shrunk *shrunk)
+{
+    return (psr_head){.type = PSR_MSG_SHRUNK,
+                      .tag = {.epoch = shrunk->epoch, .group = shrunk->group},
+                      .fields = {[SHRUNK_STATUS] = (uint64_t)shrunk->status,
+                                 [SHRUNK_RANK] = shrunk->rank,
+                                 [SHRUNK_EPOCH] = shrunk->new_epoch}};
+}
+
+psr_err psr_msg_shrunk_read(const psr_message *message, psr_msg_shrunk *ret_shrunk)
+{
+    const psr_head *head = &message->head;
+    PSR_TRY(field_at_most(message, SHRUNK_STATUS, PSR_ERR_LAST));
+    PSR_TRY(field_at_most(message, SHRUNK_RANK, UINT32_MAX));
+    PSR_TRY(field_at_most(message, SHRUNK_EPOCH, UINT32_MAX));
+    *ret_shrunk = (psr_msg_shrunk){.epoch = head->tag.epoch,
+                                   .group = head->tag.group,
+                                   .status = (psr_err)head->fields[SHRUNK_STATUS],
+                                   .rank = (uint32_t)head->fields[SHRUNK_RANK],
+                                   .new_epoch = (uint32_t)head->fields[SHRUNK_EPOCH]};
+    return PSR_OK;
+}
+
+enum { RANK_BYTES = 4 };
+
+void psr_msg_rank_list_write(const uint32_t *ranks, uint32_t count, uint8_t *ret_bytes)
+{
+    for (uint32_t i = 0; i < count; i++)
+        for (unsigned b = 0; b < RANK_BYTES; b++)
+            ret_bytes[RANK_BYTES * i + b] = (uint8_t)(ranks[i] >> (8 * b));
+}
+
+static psr_err read_ranks(const psr_message *message, uint32_t limit, uint32_t count, uint32_t *ranks,
+                          bool *seen)
+{
+    const uint8_t *bytes = message->payload;
+    for (uint32_t i = 0; i < count; i++, bytes += RANK_BYTES) {
+        ranks[i] = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+                   (uint32_t)bytes[3] << 24;
+        if (ranks[i] >= limit)
+            return psr_violation(message, "there is no rank %" PRIu32, ranks[i]);
+        if (seen[ranks[i]])
+            return psr_violation(message, "rank %" PRIu32 " stands there twice", ranks[i]);
+        seen[ranks[i]] = true;
+    }
+    return PSR_OK;
+}
+
+psr_err psr_msg_rank_list_read(const psr_message *message, uint32_t limit, uint32_t **ret_ranks,
+                               uint32_t *ret_count)
+{
+    size_t count = message->payload_bytes / RANK_BYTES;
+    if (count == 0 || count > limit || message->payload_bytes % RANK_BYTES != 0)
+        return psr_violation(message, "%zu bytes are no list of at most %" PRIu32 " ranks",
+                             message->payload_bytes, limit);
+    uint32_t *ranks = calloc(count, sizeof *ranks);
+    bool *seen = calloc(limit, sizeof *seen);
+    psr_err err = ranks != NULL && seen != NULL ? read_ranks(message, limit, (uint32_t)count, ranks, seen)
+                                                : psr_fail(PSR_ERR_NOMEM, "no memory for %zu ranks", count);
+    free(seen);
+    if (err != PSR_OK) {
+        free(ranks);
+        return err;
+    }
+    *ret_ranks = ranks;
+    *ret_count = (uint32_t)count;
     return PSR_OK;
 }

@@ -130,8 +130,8 @@ PSR_MUST_CHECK psr_err psr_msg_ahead_read(const psr_message *message, psr_msg_ah
 /* Is that the tag of any of the three? */
 bool psr_msg_tag_is(const psr_message *message, psr_tag tag);
 
-/* The group of any of the three. */
-uint32_t psr_msg_group(const psr_message *message);
+/* The tag of any of the three. */
+psr_tag psr_msg_tag(const psr_message *message);
 
 /* ---- member and scheduler ---- */
 
@@ -158,11 +158,22 @@ typedef struct psr_msg_piece {
     psr_span span; /* floats of the section */
 } psr_msg_piece;
 
+/* What a failure breaks. */
+typedef enum psr_scope {
+    PSR_SCOPE_GROUP, /* one group */
+    PSR_SCOPE_RANK,  /* all groups that the rank is in */
+    PSR_SCOPE_LOST,  /* those, and the rank is out for good */
+    PSR_SCOPE_ALL,   /* the communicator, for good */
+    PSR_SCOPES
+} psr_scope;
+
 /* FINDING and VERDICT: how a communicator fails. */
 typedef struct psr_msg_failure {
-    psr_err status;       /* VERDICT: PSR_OK: it has not failed, wait on */
-    uint32_t rank, other; /* to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */
-    uint64_t number;      /* of the operation in which it was found, as its finder counts; 0: in none */
+    psr_err status; /* VERDICT: PSR_OK: it has not failed, wait on */
+    psr_scope scope;
+    uint32_t epoch, group; /* that it was found in; of PSR_SCOPE_GROUP alone */
+    uint32_t rank, other;  /* to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */
+    uint64_t number;       /* of the operation in which it was found, as its finder counts; 0: in none */
     uint64_t
         within_ms; /* FINDING of a TIMEOUT: the call's deadline. VERDICT to wait on: for how long. Else 0 */
 } psr_msg_failure;
@@ -171,6 +182,32 @@ psr_head psr_msg_finding_head(const psr_msg_failure *failure);
 psr_head psr_msg_verdict_head(const psr_msg_failure *failure);
 /* Of either. */
 PSR_MUST_CHECK psr_err psr_msg_failure_read(const psr_message *message, psr_msg_failure *ret_failure);
+
+/* SHRINK: a rank waits for a group of those of this group's ranks that live. */
+typedef struct psr_msg_shrink {
+    uint32_t epoch, group;
+    uint64_t within_ms; /* it waits for so long where nothing moves */
+} psr_msg_shrink;
+
+/* SHRUNK: the answer. */
+typedef struct psr_msg_shrunk {
+    uint32_t epoch, group; /* that were asked for */
+    psr_err status;        /* else PSR_OK: why it failed */
+    uint32_t rank;         /* then: to blame, or PSR_RANK_ANY */
+    uint32_t new_epoch;    /* PSR_OK: of the new group, whose id is 0 */
+} psr_msg_shrunk;
+
+psr_head psr_msg_shrink_head(const psr_msg_shrink *shrink);
+psr_head psr_msg_shrunk_head(const psr_msg_shrunk *shrunk);
+PSR_MUST_CHECK psr_err psr_msg_shrink_read(const psr_message *message, psr_msg_shrink *ret_shrink);
+PSR_MUST_CHECK psr_err psr_msg_shrunk_read(const psr_message *message, psr_msg_shrunk *ret_shrunk);
+
+/* The payload of both: ranks, four bytes each, the lowest first. bytes[4 * count]. */
+void psr_msg_rank_list_write(const uint32_t *ranks, uint32_t count, uint8_t *ret_bytes);
+/* PROTOCOL: none, not whole, one is not below limit, or stands there twice. NOMEM. ret owns: free(). */
+PSR_MUST_CHECK psr_err psr_msg_rank_list_read(const psr_message *message, uint32_t limit,
+                                              uint32_t **ret_ranks, uint32_t *ret_count);
+
 psr_head psr_msg_progress_head(const psr_msg_progress *progress);
 psr_head psr_msg_done_head(const psr_msg_done *done);
 psr_head psr_msg_checkpoint_head(const psr_msg_piece *piece);

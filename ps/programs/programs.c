@@ -247,6 +247,12 @@ static void on_cut(void *context, psr_peer peer)
     psr_transport_disconnect(d->transport, peer);
 }
 
+static void on_retire(void *context, psr_peer peer)
+{
+    driver *d = context;
+    psr_transport_retire(d->transport, peer);
+}
+
 /* One that nobody has joined. Its deadline for joining begins: with the first who does. */
 static psr_err open_coordinator(driver *d, int64_t now_ms)
 {
@@ -258,7 +264,8 @@ static psr_err open_coordinator(driver *d, int64_t now_ms)
         .context = d,
         .send = on_send,
         .connect = on_connect,
-        .cut = on_cut};
+        .cut = on_cut,
+        .retire = on_retire};
     psr_node_coordinator *coordinator = NULL;
     PSR_TRY(psr_node_coordinator_new(&options, now_ms, &coordinator));
     psr_node_coordinator_free(d->coordinator);

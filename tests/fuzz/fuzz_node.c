@@ -250,7 +250,7 @@ static void begin_tables(played *p, psr_consistency consistency, psr_node_reques
                                                 .workers = 2,
                                                 .consistency = consistency,
                                                 .update = "sum"};
-        if (psr_node_group_new(p->node, id, id == OF_WORKER ? as_worker : as_shard, RANKS, &group) !=
+        if (psr_node_group_new(p->node, 0, id, id == OF_WORKER ? as_worker : as_shard, RANKS, &group) !=
                 PSR_OK ||
             psr_node_table_new(group, &options) != PSR_OK)
             abort();
@@ -275,6 +275,7 @@ static void play(played *p, const psr_view *view, const uint8_t *data, size_t si
                                       .outbox = {.send = send_of_node},
                                       .context = p,
                                       .cut = cut_of_node,
+                                      .retire = cut_of_node,
                                       .changed = changed};
     const psr_node_coordinator_options of_coordinator = {.ranks = RANKS,
                                                          .deadline_ms = DEADLINE_MS,
@@ -283,7 +284,8 @@ static void play(played *p, const psr_view *view, const uint8_t *data, size_t si
                                                          .context = p,
                                                          .send = send_of_coordinator,
                                                          .connect = connect_to,
-                                                         .cut = cut};
+                                                         .cut = cut,
+                                                         .retire = cut_of_node};
     const psr_request_options options = {.kind = PSR_KIND_ALL_REDUCE,
                                          .algorithm = PSR_ALGORITHM_DIRECT,
                                          .type = PSR_TYPE_INT32,
@@ -294,7 +296,7 @@ static void play(played *p, const psr_view *view, const uint8_t *data, size_t si
     psr_node_request *request = NULL;
     if (psr_node_new(&of_node, 0, &p->node) != PSR_OK ||
         psr_node_coordinator_new(&of_coordinator, 0, &p->coordinator) != PSR_OK ||
-        psr_node_group_new(p->node, 0, ranks, RANKS, &group) != PSR_OK ||
+        psr_node_group_new(p->node, 0, 0, ranks, RANKS, &group) != PSR_OK ||
         psr_node_request_new(group, &options, DEADLINE_MS, "played", &request) != PSR_OK)
         abort();
     psr_node_take(p->node, PSR_NODE_OPEN_GROUP, group, 0);

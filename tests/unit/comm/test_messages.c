@@ -2,6 +2,7 @@
 
 #include "comm/wire/messages.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A message with that head, of worker 1. */
@@ -199,7 +200,14 @@ static void a_failure_without_a_status_that_there_is_counts_as_a_peers(void **st
 static void how_a_communicator_fails_comes_back_as_it_was(void **state)
 {
     (void)state;
-    const psr_msg_failure said = {PSR_ERR_BUSY, UINT32_MAX, 7, UINT64_MAX, INT64_MAX};
+    const psr_msg_failure said = {.status = PSR_ERR_BUSY,
+                                  .scope = PSR_SCOPE_LOST,
+                                  .epoch = 3,
+                                  .group = 12,
+                                  .rank = UINT32_MAX,
+                                  .other = 7,
+                                  .number = UINT64_MAX,
+                                  .within_ms = INT64_MAX};
     const psr_head heads[] = {psr_msg_finding_head(&said), psr_msg_verdict_head(&said)};
     for (size_t i = 0; i < 2; i++) {
         psr_message message = with(heads[i]);
@@ -209,12 +217,68 @@ static void how_a_communicator_fails_comes_back_as_it_was(void **state)
         assert_true(failure.status == said.status && failure.rank == said.rank &&
                     failure.other == said.other);
         assert_true(failure.number == said.number && failure.within_ms == said.within_ms);
-        for (size_t field = 0; field < 5; field++) { /* all but the number have an end */
+        assert_true(failure.scope == said.scope && failure.epoch == said.epoch &&
+                    failure.group == said.group);
+        for (size_t field = 0; field < 6; field++) { /* all but the number have an end */
             message = changed(heads[i], field, UINT64_MAX);
             assert_int_equal(psr_msg_failure_read(&message, &failure),
                              field == 3 ? PSR_OK : PSR_ERR_PROTOCOL);
         }
     }
+}
+
+static void what_is_said_of_a_smaller_group_comes_back_as_it_was(void **state)
+{
+    (void)state;
+    const psr_msg_shrink wish = {.epoch = 3, .group = 12, .within_ms = INT64_MAX};
+    const psr_msg_shrunk answer = {
+        .epoch = 3, .group = 12, .status = PSR_ERR_BUSY, .rank = UINT32_MAX, .new_epoch = UINT32_MAX};
+    psr_msg_shrink wish_read;
+    psr_msg_shrunk answer_read;
+    psr_message message = with(psr_msg_shrink_head(&wish));
+    expect_ok(psr_msg_shrink_read(&message, &wish_read));
+    assert_true(wish_read.epoch == wish.epoch && wish_read.group == wish.group &&
+                wish_read.within_ms == wish.within_ms);
+    message = changed(psr_msg_shrink_head(&wish), 0, UINT64_MAX);
+    assert_int_equal(psr_msg_shrink_read(&message, &wish_read), PSR_ERR_PROTOCOL);
+    message = with(psr_msg_shrunk_head(&answer));
+    expect_ok(psr_msg_shrunk_read(&message, &answer_read));
+    assert_true(answer_read.epoch == answer.epoch && answer_read.group == answer.group &&
+                answer_read.status == answer.status && answer_read.rank == answer.rank &&
+                answer_read.new_epoch == answer.new_epoch);
+    for (size_t field = 0; field < 3; field++) {
+        message = changed(psr_msg_shrunk_head(&answer), field, UINT64_MAX);
+        assert_int_equal(psr_msg_shrunk_read(&message, &answer_read), PSR_ERR_PROTOCOL);
+    }
+}
+
+static psr_err read_ranks(const uint32_t *ranks, uint32_t count, size_t bytes, uint32_t limit,
+                          uint32_t **ret_ranks, uint32_t *ret_count)
+{
+    uint8_t payload[64];
+    psr_msg_rank_list_write(ranks, count, payload);
+    psr_message message = with((psr_head){.type = PSR_MSG_SHRINK});
+    message.payload = payload;
+    message.payload_bytes = bytes;
+    return psr_msg_rank_list_read(&message, limit, ret_ranks, ret_count);
+}
+
+static void a_list_of_ranks_has_each_once_and_none_that_there_is_not(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[] = {7, 0, 1000000}, twice[] = {4, 5, 4};
+    uint32_t *read = NULL, count = 0;
+    expect_ok(read_ranks(ranks, 3, 12, 1000001, &read, &count));
+    assert_int_equal(count, 3);
+    assert_memory_equal(read, ranks, sizeof ranks);
+    free(read);
+    read = NULL;
+    assert_int_equal(read_ranks(ranks, 3, 12, 1000000, &read, &count), PSR_ERR_PROTOCOL);
+    assert_int_equal(read_ranks(ranks, 3, 11, 1000001, &read, &count), PSR_ERR_PROTOCOL);
+    assert_int_equal(read_ranks(ranks, 3, 0, 1000001, &read, &count), PSR_ERR_PROTOCOL);
+    assert_int_equal(read_ranks(ranks, 3, 12, 2, &read, &count), PSR_ERR_PROTOCOL); /* more than there are */
+    assert_int_equal(read_ranks(twice, 3, 12, 9, &read, &count), PSR_ERR_PROTOCOL);
+    assert_null(read);
 }
 
 static bool same_tag(psr_tag a, psr_tag b)
@@ -272,6 +336,8 @@ int main(void)
         cmocka_unit_test(parts_of_a_bucket_come_back_as_they_were),
         cmocka_unit_test(what_collectives_and_members_say_comes_back_as_it_was),
         cmocka_unit_test(how_a_communicator_fails_comes_back_as_it_was),
+        cmocka_unit_test(what_is_said_of_a_smaller_group_comes_back_as_it_was),
+        cmocka_unit_test(a_list_of_ranks_has_each_once_and_none_that_there_is_not),
         cmocka_unit_test(what_operations_of_a_group_say_comes_back_as_it_was),
         cmocka_unit_test(a_field_beyond_what_it_may_be_is_refused_by_its_name),
         cmocka_unit_test(a_tag_of_another_view_or_of_no_bucket_is_refused),

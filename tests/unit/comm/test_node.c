@@ -19,7 +19,7 @@ typedef struct member {
     int32_t *values;
     psr_msg_failure found; /* the last FINDING */
     char line[512];
-    uint32_t findings, changes;
+    uint32_t findings, changes, retired;
 } member;
 
 static struct {
@@ -51,6 +51,11 @@ static void play_cut(void *context, psr_peer peer)
     psr_transport_disconnect(((member *)context)->transport, peer);
 }
 
+static void play_retire(void *context, psr_peer peer)
+{
+    ((member *)context)->retired |= 1u << peer.rank;
+}
+
 static void play_changed(void *context)
 {
     ((member *)context)->changes++;
@@ -66,13 +71,14 @@ static void open_member(uint32_t rank)
                                       .outbox = {.context = m, .send = play_send, .returned = play_changed},
                                       .context = m,
                                       .cut = play_cut,
+                                      .retire = play_retire,
                                       .changed = play_changed};
     expect_ok(psr_transport_sim_new(world.sim, (psr_peer){PSR_ROLE_WORKER, rank}, &m->transport));
     for (uint32_t r = 0; r < RANKS; r++)
         if (r != rank)
             expect_ok(psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, r}, "", NULL));
     expect_ok(psr_node_new(&options, now_ms(), &m->node));
-    expect_ok(psr_node_group_new(m->node, 0, ranks, RANKS, &m->world));
+    expect_ok(psr_node_group_new(m->node, 0, 0, ranks, RANKS, &m->world));
     psr_node_take(m->node, PSR_NODE_OPEN_GROUP, m->world, now_ms());
     m->values = calloc(COUNT, sizeof *m->values);
     assert_non_null(m->values);
@@ -152,9 +158,9 @@ static void answer(uint32_t rank, const psr_msg_failure *says, const char *line)
     psr_node_message(world.members[rank].node, &message, now_ms());
 }
 
-static void judge(uint32_t rank, psr_err status, uint32_t culprit, const char *line)
+static void judge(uint32_t rank, psr_err status, psr_scope scope, uint32_t culprit, const char *line)
 {
-    answer(rank, &(psr_msg_failure){.status = status, .rank = culprit}, line);
+    answer(rank, &(psr_msg_failure){.status = status, .scope = scope, .rank = culprit}, line);
 }
 
 static void operations_end_with_their_last_message(void **state)
@@ -203,7 +209,7 @@ static void a_deadline_is_a_question_and_the_answer_may_be_to_wait_on(void **sta
     for (uint32_t r = 1; r < RANKS; r++)
         start(r, PSR_KIND_BARRIER, 0);
     settle();
-    assert_true(psr_node_request_ended(m->request) && psr_node_failure(m->node) == NULL);
+    assert_true(psr_node_request_ended(m->request) && psr_node_group_failure(m->world) == NULL);
 }
 
 static void a_verdict_ends_everything_and_gives_back_what_is_lent(void **state)
@@ -211,12 +217,12 @@ static void a_verdict_ends_everything_and_gives_back_what_is_lent(void **state)
     (void)state;
     member *m = &world.members[0];
     start(0, PSR_KIND_ALL_REDUCE, COUNT); /* its first slices are lent */
-    judge(0, PSR_ERR_PEER, 2, "rank 2 on host: no sign of life");
+    judge(0, PSR_ERR_PEER, PSR_SCOPE_ALL, 2, "rank 2 on host: no sign of life");
     settle();
     assert_true(psr_node_request_ended(m->request));
     expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER, "rank 2 on host: no sign of life");
     assert_int_equal(psr_node_failure(m->node)->rank, 2);
-    judge(0, PSR_ERR_TIMEOUT, 1, "a second one");
+    judge(0, PSR_ERR_TIMEOUT, PSR_SCOPE_ALL, 1, "a second one");
     assert_int_equal(psr_node_failure(m->node)->rank, 2);
     psr_node_request *before = m->request;
     start(0, PSR_KIND_BARRIER, 0); /* what is started then has failed alike */
@@ -250,7 +256,7 @@ static void a_mismatch_waits_for_the_line_that_all_get(void **state)
     assert_int_equal(world.members[2].found.status, PSR_ERR_MISMATCH);
     assert_int_equal(world.members[2].found.other, 2);
     assert_false(psr_node_request_ended(world.members[2].request));
-    judge(2, PSR_ERR_MISMATCH, 0, "the line of all");
+    judge(2, PSR_ERR_MISMATCH, PSR_SCOPE_GROUP, 0, "the line of all");
     expect_failure(psr_node_request_status(world.members[2].request), PSR_ERR_MISMATCH, "the line of all");
     assert_int_equal(world.members[0].findings, 1);
     pass(DEADLINE_MS / 2);
@@ -272,13 +278,13 @@ static void values_for_a_group_that_is_not_open_are_a_violation(void **state)
                                          .send = m->values,
                                          .receive = m->values,
                                          .count = 4};
-    expect_ok(psr_node_group_new(m->node, 9, pair, 2, &group));
+    expect_ok(psr_node_group_new(m->node, 0, 9, pair, 2, &group));
     psr_node_take(m->node, PSR_NODE_OPEN_GROUP, group, now_ms());
     expect_ok(psr_node_request_new(group, &options, DEADLINE_MS, NULL, &request));
     psr_node_request_begins(request);
     psr_node_take(m->node, PSR_NODE_START, request, now_ms());
     settle();
-    const psr_failure *failure = psr_node_failure(world.members[1].node);
+    const psr_failure *failure = psr_node_group_failure(world.members[1].world);
     assert_non_null(failure);
     assert_int_equal(failure->err, PSR_ERR_PROTOCOL);
     assert_int_equal(failure->rank, 0);

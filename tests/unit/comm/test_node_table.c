@@ -61,7 +61,9 @@ static void open_member(uint32_t rank, psr_consistency consistency)
                                       .deadline_ms = DEADLINE_MS,
                                       .outbox = {.context = m, .send = play_send, .returned = changed},
                                       .context = m,
+                                      .together = true,
                                       .cut = play_cut,
+                                      .retire = play_cut,
                                       .changed = changed};
     const psr_node_table_options table = {.name = "t",
                                           .parts = parts,
@@ -74,7 +76,7 @@ static void open_member(uint32_t rank, psr_consistency consistency)
         if (r != rank)
             expect_ok(psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, r}, "", NULL));
     expect_ok(psr_node_new(&options, now_ms(), &m->node));
-    expect_ok(psr_node_group_new(m->node, GROUP, ranks, net.ranks, &m->group));
+    expect_ok(psr_node_group_new(m->node, 0, GROUP, ranks, net.ranks, &m->group));
     expect_ok(psr_node_table_new(m->group, &table));
     psr_node_take(m->node, PSR_NODE_OPEN_GROUP, m->group, now_ms());
     for (size_t p = 0; p < PARTS; p++) {
@@ -347,7 +349,7 @@ static void what_cannot_be_is_a_violation_of_its_sender(void **state)
     const psr_msg_weights weights = {.bucket = 0, .span = {150016, 1000}};
     const psr_head good = psr_msg_in_group(psr_msg_push_head(&push), 0, GROUP);
     expect_violation(0, 2, good, "rank 0"); /* without its values */
-    expect_violation(0, 2, psr_msg_in_group(good, 7, GROUP), "epoch 0");
+    expect_violation(0, 2, psr_msg_in_group(good, 7, GROUP), "this group is not open here");
     expect_violation(0, 2, psr_msg_in_group(good, 0, GROUP + 1), "this group is not open here");
     expect_violation(0, 2, psr_msg_in_group(psr_msg_pull_head(&pull), 0, GROUP), "in BSP weights come by");
     expect_violation(0, 1, good, "that is a shard's to send");
@@ -363,7 +365,7 @@ static void a_group_without_a_table_hears_nothing_of_one(void **state)
     static const uint32_t ranks[] = {0, 1, 2};
     psr_node_group *group = NULL;
     open_net(2, 1, consistencies[0], 1);
-    expect_ok(psr_node_group_new(net.members[1].node, 12, ranks, 3, &group));
+    expect_ok(psr_node_group_new(net.members[1].node, 0, 12, ranks, 3, &group));
     psr_node_take(net.members[1].node, PSR_NODE_OPEN_GROUP, group, now_ms());
     send_head(0, 1, psr_msg_in_group(psr_msg_ack_head(1), 0, 12));
     assert_non_null(strstr(psr_node_failure(net.members[1].node)->line, "group 12 has no table"));
