@@ -6,14 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DETAIL_BYTES = 1024 };
-
-static _Thread_local char detail[DETAIL_BYTES];
+static _Thread_local char detail[PSR_ERR_DETAIL_BYTES];
 
 psr_err psr_fail(psr_err code, const char *format, ...)
 {
     /* Formatted aside, since an argument may be psr_err_detail() itself. */
-    char text[DETAIL_BYTES];
+    char text[PSR_ERR_DETAIL_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -25,7 +23,7 @@ psr_err psr_fail(psr_err code, const char *format, ...)
 
 psr_err psr_fail_context(psr_err code, const char *format, ...)
 {
-    char text[DETAIL_BYTES];
+    char text[PSR_ERR_DETAIL_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -41,6 +39,16 @@ psr_err psr_fail_context(psr_err code, const char *format, ...)
 const char *psr_err_detail(void)
 {
     return detail;
+}
+
+void psr_err_detail_keep(char ret_kept[PSR_ERR_DETAIL_BYTES])
+{
+    memcpy(ret_kept, detail, strlen(detail) + 1);
+}
+
+void psr_err_detail_restore(const char kept[PSR_ERR_DETAIL_BYTES])
+{
+    memcpy(detail, kept, strlen(kept) + 1);
 }
 
 const char *psr_err_name(psr_err code)

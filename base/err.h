@@ -41,6 +41,11 @@ psr_err psr_fail_context(psr_err code, const char *format, ...) PSR_PRINTF(2, 3)
  * psr_fail on this thread. */
 const char *psr_err_detail(void);
 
+/* Keeps the detail of this thread, and makes it that again: nobody is to hear of what failed on the way to a success. */
+#define PSR_ERR_DETAIL_BYTES 1024
+void psr_err_detail_keep(char ret_kept[PSR_ERR_DETAIL_BYTES]);
+void psr_err_detail_restore(const char kept[PSR_ERR_DETAIL_BYTES]);
+
 /* The field's word for a code: "timeout", "format", ... */
 const char *psr_err_name(psr_err code);
 

@@ -30,11 +30,14 @@ psr_err psr_comm_enter(psring_comm *comm)
 {
     if (atomic_exchange_explicit(&comm->entered, true, memory_order_acquire))
         return psr_fail(PSR_ERR_USAGE, "another thread is in a call on this communicator");
+    psr_err_detail_keep(comm->detail);
     return PSR_OK;
 }
 
 psring_err psr_comm_leave(psring_comm *comm, psr_err err)
 {
+    if (err == PSR_OK)
+        psr_err_detail_restore(comm->detail);
     atomic_store_explicit(&comm->entered, false, memory_order_release);
     return (psring_err)err;
 }
@@ -399,15 +402,13 @@ static bool all_ended(void *context)
     return true;
 }
 
-/* How a group failed that no call has said. *ret_whole: none ever failed. */
-static psr_err what_was_not_told(psring_comm *comm, bool *ret_whole)
+/* How a group failed that no call has said. */
+static psr_err what_was_not_told(psring_comm *comm)
 {
     psr_err err = PSR_OK;
-    for (psring_group *g = &comm->world; g != NULL; g = g == &comm->world ? comm->groups : g->next) {
-        *ret_whole = *ret_whole && psr_node_group_failure(g->group) == NULL;
+    for (psring_group *g = &comm->world; g != NULL; g = g == &comm->world ? comm->groups : g->next)
         if (err == PSR_OK && !was_told(comm, g->group))
             err = psr_comm_check(comm, g->group);
-    }
     return err;
 }
 
@@ -423,13 +424,17 @@ psring_err psring_close(psring_comm **comm)
     (void)psr_driver_wait(gone->driver, all_ended, gone, INT64_MAX);
     if (psr_node_failure(gone->node) == NULL)
         (void)psr_comm_leave_shards(gone); /* what it fails with is the communicator's failure */
-    bool whole = true;
-    err = what_was_not_told(gone, &whole);
-    char line[PSR_FAILURE_LINE_BYTES];
-    snprintf(line, sizeof line, "%s", err != PSR_OK ? psr_err_detail() : "");
-    psr_driver_leave(gone->driver, psr_node_failure(gone->node) == NULL ? gone->deadline_ms : 0);
-    free_comm(gone, whole ? LINGER_MS : ABORT_LINGER_MS, NULL);
-    return err == PSR_OK ? PSRING_OK : (psring_err)psr_fail(err, "%s", line);
+    err = what_was_not_told(gone);
+    char line[PSR_ERR_DETAIL_BYTES];
+    if (err == PSR_OK)
+        memcpy(line, gone->detail, sizeof line);
+    else
+        psr_err_detail_keep(line);
+    bool goes_on = psr_node_failure(gone->node) == NULL; /* others may need what was sent last */
+    psr_driver_leave(gone->driver, goes_on ? gone->deadline_ms : 0);
+    free_comm(gone, goes_on ? LINGER_MS : ABORT_LINGER_MS, NULL);
+    psr_err_detail_restore(line);
+    return (psring_err)err;
 }
 
 void psring_abort(psring_comm **comm, const char *line)

@@ -67,6 +67,7 @@ struct psring_comm {
     bool told;           /* a call has said how everything failed */
     bool served;         /* this shard, until all workers had left */
     _Atomic bool entered;
+    char detail[PSR_ERR_DETAIL_BYTES]; /* of the caller's thread, when it entered */
 };
 
 /* Copies a struct that begins with its size: as far as the caller's goes, zero beyond. first_bytes: of its first version. USAGE: its size is
@@ -80,7 +81,8 @@ psr_err psr_options_write(const char *name, const void *known, size_t known_byte
 /* USAGE: what a call needs is NULL; what names it: "psring_wait: request". */
 psr_err psr_comm_need(const void *given, const char *what);
 
-/* Begins and ends a call that uses the communicator. USAGE: another thread is in one. */
+/* Begins and ends a call that uses the communicator. After one that ends well the thread's last failure is the one of before. USAGE: another
+ * thread is in one. */
 psr_err psr_comm_enter(psring_comm *comm);
 psring_err psr_comm_leave(psring_comm *comm, psr_err err);
 /* How the group failed, when it did: to the first that asks the failure, then BROKEN. */

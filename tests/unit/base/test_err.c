@@ -68,6 +68,17 @@ static void each_thread_has_a_detail_of_its_own(void **state)
     assert_string_equal(psr_err_detail(), "here");
 }
 
+static void a_detail_that_was_kept_can_be_restored(void **state)
+{
+    (void)state;
+    char kept[PSR_ERR_DETAIL_BYTES];
+    (void)psr_fail(PSR_ERR_IO, "the disk is full");
+    psr_err_detail_keep(kept);
+    (void)psr_fail(PSR_ERR_TIMEOUT, "this one is longer, and it is nobody's concern");
+    psr_err_detail_restore(kept);
+    assert_string_equal(psr_err_detail(), "the disk is full");
+}
+
 static void exit_statuses_tell_bad_input_from_a_broken_protocol_from_the_rest(void **state)
 {
     (void)state;
@@ -135,6 +146,7 @@ int main(void)
         cmocka_unit_test(a_detail_is_one_line_without_control_characters),
         cmocka_unit_test(a_detail_that_is_too_long_is_cut_and_ended),
         cmocka_unit_test(each_thread_has_a_detail_of_its_own),
+        cmocka_unit_test(a_detail_that_was_kept_can_be_restored),
         cmocka_unit_test(exit_statuses_tell_bad_input_from_a_broken_protocol_from_the_rest),
         cmocka_unit_test(every_code_has_a_name_of_its_own),
         cmocka_unit_test(try_returns_a_failure_and_goes_on_after_success),
