@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_examples.py mlp|tables|slices EXAMPLES-FOLDER PSRING PROGRAM..: the examples of manual parallelism on several numbers of ranks. TAP."""
+"""test_examples.py mlp|tables|slices|survive EXAMPLES-FOLDER PSRING PROGRAM..: the examples of manual parallelism on several numbers of ranks. TAP."""
 import math
 import os
 import pathlib
@@ -167,6 +167,37 @@ def more_ranks_than_the_image_can_be_cut_into_are_refused():
     assert done.stderr.count("at most 6 ranks") == 7, done
 
 
+def survive(ranks, *words, status=0):
+    """Ranks and the step they go on from; losses by step."""
+    done = run("run_ranks", ranks, programs["survive"], *words, env={**os.environ, "PSRING_DEADLINE_MS": "2500"}, status=status)
+    groups = [tuple(map(int, g)) for g in re.findall(r"^ranks: (\d+), from step (\d+) on$", done.stdout, flags=re.M)]
+    losses = [(int(step), float(loss)) for step, loss in re.findall(r"^step: (\d+), loss is (\S+)$", done.stdout, flags=re.M)]
+    return groups, losses
+
+
+def expect_groups(groups, *expected):
+    """A rank that dies in a step may take with it what it sent last in the step before: the others have not taken that either then."""
+    assert len(groups) == len(expected), groups
+    for (ranks, step), (expected_ranks, died_in) in zip(groups, expected, strict=True):
+        assert ranks == expected_ranks and died_in - 1 <= step <= died_in and step > 0, groups
+
+
+def ranks_that_are_killed_leave_the_losses_as_they_are():
+    groups, alone = survive(1, 100)
+    assert groups == [(1, 1)] and [step for step, _ in alone] == [20, 40, 60, 80, 100], (groups, alone)
+    assert alone[0][1] > 1 > 1e-3 > alone[-1][1], alone
+    groups, losses = survive(4, 100, 2, 30, 3, 60, status=1)  # run_ranks tells that two of them were killed
+    expect_groups(groups, (4, 1), (3, 30), (2, 60))
+    assert [step for step, _ in losses] == [step for step, _ in alone], losses
+    losses_are_equal([loss for _, loss in alone], [loss for _, loss in losses])
+
+
+def a_last_rank_goes_on_alone():
+    groups, losses = survive(2, 40, 1, 25, status=1)
+    expect_groups(groups, (2, 1), (1, 25))
+    assert [step for step, _ in losses] == [20, 40], losses
+
+
 TESTS = {
     "mlp": [the_losses_of_1_2_4_and_8_ranks_are_equal_and_fall_by_every_launcher, ranks_that_cannot_share_the_batch_say_so,
             files_that_are_not_mnist_are_refused],
@@ -175,6 +206,7 @@ TESTS = {
     "slices": [a_pair_of_layers_in_slices_is_equal_to_the_whole_pair_on_1_to_4_ranks,
                a_convolution_in_slices_is_equal_to_the_whole_one_on_1_to_4_ranks,
                more_ranks_than_the_image_can_be_cut_into_are_refused],
+    "survive": [ranks_that_are_killed_leave_the_losses_as_they_are, a_last_rank_goes_on_alone],
 }[case]
 
 if case in ("mlp", "tables") and not MNIST.is_dir():
