@@ -22,7 +22,9 @@ typedef struct parcel {
     psr_peer to;
     int64_t due_us;
     uint64_t number;
-    psr_payload lent;    /* until delivered */
+    psr_payload lent; /* until delivered; by reference: until it is freed, or its lender ends */
+    struct parcel *next_held,
+        **held_at;       /* in the list of those that are read where they lie; NULL: not in it */
     void *bytes;         /* the payload: copied when sent, or when delivered if lent */
     struct parcel *next; /* in the inbox */
 } parcel;
@@ -47,6 +49,7 @@ struct psr_sim {
     size_t member_count, member_capacity;
     psr_peer *cut;
     size_t cut_count, cut_capacity;
+    parcel *held; /* receivers' messages whose bytes are their lenders' */
 };
 
 struct sim_transport {
@@ -78,8 +81,28 @@ static bool reserve(void *items, size_t *capacity, size_t count, size_t item_byt
 
 /* ---- parcels ---- */
 
+static void hold(psr_sim *sim, parcel *p)
+{
+    p->next_held = sim->held;
+    p->held_at = &sim->held;
+    if (sim->held != NULL)
+        sim->held->held_at = &p->next_held;
+    sim->held = p;
+}
+
+static void let_go(parcel *p)
+{
+    if (p->held_at == NULL)
+        return;
+    *p->held_at = p->next_held;
+    if (p->next_held != NULL)
+        p->next_held->held_at = p->held_at;
+    p->held_at = NULL;
+}
+
 static void parcel_free(parcel *p)
 {
+    let_go(p);
     psr_payload_return(&p->lent);
     free(p->bytes);
     free(p);
@@ -265,20 +288,39 @@ static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head, 
 
 /* ---- the network ---- */
 
-/* Lent bytes are read now, or stay lent until the message is freed. false: no memory, and the message is lost with the run. */
-static bool unload(parcel *p, bool by_reference)
+/* false: no memory. What was lent is given back all the same. */
+static bool copy_lent(parcel *p)
 {
-    if (p->lent.release == NULL)
-        return true;
-    if (by_reference) {
-        p->base.payload = p->lent.data;
-        return true;
-    }
     p->bytes = copy_of(p->lent.data, p->lent.bytes);
     p->base.payload = p->bytes;
     psr_payload_return(&p->lent);
     p->lent = (psr_payload){0};
     return p->bytes != NULL;
+}
+
+/* Lent bytes are read now, or stay lent until the message is freed. false: no memory, and the message is lost with the run. */
+static bool unload(psr_sim *sim, parcel *p)
+{
+    if (p->lent.release == NULL)
+        return true;
+    if (!sim->faults.by_reference)
+        return copy_lent(p);
+    p->base.payload = p->lent.data;
+    hold(sim, p);
+    return true;
+}
+
+/* It ends: what it lent comes back. Its receivers' mappings keep the bytes, as here a copy does. */
+static void take_back(psr_sim *sim, psr_peer lender)
+{
+    for (parcel *p = sim->held, *next; p != NULL; p = next) {
+        next = p->next_held;
+        if (!psr_peer_equal(p->base.from, lender))
+            continue;
+        let_go(p);
+        if (!copy_lent(p))
+            abort(); /* a simulation without memory is over */
+    }
 }
 
 bool psr_sim_step(psr_sim *sim, psr_peer *ret_to)
@@ -290,7 +332,7 @@ bool psr_sim_step(psr_sim *sim, psr_peer *ret_to)
         for (size_t i = 0; i < sim->member_count; i++)
             if (psr_peer_equal(sim->members[i]->self, p->to))
                 to = sim->members[i];
-        if (to == NULL || !unload(p, sim->faults.by_reference)) {
+        if (to == NULL || !unload(sim, p)) {
             parcel_free(p);
             continue;
         }
@@ -463,6 +505,7 @@ static void sim_free(psr_transport *base, int linger_ms)
         next = p->next;
         parcel_free(p);
     }
+    take_back(sim, transport->self);
     free(transport->peers);
     free(transport);
 }
