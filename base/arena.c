@@ -2,6 +2,7 @@
 
 #include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define SMALL_PAGE_BYTES ((size_t)4096)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
@@ -37,6 +38,14 @@ psr_err psr_arena_new(size_t count, float **ret_arena)
     }
     *ret_arena = (float *)(void *)map;
     return PSR_OK;
+}
+
+bool psr_arena_fits(size_t count)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page_bytes <= 0)
+        return true; /* it does not say */
+    return count / ((size_t)page_bytes / sizeof(float)) < (size_t)pages;
 }
 
 void psr_arena_free(float *arena, size_t count)

@@ -8,10 +8,13 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* ret owns count floats (0 allowed): psr_arena_free with the same count. NOMEM. */
 PSR_MUST_CHECK psr_err psr_arena_new(size_t count, float **ret_arena);
+/* Could so many floats all be in use: are they not more than this machine's memory? An arena itself is only addresses. */
+bool psr_arena_fits(size_t count);
 /* NULL allowed. */
 void psr_arena_free(float *arena, size_t count);
 

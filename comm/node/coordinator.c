@@ -330,7 +330,8 @@ static psr_err begin(psr_node_coordinator *c)
     char line[PSR_NODE_SEAT_LINE_BYTES], a[PSR_NODE_SEAT_NAME_BYTES], b[PSR_NODE_SEAT_NAME_BYTES];
     psr_node_seat_name(c, 0, a);
     psr_node_seat_name(c, other, b);
-    snprintf(line, sizeof line, "%s and %s do not agree: the bytes under \"agree\" differ", a, b);
+    snprintf(line, sizeof line,
+             "%s and %s do not agree: the bytes under \"agree\", or the numbers of shards, differ", a, b);
     fail_all(c, PSR_ERR_USAGE, other, line);
     return PSR_OK;
 }

@@ -81,6 +81,9 @@ psr_err psr_options_write(const char *name, const void *known, size_t known_byte
 /* USAGE: what a call needs is NULL; what names it: "psring_wait: request". */
 psr_err psr_comm_need(const void *given, const char *what);
 
+/* "float32"; "an unknown type". */
+const char *psr_comm_type_name(psring_type type);
+
 /* Begins and ends a call that uses the communicator. After one that ends well the thread's last failure is the one of before. USAGE: another
  * thread is in one. */
 psr_err psr_comm_enter(psring_comm *comm);

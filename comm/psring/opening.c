@@ -1,5 +1,7 @@
 #include "comm/psring/opening.h"
 
+#include "base/arena.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +40,9 @@ psr_err psr_opening_sync(const char *text, psr_consistency *ret_consistency)
              sscanf(text, "ssp:%u%n", &bound, &end) == 1 && text[end] == '\0')
         c = (psr_consistency){PSR_CONSISTENCY_SSP, bound};
     else if (strcmp(text, "bsp") != 0)
-        return psr_fail(PSR_ERR_USAGE, "sync is \"%.40s\": it should be bsp, ssp:K or async", text);
+        return psr_fail(PSR_ERR_USAGE,
+                        "sync is \"%.40s\": it should be bsp, ssp:K with K from 0 to 999999999, or async",
+                        text);
     *ret_consistency = c;
     return PSR_OK;
 }
@@ -83,6 +87,23 @@ psr_err psr_opening_make(const char *name, const size_t *parts, size_t part_coun
     memcpy(o.parts, parts, part_count * sizeof *o.parts);
     *ret_opening = o;
     return PSR_OK;
+}
+
+size_t psr_opening_values(const psr_opening *o)
+{
+    size_t values = 0;
+    for (uint32_t p = 0; p < o->part_count; p++)
+        values += o->parts[p];
+    return values;
+}
+
+psr_err psr_opening_fits(const psr_opening *o, size_t shares, size_t arrays)
+{
+    const size_t values = psr_opening_values(o) / shares * arrays;
+    if (psr_arena_fits(values))
+        return PSR_OK;
+    return psr_fail(PSR_ERR_NOMEM, "no memory for table \"%s\": of it %.1f GiB would lie here", o->name,
+                    (double)values * sizeof(float) / (1 << 30));
 }
 
 /* ---- words ---- */

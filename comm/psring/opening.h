@@ -39,6 +39,10 @@ PSR_MUST_CHECK psr_err psr_opening_sync(const char *text, psr_consistency *ret_c
 PSR_MUST_CHECK psr_err psr_opening_make(const char *name, const size_t *parts, size_t part_count,
                                         const char *update, const char *sync, psr_opening *ret_opening);
 
+size_t psr_opening_values(const psr_opening *opening);
+/* NOMEM: `arrays` arrays of one share of `shares` of the table are more than this machine's memory. */
+PSR_MUST_CHECK psr_err psr_opening_fits(const psr_opening *opening, size_t shares, size_t arrays);
+
 /* NOMEM. ret owns: free(). */
 PSR_MUST_CHECK psr_err psr_opening_to_words(const psr_opening *opening, int64_t **ret_words,
                                             size_t *ret_count);

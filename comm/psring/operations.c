@@ -18,6 +18,11 @@ _Static_assert((int)PSRING_SUM == PSR_REDUCTION_SUM && (int)PSRING_PRODUCT == PS
                    (int)PSRING_MAXIMUM == PSR_REDUCTION_MAXIMUM && (int)PSRING_MEAN == PSR_REDUCTION_MEAN,
                "the same operations");
 
+const char *psr_comm_type_name(psring_type type)
+{
+    return (int)type >= PSRING_FLOAT32 && (int)type < TYPES ? psr_type_name(types[type]) : "an unknown type";
+}
+
 /* What is called, as the caller says it. */
 typedef struct arguments {
     psr_kind kind;

@@ -15,7 +15,7 @@
  *   psring_barrier before psring_close.
  * - Other errors of a call (USAGE, UNSUPPORTED, BUSY, NOT_FOUND) are this rank's alone: nothing was started, and the call does not count in
  *   the order of calls. Others that make it wait for this rank: it makes it right, or calls psring_revoke or psring_abort.
- * - Ranks in lines and in psring_failure are those of psring_world.
+ * - Ranks in lines and in psring_failure are those of psring_options.rank: psring_world's, and behind them the shards'.
  * - A handle or a place for a result that is NULL where it may not be is USAGE; functions without an error give what is nobody's and
  *   nothing: PSRING_NO_RANK, 0, NULL.
  * - One thread at a time for each communicator and all that was made from it, else USAGE; functions marked [any]: any thread.
@@ -83,7 +83,7 @@ typedef enum psring_err {
     PSRING_ERR_DENIED,    /* a wrong key or token */
     PSRING_ERR_PEER,      /* another rank failed, or is gone; or this one was given up by the others */
     PSRING_ERR_CANCELLED, /* a rank revoked the group, or shrinks it */
-    PSRING_ERR_NUMERIC,   /* this and the next: no call of this version gives them */
+    PSRING_ERR_NUMERIC,   /* psring_serve, as the next: what an update failed with */
     PSRING_ERR_COMPUTE,
     PSRING_ERR_UNSUPPORTED, /* valid, but not with this build */
     PSRING_ERR_MISMATCH,    /* two ranks called different things where all must call the same */
@@ -95,7 +95,7 @@ typedef enum psring_err {
 typedef struct psring_failure {
     size_t size; /* the caller's */
     psring_err err;
-    int rank, other; /* of the world: to blame; of a MISMATCH both. PSRING_NO_RANK: nobody */
+    int rank, other; /* as psring_options.rank: to blame; of a MISMATCH both. PSRING_NO_RANK: nobody */
     uint64_t epoch;  /* of the group */
     /* Of the call in its group, from 1: of those that all of the group make in the same order, psring_group_split among them. 0: of none;
      * of a message or a persistent operation */
@@ -138,7 +138,8 @@ typedef struct psring_options {
     int64_t join_deadline_ms;
     const void *agree; /* at most 64 KiB that all ranks must say alike, or psring_init fails. NULL: nothing */
     size_t agree_bytes;
-    int shards; /* of the ranks the last ones, the same number on all: they hold tables, and are not of psring_world */
+    /* Of the ranks the last ones, the same number on all: they hold tables, and are not of psring_world. With ranks 0: PSRING_SHARDS' */
+    int shards;
 } psring_options;
 
 /* [any] From PSRING_RANKS, PSRING_RANK, PSRING_SHARDS, PSRING_SCHEDULER, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE,
@@ -417,14 +418,24 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_halo_exchange(psring_group *group
  * A table is an array of float32 in parts that lie on the shards, the last psring_options.shards ranks, balanced by their sizes: a
  * parameter server. The ranks of the group that opens it are its workers. A push gives a part's update something to work with, a pull
  * gets the part's values:
- *   "bsp"    All workers push a part the same number of times; the n-th pushes of all are one update by their sum, whose order is fixed
- *            (docs/algorithms.md): the same bits with any number of shards, in every run. A pull waits for the update of this worker's last
- *            push; before any push it gets the initial values. Values come back with every push, so a pull costs no message.
- *   "ssp:K"  Each push is an update, at once. A pull waits while a worker has pushed the part more than K times less than this one has.
+ *   "bsp"    All workers push a part the same number of times; the n-th pushes of all are one update by their sum, whose order is fixed:
+ *            the same bits with any number of shards, in every run. A pull waits for the update of this worker's last
+ *            push; before any push it gets the initial values. Values come back with every push, so a pull costs no message. Push n + 1
+ *            of a part does not end before all have made push n.
+ *   "ssp:K"  Each push is an update, at once. A pull waits while a worker has pushed the part more than K times less than this one has:
+ *            also when that one is done and pushes no more, so all push equally often, give or take K (0 to 999999999).
  *   "async"  The same, and no pull waits.
- * A pull holds this worker's own pushes. Calls for one part take effect in their order, also those that were only started; of different
+ * A pull holds this worker's own pushes. Who wants to see those of all in SSP and async: each worker pushes, and pulls the parts that it pushed;
+ * psring_barrier; then it pulls. Calls for one part take effect in their order, also those that were only started; of different
  * parts one may be ahead of another. In SSP and async a part above 256 KiB is updated in pieces, and a pull may find some of them newer.
- * An update's failure is all ranks', as PEER, and the shard's own. */
+ * An update's failure is all ranks', as PEER, and the shard's own. A shard that is gone is found when it has said nothing for three quarters of
+ * the deadline of who hosts the scheduler; under psring run at once, when its process ends.
+ *
+ * Shards are either ranks of the program, which call psring_serve and know "sum", "assign" and what they define; or `psring run -n N --shards S`
+ * starts them (PSRING_RANKS is N + S then), and they know "sum", "assign", and of optimizers
+ *     "sgd lr=RATE [momentum=M] [nesterov] [weight-decay=W]"
+ *     "adam lr=RATE [weight-decay=W] [adam-beta1=B] [adam-beta2=B] [adam-epsilon=E]"
+ * with torch.optim's formulas, and no others. What is pushed in BSP is summed: a mean is had by dividing by the number of workers before. */
 
 /* A run of values of one part. All borrowed for the call. */
 typedef struct psring_update_run {
@@ -433,7 +444,7 @@ typedef struct psring_update_run {
     uint64_t number;       /* of the update of these values, from 1 */
     size_t part, offset, count;
     float *values;        /* [count] from offset in the part; in and out */
-    const float *pushed;  /* [count] in BSP the sum over all workers, else one worker's */
+    const float *pushed;  /* [count] in BSP the sum, not the mean, over all workers; else one worker's */
     float *const *states; /* each [count]; in and out */
 } psring_update_run;
 
@@ -441,21 +452,23 @@ typedef struct psring_update {
     size_t size;
     uint32_t states; /* arrays beside a table's values, zero at first; at most 8 */
     void *context;   /* of the functions; borrowed until comm is closed */
-    /* Are these arguments its? Else USAGE; its words are the line that psring_table_open fails with. NULL: it has none. On the thread that
+    /* Are these arguments its? Else USAGE (or NOMEM; any other counts as USAGE); its words are the line that psring_table_open fails with. NULL: it has none. On the thread that
      * is in psring_serve. */
     psring_err (*check)(void *context, const char *arguments, char *ret_line, size_t line_bytes);
     /* Of every value once in each update, in runs of any cut, on the library's thread or the one that is in psring_serve, one at a time: it
-     * calls nothing of psring but psring_report. */
+     * calls nothing of psring. Meanwhile this shard says nothing to anybody: all runs of 65536 values together, which is how many come at
+     * once, take well less than three quarters of the deadline of who hosts the scheduler, or it is taken for dead; psring_report does not
+     * help. Failures: NUMERIC, COMPUTE, USAGE, NOMEM, IO; any other counts as COMPUTE. */
     psring_err (*apply)(void *context, const psring_update_run *run);
 } psring_update;
 
-/* Makes an update known on this shard, by a name of letters, digits, '-' and '_'; "sum" (values grow by what is pushed) and "assign" (they
+/* Makes an update known on this shard, by a name of letters, digits, '-' and '_'; "sum" (values grow by what is pushed, in float32: counts of 1 stop at 2^24) and "assign" (they
  * become it; with several workers in BSP: its sum) are there. Copied. USAGE: the name is taken, or none; not a shard. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_update_define(psring_comm *comm, const char *name,
                                                              const psring_update *update);
 
 /* What a shard does: holds tables that others open, until all others have called psring_close, which waits for that. Fails as any call;
- * nothing of it has a deadline but what it says to others. USAGE: not a shard. */
+ * nothing of it has a deadline but what it says to others. OK at once when that has been before. USAGE: not a shard. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_serve(psring_comm *comm);
 /* How many shards there are, and whether this rank is one. */
 PSRING_API int psring_shards(const psring_comm *comm);
@@ -466,16 +479,18 @@ typedef struct psring_table_options {
     const size_t *parts; /* [part_count] values of each, at least 1: what is pushed and pulled as one */
     size_t part_count;
     psring_type type; /* 0: PSRING_FLOAT32. Others are UNSUPPORTED in this version */
-    /* A name that the shards know, and its arguments behind a space: "sgd lr=0.1". NULL: "sum" */
+    /* A name that the shards know, and its arguments behind a space: "sgd lr=0.1"; at most 511 bytes. NULL: "sum" */
     const char *update;
     const char *sync; /* "bsp", "ssp:K", "async". NULL: "bsp" */
-    /* Of the group's rank 0, which tells the others: all parts behind one another. NULL: zeros */
+    /* Of the group's rank 0, which tells the others, whose own is not looked at: all parts behind one another. NULL: zeros */
     const void *initial;
 } psring_table_options;
 
 /* By all of the group, in the order of its calls. Returns when the initial values are in place everywhere. name: at most 63 bytes, for lines.
- * All is copied. MISMATCH: two ranks open different tables. USAGE: there are no shards; this is one; they do not know the update (then
- * nothing is broken). Of call a deadline alone. ret owns: psring_table_close, before its group is freed. */
+ * All is copied. MISMATCH: two ranks open different tables. USAGE: there are no shards; this is one; they do not know the update.
+ * NOMEM: more values than this machine's memory, or than a shard's. What a shard refuses (USAGE, NOMEM) all ranks get alike, and nothing is
+ * broken. Of call a deadline alone. ret owns: psring_table_close, before its group is freed: a table whose group is gone can be neither
+ * used nor closed in order. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_table_open(psring_group *group, const char *name,
                                                           const psring_table_options *options,
                                                           const psring_call *call, psring_table **ret_table);
@@ -484,15 +499,17 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_push(psring_table *table, size_t 
                                                     const psring_call *call, psring_request **ret_request);
 PSRING_API PSRING_MUST_CHECK psring_err psring_pull(psring_table *table, size_t part, void *ret_values,
                                                     const psring_call *call, psring_request **ret_request);
-/* Both; not slower than a push. values may be ret_values. */
+/* Both; not slower than a push. values may be ret_values; otherwise they do not overlap (USAGE). */
 PSRING_API PSRING_MUST_CHECK psring_err psring_push_pull(psring_table *table, size_t part, const void *values,
                                                          void *ret_values, const psring_call *call,
                                                          psring_request **ret_request);
-/* By how many pushes of the slowest worker what was pulled was older than it would be in BSP: the most since the last call. */
+/* How many more pushes of a part this worker had made than the slowest one when it pulled it: the most since the last call, which sets
+ * it back to 0. 0 in BSP. */
 PSRING_API uint64_t psring_table_staleness(psring_table *table);
 /* By all of the group, in the order of its calls. Waits until this rank's requests have ended and all others have called it; the values are
- * lost. Consumes, on failure too. NULL, and a pointer to it, are allowed. */
-PSRING_API psring_err psring_table_close(psring_table **table, const psring_call *call);
+ * lost. Requests stay, to be asked and freed. MISMATCH: two ranks close different tables. Consumes, on failure too. NULL, and a pointer to it,
+ * are allowed. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_table_close(psring_table **table, const psring_call *call);
 
 #ifdef __cplusplus
 }

@@ -84,6 +84,7 @@ typedef struct applied {
     const char *arguments; /* in text */
     char text[PSR_OPENING_UPDATE_BYTES];
     psr_node_table *table;
+    uint32_t rank; /* the shard's */
     uint32_t part_count;
     size_t length; /* of a state */
     float *states[STATES_MAX];
@@ -117,8 +118,12 @@ static psr_err apply(void *context, const psr_table_run *run)
     psring_err err = a->update.apply(a->update.context, &given);
     if (err == PSRING_OK)
         return PSR_OK;
-    return psr_fail((psr_err)err, "update %" PRIu64 " of part %" PRIu32 " by \"%s\" failed: %s", run->number,
-                    part, a->text, psr_err_name((psr_err)err));
+    if (err != PSRING_ERR_NUMERIC && err != PSRING_ERR_USAGE && err != PSRING_ERR_NOMEM &&
+        err != PSRING_ERR_IO)
+        err = PSRING_ERR_COMPUTE; /* others say something of ranks and messages */
+    return psr_fail((psr_err)err,
+                    "rank %" PRIu32 ", a shard: update %" PRIu64 " of part %" PRIu32 " by \"%s\" failed: %s",
+                    a->rank, run->number, part, a->text, psr_err_name((psr_err)err));
 }
 
 static float *no_state(void *context, uint32_t state)
@@ -146,7 +151,9 @@ static psr_err check_arguments(const psring_update *update, const char *text, co
         return psr_fail(PSR_ERR_USAGE, "update \"%s\": it takes no arguments", text);
     psring_err err = update->check(update->context, arguments, line, sizeof line);
     line[sizeof line - 1] = '\0';
-    return err == PSRING_OK ? PSR_OK : psr_fail((psr_err)err, "update \"%s\": %s", text, line);
+    if (err == PSRING_OK)
+        return PSR_OK;
+    return psr_fail(err == PSRING_ERR_NOMEM ? PSR_ERR_NOMEM : PSR_ERR_USAGE, "update \"%s\": %s", text, line);
 }
 
 /* NULL for the communicator's own. ret owns: free_applied. */
@@ -165,6 +172,7 @@ static psr_err resolve(const psring_comm *comm, const char *text, applied **ret_
     applied *a = calloc(1, sizeof *a);
     if (a == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an update");
+    a->rank = comm->rank;
     a->update = u->update;
     strcpy(a->text, text);
     a->arguments = a->text + (arguments - text);
@@ -198,7 +206,9 @@ static psr_err make_group(psring_comm *comm, const psr_opening *opening, psr_nod
                                             .release = a != NULL ? free_applied : NULL};
     if (a != NULL)
         a->part_count = opening->part_count;
-    psr_err err = psr_service_make_group(comm, opening, &options, &group);
+    psr_err err = psr_opening_fits(opening, comm->shards, 1 + update.state_count);
+    if (err == PSR_OK)
+        err = psr_service_make_group(comm, opening, &options, &group);
     if (err != PSR_OK) {
         if (a != NULL)
             free_applied(a);

@@ -28,8 +28,8 @@ static psr_err read_options(const psring_table_options *given, psring_table_opti
         return psr_fail(PSR_ERR_USAGE, "options is NULL: a table has parts");
     PSR_TRY(psr_options_read("psring_table_options", given, sizeof *given, &o, sizeof o));
     if (o.type != 0 && o.type != PSRING_FLOAT32)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "a table of type %d: this version has float32 alone",
-                        (int)o.type);
+        return psr_fail(PSR_ERR_UNSUPPORTED, "a table of %s: this version has float32 alone",
+                        psr_comm_type_name(o.type));
     o.update = o.update != NULL ? o.update : "sum";
     o.sync = o.sync != NULL ? o.sync : "bsp";
     if ((uintptr_t)o.initial % sizeof(float) != 0)
@@ -217,9 +217,11 @@ static psr_err open_table(psring_group *group, const char *name, const psring_ta
     PSR_TRY(psr_comm_check(group->comm, group->group));
     PSR_TRY(make_opening(group, name, &o, &opening));
     call.name = "psring_table_open";
-    record *all = calloc(psr_node_group_size(group->group), sizeof *all);
-    psr_err err = all != NULL ? open_with(group, &opening, o.initial, all, &call, ret_table)
-                              : psr_fail(PSR_ERR_NOMEM, "no memory to open a table");
+    psr_err err = psr_opening_fits(&opening, 1, 1); /* a worker's copy */
+    record *all = err == PSR_OK ? calloc(psr_node_group_size(group->group), sizeof *all) : NULL;
+    if (err == PSR_OK)
+        err = all != NULL ? open_with(group, &opening, o.initial, all, &call, ret_table)
+                          : psr_fail(PSR_ERR_NOMEM, "no memory to open a table");
     free(all);
     psr_opening_done(&opening);
     return err;

@@ -64,7 +64,11 @@ static psr_err set_argument(psr_config *config, const char *word, bool *has_rate
         if (strcmp(name, known[i]) != 0)
             continue;
         *has_rate = *has_rate || i == 0;
-        return psr_config_set(config, name, word[length] == '=' ? word + length + 1 : "true");
+        const char *value = word[length] == '=' ? word + length + 1 : "true";
+        psr_err err = psr_config_set(config, name, value);
+        if (err == PSR_OK)
+            return PSR_OK;
+        return psr_fail(err, "argument \"%.64s\" cannot be \"%.64s\"", name, value);
     }
     return psr_fail(PSR_ERR_USAGE,
                     "there is no argument \"%.64s\", but lr, momentum, weight-decay, nesterov, adam-beta1, "

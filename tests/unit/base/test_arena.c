@@ -50,11 +50,21 @@ static void a_size_beyond_the_address_space_is_refused(void **state)
     assert_null(arena);
 }
 
+static void only_so_much_fits_as_there_is_memory(void **state)
+{
+    (void)state;
+    assert_true(psr_arena_fits(0));
+    assert_true(psr_arena_fits(1 << 10));
+    assert_false(psr_arena_fits((size_t)1 << 50));
+    assert_false(psr_arena_fits(SIZE_MAX));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arena_is_zeroed_and_aligned_whatever_its_size),
         cmocka_unit_test(an_arena_costs_memory_where_it_is_touched_only),
+        cmocka_unit_test(only_so_much_fits_as_there_is_memory),
         cmocka_unit_test(a_size_beyond_the_address_space_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -307,6 +307,8 @@ static void misuse(psring_comm **comm, int rank, void *context)
     expect(psring_shards(*comm) == 1);
     if (psring_is_shard(*comm)) {
         define(*comm, context);
+        expect_ok(
+            psring_update_define(*comm, "wide", PSRING_WITH(psring_update, .states = 8, .apply = refusing)));
         expect(psring_size(psring_world(*comm)) == 1);
         expect_words(open_as(*comm, (psring_table_options){.parts = parts, .part_count = 1}, "t", NULL),
                      PSRING_ERR_USAGE, "is a shard");
@@ -329,9 +331,11 @@ static void misuse(psring_comm **comm, int rank, void *context)
     expect_words(open_as(*comm, o, "t", NULL), PSRING_ERR_USAGE, "part 1 has no values");
     o.parts = (const size_t[]){(size_t)1 << 40, 1, 1, 1};
     expect_words(open_as(*comm, o, "t", NULL), PSRING_ERR_USAGE, "more than");
+    o.parts = (const size_t[]){((size_t)1 << 40) - 3, 1, 1, 1};
+    expect_words(open_as(*comm, o, "t", NULL), PSRING_ERR_NOMEM, "table \"t\": of it 4096.0 GiB");
     o = good;
     o.type = PSRING_INT64;
-    expect_words(open_as(*comm, o, "t", NULL), PSRING_ERR_UNSUPPORTED, "float32");
+    expect_words(open_as(*comm, o, "t", NULL), PSRING_ERR_UNSUPPORTED, "a table of int64: ");
     o = good;
     static const char *const no_sync[] = {"", "BSP", "ssp", "ssp:", "ssp:-1", "ssp:2x", "ssp:99999999999"};
     for (size_t i = 0; i < sizeof no_sync / sizeof no_sync[0]; i++) {
@@ -347,7 +351,14 @@ static void misuse(psring_comm **comm, int rank, void *context)
     o.initial = NULL;
     o.update = "adamw lr=1";
     expect_words(open_as(*comm, o, "t", NULL), PSRING_ERR_USAGE,
-                 "rank 2, a shard: there is no update \"adamw\", but sum, assign, refusing, scaled");
+                 "rank 2, a shard: there is no update \"adamw\", but sum, assign, wide, refusing, scaled");
+    const size_t half = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / sizeof(float) / 2;
+    o.parts = &half; /* fits here; with its states not on a shard */
+    o.part_count = 1;
+    o.update = "wide";
+    expect_words(open_as(*comm, o, "t", NULL), PSRING_ERR_NOMEM,
+                 "rank 2, a shard: no memory for table \"t\"");
+    o = good;
     o.update = "sum 3";
     expect_words(open_as(*comm, o, "t", NULL), PSRING_ERR_USAGE, "\"sum 3\": it takes no arguments");
     o.update = "scaled much";
