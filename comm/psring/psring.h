@@ -97,8 +97,8 @@ typedef struct psring_failure {
     psring_err err;
     int rank, other; /* as psring_options.rank: to blame; of a MISMATCH both. PSRING_NO_RANK: nobody */
     uint64_t epoch;  /* of the group */
-    /* Of the call in its group, from 1: of those that all of the group make in the same order, psring_group_split among them. 0: of none;
-     * of a message or a persistent operation */
+    /* Of the call in its group, from 1: of those that all of the group make in the same order, psring_group_split and a table's opening and
+     * closing among them. 0: of none; of a message or a persistent operation */
     uint64_t number;
     char line[512];
 } psring_failure;
@@ -419,9 +419,9 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_halo_exchange(psring_group *group
  * parameter server. The ranks of the group that opens it are its workers. A push gives a part's update something to work with, a pull
  * gets the part's values:
  *   "bsp"    All workers push a part the same number of times; the n-th pushes of all are one update by their sum, whose order is fixed:
- *            the same bits with any number of shards, in every run. A pull waits for the update of this worker's last
- *            push; before any push it gets the initial values. Values come back with every push, so a pull costs no message. Push n + 1
- *            of a part does not end before all have made push n.
+ *            the same bits with any number of shards, in every run. A pull waits for the update of this worker's last push; before any push
+ *            it gets the initial values. Values come back with every push, so a pull costs no message. Push n + 1 of a part does not end
+ *            before all have made push n.
  *   "ssp:K"  Each push is an update, at once. A pull waits while a worker has pushed the part more than K times less than this one has:
  *            also when that one is done and pushes no more, so all push equally often, give or take K (0 to 999999999).
  *   "async"  The same, and no pull waits.
@@ -452,8 +452,8 @@ typedef struct psring_update {
     size_t size;
     uint32_t states; /* arrays beside a table's values, zero at first; at most 8 */
     void *context;   /* of the functions; borrowed until comm is closed */
-    /* Are these arguments its? Else USAGE (or NOMEM; any other counts as USAGE); its words are the line that psring_table_open fails with. NULL: it has none. On the thread that
-     * is in psring_serve. */
+    /* Are these arguments its? Else USAGE (or NOMEM; any other counts as USAGE); its words are the line that psring_table_open fails with.
+     * NULL: it has none. On the thread that is in psring_serve. */
     psring_err (*check)(void *context, const char *arguments, char *ret_line, size_t line_bytes);
     /* Of every value once in each update, in runs of any cut, on the library's thread or the one that is in psring_serve, one at a time: it
      * calls nothing of psring. Meanwhile this shard says nothing to anybody: all runs of 65536 values together, which is how many come at
@@ -462,8 +462,8 @@ typedef struct psring_update {
     psring_err (*apply)(void *context, const psring_update_run *run);
 } psring_update;
 
-/* Makes an update known on this shard, by a name of letters, digits, '-' and '_'; "sum" (values grow by what is pushed, in float32: counts of 1 stop at 2^24) and "assign" (they
- * become it; with several workers in BSP: its sum) are there. Copied. USAGE: the name is taken, or none; not a shard. */
+/* Makes an update known on this shard, by a name of letters, digits, '-' and '_'; "sum" (values grow by what is pushed, in float32: counts of
+ * 1 stop at 2^24) and "assign" (they become it; with several workers in BSP: its sum) are there. Copied. USAGE: the name is taken, or none; not a shard. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_update_define(psring_comm *comm, const char *name,
                                                              const psring_update *update);
 
