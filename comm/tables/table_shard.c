@@ -198,16 +198,17 @@ void psr_table_shard_end_at(psr_table_shard *table, uint64_t end)
 
 /* ---- answers ---- */
 
-/* The slice's values as they are pulled. Compressed, they are the next slice's memory too: so the transport copies them. */
-static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *head, psr_payload *ret_payload)
+/* The slice's values as they are pulled, by however many. form: its encoding is set. Compressed, they are the next slice's memory too: so
+ * the transport copies them. */
+static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *form, psr_payload *ret_payload)
 {
     const float *values = table->values + span.offset;
     if (table->encoder != NULL) {
         PSR_TRY(psr_encoder_prepare(table->encoder, values, NULL, span.count));
-        *ret_payload = psr_encode_slice(table->encoder, head, (psr_span){0, span.count}, table->encoded);
+        *ret_payload = psr_encode_slice(table->encoder, form, (psr_span){0, span.count}, table->encoded);
         return PSR_OK;
     }
-    *ret_payload = psr_encode(head, PSR_ENCODING_FLOAT32, values, span.count);
+    *ret_payload = psr_encode(form, PSR_ENCODING_FLOAT32, values, span.count);
     /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next push, which it makes after
      * it has copied these out of the message: also where the message is this process's own memory (psr_transport_lend_from). In SSP and
      * async another worker's push may change them at any time: they are copied. */
@@ -217,18 +218,17 @@ static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *h
 }
 
 static psr_err send_values(psr_table_shard *table, const psr_table_slice *slice, uint32_t rank, uint64_t step,
-                           uint64_t staleness)
+                           uint64_t staleness, const psr_head *form, const psr_payload *payload)
 {
     psr_head head = psr_msg_weights_head(&(psr_msg_weights){.bucket = slice->part,
                                                             .step = step,
                                                             .span = slice->span,
                                                             .staleness = staleness,
                                                             .received = table->received[rank]});
-    psr_payload payload;
-    PSR_TRY(values_payload(table, slice->span, &head, &payload));
+    psr_encode_alike(&head, form);
     table->told[rank] = table->received[rank];
     return table->options.outbox.send(table->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
-                                      &payload);
+                                      payload);
 }
 
 /* Credit that nothing else has told. */
@@ -246,9 +246,12 @@ psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t s)
 {
     psr_table_slice *slice = &table->slices.items[s];
     uint64_t step = slice->version;
+    psr_head form = {0};
+    psr_payload payload;
     PSR_TRY(slice_advanced(table, slice));
+    PSR_TRY(values_payload(table, slice->span, &form, &payload));
     for (uint32_t r = 0; r < table->n; r++)
-        PSR_TRY(send_values(table, slice, r, step, 0));
+        PSR_TRY(send_values(table, slice, r, step, 0, &form, &payload));
     return PSR_OK;
 }
 
@@ -375,7 +378,10 @@ static psr_err answer_pulls(psr_table_shard *table, uint32_t s)
         if (consistency->kind == PSR_CONSISTENCY_SSP && staleness > consistency->bound)
             continue;
         table->pulls[(size_t)s * table->n + r] = NO_PULL;
-        PSR_TRY(send_values(table, slice, r, step, staleness));
+        psr_head form = {0};
+        psr_payload payload;
+        PSR_TRY(values_payload(table, slice->span, &form, &payload));
+        PSR_TRY(send_values(table, slice, r, step, staleness, &form, &payload));
     }
     return PSR_OK;
 }

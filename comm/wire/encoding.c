@@ -35,6 +35,11 @@ psr_payload psr_encode(psr_head *head, psr_encoding encoding, const void *values
     return (psr_payload){.data = values, .bytes = psr_encoding_bytes(encoding, count)};
 }
 
+void psr_encode_alike(psr_head *head, const psr_head *other)
+{
+    head->encoding = other->encoding;
+}
+
 /* A count may be anybody's: it is bounded before it is multiplied. */
 static psr_err check(const psr_message *message, psr_encoding encoding, size_t count)
 {

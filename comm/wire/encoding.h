@@ -20,6 +20,9 @@ bool psr_encoding_of_sums(psr_encoding encoding);
  * context, which are the caller's to set (comm/operations/loan.h), until it is released; without, for the sending call. */
 psr_payload psr_encode(psr_head *head, psr_encoding encoding, const void *values, size_t count);
 
+/* A head of a payload that was encoded with another one: it says the same of it. */
+void psr_encode_alike(psr_head *head, const psr_head *other);
+
 /* The values of a message, aligned, borrowed until it is freed. PROTOCOL: its payload is in another encoding (the detail
  * names both), or not that of count values. encoding: one of sums. */
 PSR_MUST_CHECK psr_err psr_decode_floats(const psr_message *message, psr_encoding encoding, size_t count,
