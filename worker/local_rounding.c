@@ -4,7 +4,6 @@
 
 struct psr_local_rounding {
     const psr_plan *plan;
-    void *payload;           /* PSR_PAYLOAD_BYTES_MAX */
     psr_encoder *encoders[]; /* [plan->bucket_count]; NULL: the bucket is not compressed */
 };
 
@@ -20,8 +19,7 @@ psr_err psr_local_rounding_new(const psr_plan *plan, psr_local_rounding **ret_ro
     if (rounding == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to round %u buckets", plan->bucket_count);
     rounding->plan = plan;
-    rounding->payload = malloc(PSR_PAYLOAD_BYTES_MAX);
-    psr_err err = rounding->payload != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a payload");
+    psr_err err = PSR_OK;
     for (uint32_t b = 0; b < plan->bucket_count && err == PSR_OK; b++)
         if (!psr_compression_is_none(plan->buckets[b].compression))
             err = psr_encoder_new(plan->buckets[b].compression, plan->buckets[b].span.count,
@@ -40,12 +38,9 @@ void psr_local_rounding_free(psr_local_rounding *rounding)
         return;
     for (uint32_t b = 0; b < rounding->plan->bucket_count; b++)
         psr_encoder_free(&rounding->encoders[b]);
-    free(rounding->payload);
     free(rounding);
 }
 
-/* A unit is decoded in pieces that fit a payload, each after it has been encoded: of values that are still to be encoded nothing has
- * been written. */
 psr_err psr_local_rounding_unit(psr_local_rounding *rounding, uint32_t bucket, psr_span unit, float *values,
                                 float *residual)
 {
@@ -54,17 +49,7 @@ psr_err psr_local_rounding_unit(psr_local_rounding *rounding, uint32_t bucket, p
     if (encoder == NULL)
         return PSR_OK;
     float *owed = psr_compression_has_residual(compression) ? residual + unit.offset : NULL;
-    values += unit.offset;
-    PSR_TRY(psr_encoder_prepare(encoder, values, owed, unit.count));
-    const size_t most = psr_compression_values_max(compression);
-    for (size_t at = 0; at < unit.count; at += most) {
-        const size_t count = unit.count - at < most ? unit.count - at : most;
-        psr_head head = {0};
-        const psr_payload payload =
-            psr_encode_slice(encoder, &head, (psr_span){at, count}, rounding->payload);
-        psr_decode_own(compression, &payload, count, values + at);
-    }
-    return PSR_OK;
+    return psr_encoder_round(encoder, values + unit.offset, owed, unit.count);
 }
 
 psr_err psr_local_rounding_bucket(psr_local_rounding *rounding, uint32_t bucket, float *values,

@@ -293,26 +293,34 @@ void psr_decode_own(psr_compression compression, const psr_payload *payload, siz
     codec_of(compression)->decode(payload->data, payload->bytes, count, ret_values);
 }
 
-/* In pieces that stay in cache. */
+enum { ROUNDED_AT_ONCE = 4096 };
+
+/* In pieces that stay in cache, each decoded after it has been encoded: of values that are still to be encoded nothing has been written. */
+psr_err psr_encoder_round(psr_encoder *encoder, float *values, float *residual, size_t count)
+{
+    alignas(double) unsigned char payload[8 * ROUNDED_AT_ONCE + 64];
+    assert(psr_compression_bytes_max(encoder->compression, ROUNDED_AT_ONCE) <= sizeof payload);
+    PSR_TRY(psr_encoder_prepare(encoder, values, residual, count));
+    for (size_t at = 0; at < count; at += ROUNDED_AT_ONCE) {
+        const size_t piece = count - at < ROUNDED_AT_ONCE ? count - at : ROUNDED_AT_ONCE;
+        psr_head head = {0};
+        const psr_payload encoded = psr_encode_slice(encoder, &head, (psr_span){at, piece}, payload);
+        psr_decode_own(encoder->compression, &encoded, piece, values + at);
+    }
+    return PSR_OK;
+}
+
+/* Each value is rounded by itself, so a unit may be as short as one likes. */
 psr_err psr_compression_round(psr_compression compression, float *values, size_t count)
 {
-    enum { PIECE = 4096 };
     psr_encoder *encoder = NULL;
     if (psr_compression_is_none(compression))
         return PSR_OK;
-    PSR_TRY(psr_encoder_new(compression, PIECE, &encoder));
-    void *payload = malloc(psr_compression_bytes_max(compression, PIECE));
-    psr_err err = payload != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory to round values");
-    for (size_t at = 0; at < count && err == PSR_OK; at += PIECE) {
-        const size_t piece = count - at < PIECE ? count - at : PIECE;
-        psr_head head = {0};
-        err = psr_encoder_prepare(encoder, values + at, NULL, piece);
-        if (err != PSR_OK)
-            break;
-        const psr_payload encoded = psr_encode_slice(encoder, &head, (psr_span){0, piece}, payload);
-        psr_decode_own(compression, &encoded, piece, values + at);
-    }
-    free(payload);
+    PSR_TRY(psr_encoder_new(compression, ROUNDED_AT_ONCE, &encoder));
+    psr_err err = PSR_OK;
+    for (size_t at = 0; at < count && err == PSR_OK; at += ROUNDED_AT_ONCE)
+        err = psr_encoder_round(encoder, values + at, NULL,
+                                count - at < ROUNDED_AT_ONCE ? count - at : ROUNDED_AT_ONCE);
     psr_encoder_free(&encoder);
     return err;
 }

@@ -79,7 +79,9 @@ psr_payload psr_encode_again(const psr_message *message, psr_head *head, void *b
 
 /* ---- decoding ---- */
 
-/* values become what a receiver of them would decode; of a compression without a residual. NOMEM. */
+/* values and residual as psr_encoder_prepare's: the values of a whole unit become what its receivers decode. Fails as that does. */
+PSR_MUST_CHECK psr_err psr_encoder_round(psr_encoder *encoder, float *values, float *residual, size_t count);
+/* The same without an encoder at hand, of a compression without a residual; none: they stay. NOMEM. */
 PSR_MUST_CHECK psr_err psr_compression_round(psr_compression compression, float *values, size_t count);
 
 /* The count values of a message. PROTOCOL: its payload is in another encoding, or not one of count values, or (but of FP16 and
