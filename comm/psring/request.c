@@ -139,6 +139,14 @@ void psr_request_end(psring_request *request)
     free(request);
 }
 
+static void link_first(psring_comm *comm, psring_request *r)
+{
+    r->next = comm->requests;
+    if (r->next != NULL)
+        r->next->previous = r;
+    comm->requests = r;
+}
+
 psr_err psr_request_open(psring_group *group, const psr_request_options *options, const psring_call *call,
                          psring_request **ret_request)
 {
@@ -146,11 +154,8 @@ psr_err psr_request_open(psring_group *group, const psr_request_options *options
     psring_request *r = calloc(1, sizeof *r);
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a request");
-    *r = (psring_request){.comm = comm,
-                          .group = group,
-                          .next = comm->requests,
-                          .persistent = call->persistent,
-                          .told = call->persistent};
+    *r = (psring_request){
+        .comm = comm, .group = group, .persistent = call->persistent, .told = call->persistent};
     psr_err err = make_request(comm, group->group, options, call, &r->request);
     if (err == PSR_OK) {
         if (!call->persistent)
@@ -163,9 +168,7 @@ psr_err psr_request_open(psring_group *group, const psr_request_options *options
         free(r);
         return err;
     }
-    if (comm->requests != NULL)
-        comm->requests->previous = r;
-    comm->requests = r;
+    link_first(comm, r);
     *ret_request = r;
     return PSR_OK;
 }
@@ -184,10 +187,8 @@ psr_err psr_request_keep(psring_comm *comm, psring_group *group, psr_node_reques
         free(r);
         return err;
     }
-    *r = (psring_request){.comm = comm, .group = group, .next = comm->requests, .request = made};
-    if (comm->requests != NULL)
-        comm->requests->previous = r;
-    comm->requests = r;
+    *r = (psring_request){.comm = comm, .group = group, .request = made};
+    link_first(comm, r);
     *ret_request = r;
     return PSR_OK;
 }

@@ -17,34 +17,32 @@ static const char *within(psr_service_tag tag)
     return names[tag];
 }
 
+static psr_err talk(psring_comm *comm, psr_service_tag tag, psr_request_options options,
+                    const psring_call *call)
+{
+    psr_node_request *request = NULL;
+    options.type = PSR_TYPE_INT64;
+    options.tag = (uint32_t)tag;
+    options.within = within(tag);
+    PSR_TRY(psr_comm_start(comm, comm->service, &options, call, &request));
+    return psr_comm_finish(comm, request);
+}
+
 psr_err psr_service_send(psring_comm *comm, uint32_t rank, psr_service_tag tag, const void *words,
                          size_t count, const psring_call *call)
 {
-    psr_node_request *request = NULL;
-    const psr_request_options options = {.kind = PSR_KIND_SEND,
-                                         .type = PSR_TYPE_INT64,
-                                         .send = words,
-                                         .count = count,
-                                         .peer = rank,
-                                         .tag = (uint32_t)tag,
-                                         .within = within(tag)};
-    PSR_TRY(psr_comm_start(comm, comm->service, &options, call, &request));
-    return psr_comm_finish(comm, request);
+    return talk(comm, tag,
+                (psr_request_options){.kind = PSR_KIND_SEND, .send = words, .count = count, .peer = rank},
+                call);
 }
 
 psr_err psr_service_receive(psring_comm *comm, uint32_t rank, psr_service_tag tag, void *ret_words,
                             size_t count, const psring_call *call)
 {
-    psr_node_request *request = NULL;
-    const psr_request_options options = {.kind = PSR_KIND_RECEIVE,
-                                         .type = PSR_TYPE_INT64,
-                                         .receive = ret_words,
-                                         .count = count,
-                                         .peer = rank,
-                                         .tag = (uint32_t)tag,
-                                         .within = within(tag)};
-    PSR_TRY(psr_comm_start(comm, comm->service, &options, call, &request));
-    return psr_comm_finish(comm, request);
+    return talk(
+        comm, tag,
+        (psr_request_options){.kind = PSR_KIND_RECEIVE, .receive = ret_words, .count = count, .peer = rank},
+        call);
 }
 
 psr_err psr_service_notify(psring_comm *comm, psr_notice what, int64_t number, const psring_call *call)
