@@ -1,5 +1,7 @@
 #include "net/message.h"
 
+#include "net/big_endian.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <msgpack.h>
@@ -166,20 +168,6 @@ psr_err psr_msg_hello_read(const psr_head *head, psr_peer *ret_peer)
 
 /* ---- encoding ---- */
 
-static void put_be(uint8_t *at, uint64_t value, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++)
-        at[i] = (uint8_t)(value >> (8 * (bytes - 1 - i)));
-}
-
-static uint64_t get_be(const uint8_t *at, unsigned bytes)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < bytes; i++)
-        value = value << 8 | at[i];
-    return value;
-}
-
 /* msgpack's writer into a buffer that is large enough by PSR_HEAD_BYTES_MAX: 16 + 1 + 15 * 9 bytes at most. */
 typedef struct writer {
     uint8_t *buffer;
@@ -229,9 +217,9 @@ void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffe
         write_unsigned(&packer, head->fields[i]);
 
     memcpy(buffer, magic, sizeof magic);
-    put_be(buffer + 4, PSR_WIRE_VERSION, 2);
-    put_be(buffer + 6, w.used - PREAMBLE_BYTES, 2);
-    put_be(buffer + 8, payload_bytes, 8);
+    psr_put_be(buffer + 4, PSR_WIRE_VERSION, 2);
+    psr_put_be(buffer + 6, w.used - PREAMBLE_BYTES, 2);
+    psr_put_be(buffer + 8, payload_bytes, 8);
     *ret_bytes = w.used;
 }
 
@@ -253,7 +241,7 @@ static bool scan_unsigned(const uint8_t **at, const uint8_t *end, uint64_t *ret_
     unsigned bytes = 1u << (tag - 0xcc);
     if ((size_t)(end - *at) < bytes)
         return false;
-    *ret_value = get_be(*at, bytes);
+    *ret_value = psr_get_be(*at, bytes);
     *at += bytes;
     return true;
 }
@@ -265,18 +253,18 @@ static psr_err check_preamble(const uint8_t *bytes, size_t size, uint64_t *ret_p
                         PREAMBLE_BYTES);
     if (memcmp(bytes, magic, sizeof magic) != 0)
         return psr_fail(PSR_ERR_FORMAT, "a message does not begin with PSRG");
-    unsigned version = (unsigned)get_be(bytes + 4, 2);
+    unsigned version = (unsigned)psr_get_be(bytes + 4, 2);
     if (version != PSR_WIRE_VERSION)
         return psr_fail(
             PSR_ERR_VERSION,
             "speaks version %u of psring's protocol, this program (psring %s) version %d: install the "
             "same psring on every host",
             version, PSR_VERSION, PSR_WIRE_VERSION);
-    size_t head_bytes = (size_t)get_be(bytes + 6, 2);
+    size_t head_bytes = (size_t)psr_get_be(bytes + 6, 2);
     if (head_bytes != size - PREAMBLE_BYTES)
         return psr_fail(PSR_ERR_FORMAT, "a message announces a head of %zu bytes and has %zu", head_bytes,
                         size - PREAMBLE_BYTES);
-    uint64_t payload_bytes = get_be(bytes + 8, 8);
+    uint64_t payload_bytes = psr_get_be(bytes + 8, 8);
     if (payload_bytes > PSR_PAYLOAD_BYTES_MAX)
         return psr_fail(PSR_ERR_FORMAT, "a message announces a payload of %" PRIu64 " bytes: %u is the most",
                         payload_bytes, PSR_PAYLOAD_BYTES_MAX);

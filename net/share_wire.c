@@ -1,5 +1,7 @@
 #include "net/share_wire.h"
 
+#include "net/big_endian.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -12,20 +14,6 @@
 
 static const uint8_t magic[4] = {'P', 'S', 'R', 'L'};
 
-static void put(uint8_t *to, uint64_t value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        to[i] = (uint8_t)(value >> (8 * (bytes - 1 - i)));
-}
-
-static uint64_t get(const uint8_t *from, size_t bytes)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value = value << 8 | from[i];
-    return value;
-}
-
 bool psr_reference_may(const psr_head *head)
 {
     return head->encoding == PSR_ENCODING_FLOAT32;
@@ -34,9 +22,9 @@ bool psr_reference_may(const psr_head *head)
 void psr_reference_encode(const psr_reference *reference, uint8_t bytes[PSR_REFERENCE_BYTES])
 {
     memcpy(bytes, magic, sizeof magic);
-    put(bytes + 4, reference->arena, 4);
-    put(bytes + 8, reference->offset, 8);
-    put(bytes + 16, reference->token, 8);
+    psr_put_be(bytes + 4, reference->arena, 4);
+    psr_put_be(bytes + 8, reference->offset, 8);
+    psr_put_be(bytes + 16, reference->token, 8);
 }
 
 bool psr_reference_decode(const void *bytes, size_t size, psr_reference *ret_reference)
@@ -44,7 +32,8 @@ bool psr_reference_decode(const void *bytes, size_t size, psr_reference *ret_ref
     const uint8_t *from = bytes;
     if (size != PSR_REFERENCE_BYTES || memcmp(from, magic, sizeof magic) != 0)
         return false;
-    *ret_reference = (psr_reference){(uint32_t)get(from + 4, 4), get(from + 8, 8), get(from + 16, 8)};
+    *ret_reference =
+        (psr_reference){(uint32_t)psr_get_be(from + 4, 4), psr_get_be(from + 8, 8), psr_get_be(from + 16, 8)};
     return true;
 }
 
