@@ -63,8 +63,7 @@ typedef struct worker {
     psr_worker_start start;  /* once all have agreed */
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
     psr_network *net;
-    bool shares;                /* memory, with members on this host */
-    psr_shared_arena gradients; /* none: they are not shared */
+    psr_shared_memory memory; /* its arena has the gradients: what is sent comes from there */
     psr_buckets buckets;
     psr_session *session;
     psr_exchange *exchange;
@@ -131,43 +130,17 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
 
 /* ---- shared memory ---- */
 
-/* Whoever asked for it is warned that it is not so; else it is the run's to choose. */
-static void say_shared(void *context, bool shared, const char *line)
+static void say_shared(bool warning, const char *line)
 {
-    const worker *w = context;
-    bool asked = w->config.transport == PSR_TRANSPORT_SHM;
-    psr_log(asked && !shared ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
-}
-
-static void say_none_is_shared(worker *w)
-{
-    char line[1024];
-    snprintf(line, sizeof line, "shares no memory, messages go: %s", psr_err_detail());
-    say_shared(w, false, line);
+    psr_log(warning ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
 }
 
 /* Before anybody can connect: all do so after WELCOME, which this process has yet to earn. What cannot be shared is sent. */
 static void share_memory(worker *w)
 {
     psr_transport_kind asked = w->config.transport;
-    if (asked != PSR_TRANSPORT_SHM && asked != PSR_TRANSPORT_AUTO)
-        return;
-    psr_err err = psr_transport_share(w->transport, say_shared, w);
-    if (err != PSR_OK && (asked == PSR_TRANSPORT_SHM || err != PSR_ERR_UNSUPPORTED))
-        say_none_is_shared(w);
-    w->shares = err == PSR_OK;
-}
-
-/* What is sent comes from there. */
-static void share_gradients(worker *w, const psr_engine_ops *engine)
-{
-    if (!w->shares || engine->plays_all)
-        return;
-    psr_err err = psr_shared_arena_new(w->net->params.length, &w->gradients);
-    if (err == PSR_OK)
-        err = psr_transport_lend_from(w->transport, &w->gradients);
-    if (err != PSR_OK)
-        say_none_is_shared(w);
+    if (asked == PSR_TRANSPORT_SHM || asked == PSR_TRANSPORT_AUTO)
+        psr_shared_memory_begin(&w->memory, w->transport, asked == PSR_TRANSPORT_SHM, say_shared);
 }
 
 static psr_err take_config(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
@@ -251,7 +224,6 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .member = w->member,
     };
     PSR_TRY(psr_session_new(&options_of_session, &w->session));
-    share_gradients(w, engine);
     const psr_exchange_options options_of_exchange = {
         .session = w->session,
         .config = &w->config,
@@ -260,7 +232,7 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .plan = &psr_member_view(w->member)->plan,
         .rank = psr_member_self(w->member).rank,
         .engine = engine,
-        .gradients = w->gradients.values,
+        .gradients = engine->plays_all ? NULL : psr_shared_memory_arena(&w->memory, w->net->params.length),
     };
     PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));
     return psr_session_start(w->session);
@@ -361,7 +333,7 @@ static void clean_up(worker *w)
     psr_session_stop(w->session);
     psr_transport_free(&w->transport, LINGER_MS);
     psr_exchange_free(w->exchange);
-    psr_shared_arena_done(&w->gradients);
+    psr_shared_memory_done(&w->memory);
     psr_session_free(w->session);
     psr_member_free(w->member);
     psr_buckets_done(&w->buckets);
@@ -388,7 +360,7 @@ int main(int argc, char **argv)
     psr_member_arguments a;
     psr_member_arguments_parse(&words, argc, argv, &a);
 
-    worker w = {.gradients = PSR_SHARED_ARENA_NONE};
+    worker w = {.memory = PSR_SHARED_MEMORY_NONE};
     psr_err err = read_provision(&a, &w.provision);
     if (err == PSR_OK)
         err = run(&w);

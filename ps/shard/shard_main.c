@@ -46,8 +46,7 @@ typedef struct program {
     psr_config config;     /* what it is told of the run's, once it has come */
     psr_shard_start start; /* once all have agreed */
     psr_loop *loop;
-    bool shares;              /* memory, with members on this host */
-    psr_shared_arena weights; /* none: they are not shared */
+    psr_shared_memory memory; /* its arena has the weights, where what is sent comes from there */
     psr_shard_run *shard;
     bool by_hand;  /* standard input is nobody's */
     bool counted;  /* what it carried is in its log */
@@ -96,43 +95,17 @@ static void report(void *context, psr_msg_progress *progress)
 
 /* ---- setting up ---- */
 
-/* Whoever asked for it is warned that it is not so; else it is the run's to choose. */
-static void say_shared(void *context, bool shared, const char *line)
+static void say_shared(bool warning, const char *line)
 {
-    const program *p = context;
-    bool asked = p->config.transport == PSR_TRANSPORT_SHM;
-    psr_log(asked && !shared ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
-}
-
-static void say_none_is_shared(program *p)
-{
-    char line[1024];
-    snprintf(line, sizeof line, "shares no memory, messages go: %s", psr_err_detail());
-    say_shared(p, false, line);
+    psr_log(warning ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
 }
 
 /* Before anybody can connect: all do so after WELCOME, which this process has yet to earn. What cannot be shared is sent. */
 static void share_memory(program *p)
 {
     psr_transport_kind asked = p->config.transport;
-    if (asked != PSR_TRANSPORT_SHM && asked != PSR_TRANSPORT_AUTO)
-        return;
-    psr_err err = psr_transport_share(p->transport, say_shared, p);
-    if (err != PSR_OK && (asked == PSR_TRANSPORT_SHM || err != PSR_ERR_UNSUPPORTED))
-        say_none_is_shared(p);
-    p->shares = err == PSR_OK;
-}
-
-/* What is sent comes from there: in BSP alone, where weights are lent. */
-static void share_weights(program *p)
-{
-    if (!p->shares || p->config.sync != PSR_SYNC_BSP)
-        return;
-    psr_err err = psr_shared_arena_new(p->start.layout.length, &p->weights);
-    if (err == PSR_OK)
-        err = psr_transport_lend_from(p->transport, &p->weights);
-    if (err != PSR_OK)
-        say_none_is_shared(p);
+    if (asked == PSR_TRANSPORT_SHM || asked == PSR_TRANSPORT_AUTO)
+        psr_shared_memory_begin(&p->memory, p->transport, asked == PSR_TRANSPORT_SHM, say_shared);
 }
 
 /* A shard has no facts of its own. */
@@ -216,7 +189,7 @@ static psr_err make_shard(program *p)
                                    .message = take_message,
                                    .woken = check_input};
     PSR_TRY(psr_loop_new(&loop, &p->loop));
-    share_weights(p);
+    bool lends = p->config.sync == PSR_SYNC_BSP; /* else weights are copied when they are sent */
     psr_shard_options shard = {
         .config = &p->config,
         .layout = &p->start.layout,
@@ -224,7 +197,7 @@ static psr_err make_shard(program *p)
         .shard = rank,
         .total_steps = p->start.total_steps,
         .first_step = p->start.first_step,
-        .weights = p->weights.values,
+        .weights = lends ? psr_shared_memory_arena(&p->memory, p->start.layout.length) : NULL,
         .outbox = psr_loop_outbox(p->loop),
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
@@ -264,7 +237,7 @@ static void clean_up(program *p)
     psr_transport_free(&p->transport, LINGER_MS);
     psr_loop_free(p->loop);
     psr_shard_run_free(p->shard);
-    psr_shared_arena_done(&p->weights);
+    psr_shared_memory_done(&p->memory);
     psr_member_free(p->member);
     psr_shard_start_done(&p->start);
     psr_provision_done(&p->provision);
@@ -302,7 +275,7 @@ int main(int argc, char **argv)
     psr_member_arguments a;
     psr_member_arguments_parse(&words, argc, argv, &a);
 
-    program p = {.by_hand = !a.provisioned, .weights = PSR_SHARED_ARENA_NONE};
+    program p = {.by_hand = !a.provisioned, .memory = PSR_SHARED_MEMORY_NONE};
     psr_peer self = {PSR_ROLE_SHARD, a.rank};
     psr_err err = a.provisioned
                       ? psr_provision_from_fd(STDIN_FILENO, &p.provision)

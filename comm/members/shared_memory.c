@@ -1,0 +1,46 @@
+#include "comm/members/shared_memory.h"
+
+#include <stdio.h>
+
+/* Whoever asked for it is warned that it is not so; else it is the run's to choose. */
+static void say(void *context, bool shared, const char *line)
+{
+    const psr_shared_memory *memory = context;
+    memory->say(memory->asked && !shared, line);
+}
+
+static void say_none(psr_shared_memory *memory)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "shares no memory, messages go: %s", psr_err_detail());
+    say(memory, false, line);
+}
+
+void psr_shared_memory_begin(psr_shared_memory *memory, psr_transport *transport, bool asked,
+                             void (*user_say)(bool warning, const char *line))
+{
+    memory->asked = asked;
+    memory->say = user_say;
+    psr_err err = psr_transport_share(transport, say, memory);
+    if (err == PSR_OK)
+        memory->transport = transport;
+    else if (asked || err != PSR_ERR_UNSUPPORTED)
+        say_none(memory);
+}
+
+float *psr_shared_memory_arena(psr_shared_memory *memory, size_t count)
+{
+    if (memory->transport == NULL)
+        return NULL;
+    psr_err err = psr_shared_arena_new(count, &memory->arena);
+    if (err == PSR_OK)
+        err = psr_transport_lend_from(memory->transport, &memory->arena);
+    if (err != PSR_OK)
+        say_none(memory);
+    return memory->arena.values;
+}
+
+void psr_shared_memory_done(psr_shared_memory *memory)
+{
+    psr_shared_arena_done(&memory->arena);
+}
