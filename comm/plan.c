@@ -3,6 +3,7 @@
 #include "base/fold.h"
 #include "net/violation.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,9 +182,11 @@ static psr_err share_out(psr_plan *plan, const psr_part *parts)
 
 static psr_err begin_plan(const psr_plan_options *options, uint32_t count, psr_plan *plan)
 {
+    assert(!options->homes_are_workers || options->shards == options->ranks);
     *plan = (psr_plan){.bucket_count = count,
                        .ranks = options->ranks,
                        .shards = options->shards,
+                       .homes_are_workers = options->homes_are_workers,
                        .slice_floats = options->slice_floats,
                        .window = options->window,
                        .pulled = options->pulled != NULL ? *options->pulled : PSR_COMPRESSION_NONE};

@@ -15,13 +15,13 @@
 typedef enum psr_route {
     PSR_ROUTE_NONE,  /* it leaves no process */
     PSR_ROUTE_RING,  /* ring all-reduce over all ranks (comm/operations/ring.h) */
-    PSR_ROUTE_SHARD, /* pushed to the shard that holds it, and pulled from there */
+    PSR_ROUTE_SHARD, /* pushed to its home, which holds it, and pulled from there */
 } psr_route;
 
 typedef struct psr_plan_bucket {
     psr_span span; /* of the arena, in floats, as all here */
     psr_route route;
-    uint32_t home;               /* SHARD: rank of the shard that holds it; else 0 */
+    uint32_t home;               /* SHARD: rank of the shard, or of the worker, that holds it; else 0 */
     psr_compression compression; /* of what is summed: PUSH and RING. Of what is pulled, see the plan's */
     size_t
         slice_floats; /* of a whole slice of it: the plan's, or what is sure to fit a message if that is less */
@@ -39,7 +39,8 @@ typedef struct psr_plan {
     psr_plan_bucket *buckets; /* owned, as slices */
     psr_slice *slices;
     uint32_t bucket_count, slice_count;
-    uint32_t ranks, shards; /* ranks: whose gradients a sum is of; shards 0: none */
+    uint32_t ranks, shards; /* ranks: whose gradients a sum is of; shards: homes that there are, 0: none */
+    bool homes_are_workers; /* home r is worker r, and there are as many; else each is a process of its own */
     size_t slice_floats;    /* of a whole slice, at most: a bucket's own counts */
     uint32_t window;        /* slices on their way to one peer */
     psr_compression
@@ -50,6 +51,7 @@ typedef struct psr_plan_options {
     psr_route route;                    /* of all buckets */
     uint32_t ranks;                     /* whose gradients a sum is of, at least 1 */
     uint32_t shards;                    /* SHARD: at least 1; else 0 */
+    bool homes_are_workers;             /* the plan's; shards is ranks then */
     size_t slice_floats;                /* of a whole slice at most, at least 1 */
     uint32_t window;                    /* at least 1 */
     const psr_compression *compression; /* of all buckets, borrowed for the call; NULL: none */
@@ -74,6 +76,23 @@ void psr_plan_done(psr_plan *plan);
 static inline size_t psr_plan_length(const psr_plan *plan)
 {
     return plan->bucket_count > 0 ? psr_span_end(plan->buckets[0].span) : 0;
+}
+
+/* What holds the buckets that go by SHARD, and which one holds this. */
+static inline psr_role psr_plan_home_role(const psr_plan *plan)
+{
+    return plan->homes_are_workers ? PSR_ROLE_WORKER : PSR_ROLE_SHARD;
+}
+
+static inline psr_peer psr_plan_home(const psr_plan *plan, uint32_t bucket)
+{
+    return (psr_peer){psr_plan_home_role(plan), plan->buckets[bucket].home};
+}
+
+/* Processes that hold buckets and do nothing else. */
+static inline uint32_t psr_plan_shard_processes(const psr_plan *plan)
+{
+    return plan->homes_are_workers ? 0 : plan->shards;
 }
 
 /* Who sends by the plan keeps something of what was not sent: some bucket's compression has a residual. */

@@ -27,7 +27,7 @@ uint32_t psr_view_workers(const psr_view *view)
 
 uint32_t psr_view_shards(const psr_view *view)
 {
-    return view->plan.shards;
+    return psr_plan_shard_processes(&view->plan);
 }
 
 const psr_view_member *psr_view_find(const psr_view *view, psr_peer peer)
@@ -176,6 +176,7 @@ static cJSON *plan_object(const psr_plan *plan)
     psr_fields_writer w = psr_fields_begin();
     psr_fields_put_number(&w, "ranks", plan->ranks);
     psr_fields_put_number(&w, "shards", plan->shards);
+    psr_fields_put_text(&w, "home_role", psr_role_name(psr_plan_home_role(plan)));
     psr_fields_put_number(&w, "slice_floats", plan->slice_floats);
     psr_fields_put_number(&w, "window", plan->window);
     put_compression(&w, "pulled", plan->pulled);
@@ -190,11 +191,29 @@ static cJSON *plan_object(const psr_plan *plan)
     return w.object;
 }
 
+/* Which members homes are. */
+static psr_err read_home_role(const cJSON *object, uint64_t ranks, uint64_t shards, bool *ret_workers)
+{
+    char text[16];
+    psr_role role;
+    PSR_TRY(psr_fields_text(object, "home_role", text, sizeof text));
+    if (!psr_role_parse(text, &role) || role == PSR_ROLE_SCHEDULER)
+        return psr_fail(PSR_ERR_FORMAT, "field \"home_role\" is \"%s\"", text);
+    if (role == PSR_ROLE_WORKER && shards != ranks)
+        return psr_fail(PSR_ERR_FORMAT,
+                        "field \"home_role\" is \"worker\", and of %" PRIu64 " workers %" PRIu64
+                        " hold something",
+                        ranks, shards);
+    *ret_workers = role == PSR_ROLE_WORKER;
+    return PSR_OK;
+}
+
 /* pulled: limits' to point to. */
 static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_compression *pulled)
 {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, "pulled");
     uint64_t ranks = 0, shards = 0, slice_floats = 0, window = 0;
+    bool workers = false;
     PSR_TRY(psr_fields_number(object, "ranks", MEMBERS_MAX, &ranks));
     PSR_TRY(psr_fields_number(object, "shards", MEMBERS_MAX, &shards));
     PSR_TRY(psr_fields_number(object, "slice_floats", ARENA_MAX, &slice_floats));
@@ -204,10 +223,12 @@ static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_co
                         ranks == 0    ? "ranks"
                         : window == 0 ? "window"
                                       : "slice_floats");
+    PSR_TRY(read_home_role(object, ranks, shards, &workers));
     if (!cJSON_IsString(text) || psr_compression_parse(text->valuestring, pulled) != PSR_OK)
         return psr_fail(PSR_ERR_FORMAT, "field \"pulled\" is no compression");
     *limits = (psr_plan_options){.ranks = (uint32_t)ranks,
                                  .shards = (uint32_t)shards,
+                                 .homes_are_workers = workers,
                                  .slice_floats = (size_t)slice_floats,
                                  .window = (uint32_t)window,
                                  .pulled = pulled};
@@ -239,7 +260,7 @@ static psr_err read_bucket(const bucket_fields *at, uint32_t shards, psr_plan_bu
     if (!read_whole(at->length, 1, ARENA_MAX, &count))
         return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" has what is no length");
     if (!read_whole(at->home, 0, shards > 0 ? shards - 1 : 0, &shard))
-        return psr_fail(PSR_ERR_FORMAT, "field \"homes\" has a shard that there is not");
+        return psr_fail(PSR_ERR_FORMAT, "field \"homes\" has one that there is not");
     if (!cJSON_IsString(at->compression) ||
         psr_compression_parse(at->compression->valuestring, &compression) != PSR_OK)
         return psr_fail(PSR_ERR_FORMAT, "field \"compressions\" has what is no compression");

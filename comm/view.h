@@ -27,7 +27,7 @@ void psr_view_done(psr_view *view);
 
 /* Ranks, each with a gradient of its own: as many as workers, but where one process plays them all. */
 uint32_t psr_view_workers(const psr_view *view);
-/* 0: none. */
+/* Processes of that role; 0: none. */
 uint32_t psr_view_shards(const psr_view *view);
 /* NULL: not in the view. */
 const psr_view_member *psr_view_find(const psr_view *view, psr_peer peer);

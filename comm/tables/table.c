@@ -42,11 +42,10 @@ static bool is_bsp(const psr_table *table)
     return table->options.consistency.kind == PSR_CONSISTENCY_BSP;
 }
 
-static psr_err send_to(const psr_table *table, uint32_t shard, const psr_head *head,
-                       const psr_payload *payload)
+static psr_err send_home(const part *p, const psr_head *head, const psr_payload *payload)
 {
-    const psr_outbox *outbox = &table->options.outbox;
-    return outbox->send(outbox->context, (psr_peer){PSR_ROLE_SHARD, shard}, head, payload);
+    const psr_outbox *outbox = &p->table->options.outbox;
+    return outbox->send(outbox->context, psr_plan_home(p->table->plan, p->index), head, payload);
 }
 
 /* ---- the beginning of a table ---- */
@@ -61,7 +60,7 @@ psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox, uint64_t
             psr_head head = psr_msg_init_head(
                 &(psr_msg_init){.bucket = b, .step = first_step, .span = span, .section = state});
             psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, values + span.offset, span.count);
-            PSR_TRY(outbox->send(outbox->context, (psr_peer){PSR_ROLE_SHARD, cut->home}, &head, &payload));
+            PSR_TRY(outbox->send(outbox->context, psr_plan_home(plan, b), &head, &payload));
         }
     }
     return PSR_OK;
@@ -90,7 +89,7 @@ static psr_err push_slice(part *p, const psr_slice *slice)
     else
         payload = psr_loan_payload(
             &p->loan, psr_encode(&head, PSR_ENCODING_FLOAT32, p->pushed + span.offset, span.count));
-    return send_to(p->table, p->cut->home, &head, &payload);
+    return send_home(p, &head, &payload);
 }
 
 /* The values for the round that follows. */
@@ -98,7 +97,7 @@ static psr_err pull_slice(part *p, const psr_slice *slice)
 {
     psr_head head =
         psr_msg_pull_head(&(psr_msg_pull){.bucket = p->index, .step = p->answer, .span = slice->span});
-    return send_to(p->table, p->cut->home, &head, NULL);
+    return send_home(p, &head, NULL);
 }
 
 /* The last part is the table's beginning: so it has the first place in its lane. Its own inverse. */
@@ -240,7 +239,8 @@ static psr_err find_part(const psr_table *table, const psr_message *message, uin
     if (cut->route != PSR_ROUTE_SHARD)
         return psr_violation(message, "the bucket is no shard's");
     if (cut->home != message->from.rank)
-        return psr_violation(message, "the bucket is shard %" PRIu32 "'s", cut->home);
+        return psr_violation(message, "the bucket is %s %" PRIu32 "'s", psr_role_name(message->from.role),
+                             cut->home);
     *ret_part = says.bucket;
     return PSR_OK;
 }
@@ -256,8 +256,10 @@ static psr_err take_ack(psr_table *table, const psr_message *message)
 static psr_err take(psr_table *table, psr_message **message)
 {
     uint32_t index = 0;
-    if ((*message)->from.role != PSR_ROLE_SHARD || (*message)->from.rank >= table->plan->shards)
-        return psr_violation(*message, "that is a shard's to send");
+    if ((*message)->from.role != psr_plan_home_role(table->plan) ||
+        (*message)->from.rank >= table->plan->shards)
+        return psr_violation(*message, "that is %s's to send",
+                             psr_plan_home_role(table->plan) == PSR_ROLE_WORKER ? "a worker" : "a shard");
     switch ((*message)->head.type) {
     case PSR_MSG_WEIGHTS:
         PSR_TRY(find_part(table, *message, &index));
@@ -360,7 +362,7 @@ static bool part_waits(const psr_operation *operation, psr_waiting *ret_waiting)
     const part *p = (const part *)operation;
     if (!p->active)
         return false;
-    *ret_waiting = (psr_waiting){{PSR_ROLE_SHARD, p->cut->home}, p->round};
+    *ret_waiting = (psr_waiting){psr_plan_home(p->table->plan, p->index), p->round};
     return true;
 }
 
@@ -404,7 +406,7 @@ bool psr_table_waits(const psr_table *table, psr_waiting *ret_waiting, uint32_t 
         if (psr_loan_lent(&p->loan) == 0)
             continue;
         *ret_part = b;
-        *ret_waiting = (psr_waiting){{PSR_ROLE_SHARD, p->cut->home}, p->round};
+        *ret_waiting = (psr_waiting){psr_plan_home(table->plan, b), p->round};
         return true;
     }
     return false;

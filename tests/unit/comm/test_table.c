@@ -552,6 +552,7 @@ typedef struct bench {
         psr_payload payload;
     } sent[SENT_MAX];
     uint32_t sent_count, landed;
+    bool homes_are_workers;
 } bench;
 
 static psr_err keep(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
@@ -583,7 +584,11 @@ static void bench_open(bench *b, uint32_t window)
         {.span = {0, 12}, .route = PSR_ROUTE_SHARD, .home = 1, .compression.encoding = PSR_ENCODING_FLOAT32},
         {.span = {24, 12}, .route = PSR_ROUTE_RING, .compression.encoding = PSR_ENCODING_FLOAT32},
     };
-    const psr_plan_options limits = {.ranks = 2, .shards = 2, .slice_floats = 4, .window = window};
+    const psr_plan_options limits = {.ranks = 2,
+                                     .shards = 2,
+                                     .homes_are_workers = b->homes_are_workers,
+                                     .slice_floats = 4,
+                                     .window = window};
     assert_ok(psr_plan_of(&limits, buckets, 4, &b->plan));
     const psr_table_options options = {.plan = &b->plan,
                                        .consistency = b->consistency,
@@ -785,6 +790,28 @@ static void it_waits_for_a_shard_that_has_not_read_what_was_pushed(void **state)
     bench_close(&b);
 }
 
+static void what_workers_hold_is_pushed_to_them_and_lands_from_them(void **state)
+{
+    (void)state;
+    bench b = {.homes_are_workers = true};
+    psr_waiting waiting = {{PSR_ROLE_SHARD, 9}, 0};
+    uint32_t part = 9;
+    bench_open(&b, 8);
+    start(&b, 2, 3);
+    assert_int_equal(b.sent_count, 3);
+    assert_true(psr_peer_equal(b.sent[0].to, (psr_peer){PSR_ROLE_WORKER, 1}));
+    assert_true(psr_table_waits(b.table, &waiting, &part));
+    assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_WORKER, 1}));
+    said s = answer(1, 2, 3, 0, 0);
+    assert_fails(give(&b, &s), PSR_ERR_PROTOCOL, "that is a worker's to send");
+    s.from.role = PSR_ROLE_WORKER;
+    assert_ok(give(&b, &s));
+    assert_true(b.values[0] == 7);
+    s.from.rank = 0;
+    assert_fails(give(&b, &s), PSR_ERR_PROTOCOL, "the bucket is worker 1's");
+    bench_close(&b);
+}
+
 /* Gives a message that says something else than it should, or is from somebody else. */
 #define REFUSED(detail, ...)                                                                                 \
     do {                                                                                                     \
@@ -868,6 +895,7 @@ int main(void)
         cmocka_unit_test(a_part_is_lent_from_its_start_until_all_of_it_has_left),
         cmocka_unit_test(it_waits_for_the_oldest_round_and_of_those_for_the_lowest),
         cmocka_unit_test(it_waits_for_a_shard_that_has_not_read_what_was_pushed),
+        cmocka_unit_test(what_workers_hold_is_pushed_to_them_and_lands_from_them),
         cmocka_unit_test(each_violation_of_the_protocol_gets_its_line_and_changes_nothing),
         cmocka_unit_test(values_that_are_older_than_ssps_bound_are_refused),
     };

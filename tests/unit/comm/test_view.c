@@ -11,7 +11,8 @@ static const char members_text[] =
     "[{\"role\":\"shard\",\"rank\":0,\"host\":\"a\",\"endpoint\":\"tcp://a:1\"},"
     "{\"role\":\"worker\",\"rank\":5,\"host\":\"b\",\"endpoint\":\"tcp://b:2\"}]";
 static const char plan_text[] =
-    "{\"ranks\":3,\"shards\":2,\"slice_floats\":64,\"window\":4,\"pulled\":\"bf16\",\"routes\":\"srs-\","
+    "{\"ranks\":3,\"shards\":2,\"home_role\":\"shard\",\"slice_floats\":64,\"window\":4,\"pulled\":\"bf16\","
+    "\"routes\":\"srs-\","
     "\"lengths\":[100,64,7,900],\"homes\":[1,0,0,0],\"compressions\":[\"none\",\"none\",\"none\",\"none\"]}";
 
 /* A view with these members and this plan, in JSON. */
@@ -84,6 +85,26 @@ static void buckets_lie_one_before_the_other_from_the_arenas_end(void **state)
     psr_view_done(&view);
 }
 
+static void workers_may_hold_the_buckets_between_them(void **state)
+{
+    (void)state;
+    static const char plan[] =
+        "{\"ranks\":2,\"shards\":2,\"home_role\":\"worker\",\"slice_floats\":64,\"window\":4,\"pulled\":"
+        "\"none\","
+        "\"routes\":\"ss\",\"lengths\":[100,64],\"homes\":[1,0],\"compressions\":[\"none\",\"none\"]}";
+    psr_view view, again;
+    expect_ok(read_view("[]", plan, &view));
+    cJSON *object = psr_view_to_object(&view);
+    expect_ok(psr_view_from_object(object, &again));
+    cJSON_Delete(object);
+    assert_true(again.plan.homes_are_workers);
+    assert_int_equal(psr_view_workers(&again), 2);
+    assert_int_equal(psr_view_shards(&again), 0);
+    assert_true(psr_peer_equal(psr_plan_home(&again.plan, 0), (psr_peer){PSR_ROLE_WORKER, 1}));
+    psr_view_done(&view);
+    psr_view_done(&again);
+}
+
 static void each_field_that_is_wrong_is_named(void **state)
 {
     (void)state;
@@ -103,16 +124,28 @@ static void each_field_that_is_wrong_is_named(void **state)
          plan_text, "field \"members\" has worker 1 twice"},
         {"[]", "7", "field \"plan\" is missing"},
         {"[]", "{\"ranks\": 5000}", "field \"ranks\" is no count of at most 4096"},
-        {"[]", "{\"ranks\": 0, \"shards\": 0, \"slice_floats\": 1, \"window\": 1}", "field \"ranks\" is 0"},
-        {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 0, \"window\": 1}",
+        {"[]", "{\"ranks\": 0, \"shards\": 0, \"home_role\": \"shard\", \"slice_floats\": 1, \"window\": 1}",
+         "field \"ranks\" is 0"},
+        {"[]", "{\"ranks\": 1, \"shards\": 0, \"home_role\": \"shard\", \"slice_floats\": 0, \"window\": 1}",
          "field \"slice_floats\" is 0"},
-        {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 0}", "field \"window\" is 0"},
-        {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 1}",
+        {"[]", "{\"ranks\": 1, \"shards\": 0, \"home_role\": \"shard\", \"slice_floats\": 1, \"window\": 0}",
+         "field \"window\" is 0"},
+        {"[]", "{\"ranks\": 1, \"shards\": 0, \"home_role\": \"shard\", \"slice_floats\": 1, \"window\": 1}",
          "field \"pulled\" is no compression"},
-        {"[]", "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 1, \"pulled\": \"fp8\"}",
+        {"[]",
+         "{\"ranks\": 1, \"shards\": 0, \"home_role\": \"shard\", \"slice_floats\": 1, \"window\": 1, "
+         "\"pulled\": \"fp8\"}",
          "field \"pulled\" is no compression"},
+        {"[]", "{\"ranks\": 2, \"shards\": 2, \"slice_floats\": 1, \"window\": 1}",
+         "field \"home_role\" is missing or no text"},
+        {"[]",
+         "{\"ranks\": 2, \"shards\": 2, \"home_role\": \"scheduler\", \"slice_floats\": 1, \"window\": 1}",
+         "field \"home_role\" is \"scheduler\""},
+        {"[]", "{\"ranks\": 2, \"shards\": 1, \"home_role\": \"worker\", \"slice_floats\": 1, \"window\": 1}",
+         "field \"home_role\" is \"worker\", and of 2 workers 1 hold something"},
 #define PLAN(rest)                                                                                           \
-    "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 16, \"window\": 1, \"pulled\": \"none\", " rest "}"
+    "{\"ranks\": 2, \"shards\": 1, \"home_role\": \"shard\", \"slice_floats\": 16, \"window\": 1, "          \
+    "\"pulled\": \"none\", " rest "}"
         {"[]", PLAN("\"routes\": \"r\", \"lengths\": [], \"homes\": [0], \"compressions\": [\"none\"]"),
          unlike},
         {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"compressions\": []"), unlike},
@@ -134,11 +167,12 @@ static void each_field_that_is_wrong_is_named(void **state)
               "[\"none\", \"none\"]"),
          "field \"lengths\" comes to more than an arena"},
         {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [1], \"compressions\": [\"none\"]"),
-         "field \"homes\" has a shard that there is not"},
+         "field \"homes\" has one that there is not"},
         {"[]", PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [-1], \"compressions\": [\"none\"]"),
-         "field \"homes\" has a shard that there is not"},
+         "field \"homes\" has one that there is not"},
         {"[]",
-         "{\"ranks\": 2, \"shards\": 0, \"slice_floats\": 16, \"window\": 1, \"pulled\": \"none\", "
+         "{\"ranks\": 2, \"shards\": 0, \"home_role\": \"shard\", \"slice_floats\": 16, \"window\": 1, "
+         "\"pulled\": \"none\", "
          "\"routes\": \"s\", "
          "\"lengths\": [1], \"homes\": [0], \"compressions\": [\"none\"]}",
          "field \"routes\" has a way that there is not"},
@@ -169,6 +203,7 @@ int main(void)
         cmocka_unit_test(a_view_goes_there_and_back),
         cmocka_unit_test(members_are_found_by_role_and_rank),
         cmocka_unit_test(buckets_lie_one_before_the_other_from_the_arenas_end),
+        cmocka_unit_test(workers_may_hold_the_buckets_between_them),
         cmocka_unit_test(each_field_that_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
