@@ -108,12 +108,12 @@ int psr_err_exit_status(psr_err code)
         return 2;
     case PSR_ERR_PROTOCOL:
     case PSR_ERR_VERSION:
+    case PSR_ERR_DENIED:
         return 3;
     case PSR_ERR_CANCELLED:
         return 130;
     case PSR_ERR_NOMEM:
     case PSR_ERR_TIMEOUT:
-    case PSR_ERR_DENIED:
     case PSR_ERR_PEER:
     case PSR_ERR_NUMERIC:
     case PSR_ERR_COMPUTE:

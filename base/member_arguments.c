@@ -5,7 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_PROVISION = 0x100, OPTION_SCHEDULER, OPTION_KEY_FILE, OPTION_RANK, OPTION_INTERFACE };
+enum {
+    OPTION_PROVISION = 0x100,
+    OPTION_SCHEDULER,
+    OPTION_KEY_FILE,
+    OPTION_KEYS,
+    OPTION_RANK,
+    OPTION_INTERFACE
+};
 
 typedef struct parse {
     const psr_member_words *words;
@@ -26,7 +33,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         a->scheduler = text;
         return 0;
     case OPTION_KEY_FILE:
-        a->key_file = text;
+    case OPTION_KEYS:
+        if (a->keys != NULL && strcmp(a->keys, text) != 0)
+            psr_options_refuse(state, "--key-file and --keys: give one of them, once");
+        a->keys = text;
         return 0;
     case OPTION_RANK: {
         char *end;
@@ -43,10 +53,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         psr_options_refuse(state, "takes options alone; see --help");
         return 0;
     case ARGP_KEY_END:
-        if (a->provisioned && (a->scheduler || a->key_file || a->interface || a->rank != UINT32_MAX))
+        if (a->provisioned && (a->scheduler || a->keys || a->interface || a->rank != UINT32_MAX))
             psr_options_refuse(
                 state, "--provision already tells scheduler, keys and rank; leave the other options out");
-        if (!a->provisioned && (!a->scheduler || !a->key_file))
+        if (!a->provisioned && (!a->scheduler || !a->keys))
             psr_options_refuse(state, p->words->neither);
         return 0;
     default:
@@ -62,6 +72,8 @@ void psr_member_arguments_parse(const psr_member_words *words, int argc, char **
          "read keys, rank and the scheduler's endpoint as one line of JSON from standard input", 0},
         {"scheduler", OPTION_SCHEDULER, "HOST:PORT|SOCKET", 0, "where the scheduler listens", 0},
         {"key-file", OPTION_KEY_FILE, "FILE", 0, words->key_file, 0},
+        {"keys", OPTION_KEYS, "DIR", 0,
+         "the folder that psring keygen wrote; --rank says which of its files is this one's", 0},
         {"rank", OPTION_RANK, "N", 0, words->rank, 0},
         {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1",
          0},

@@ -7,9 +7,10 @@
 #include <stdint.h>
 
 typedef struct psr_member_arguments {
-    bool provisioned;                             /* all else is told on standard input */
-    const char *scheduler, *key_file, *interface; /* borrowed from argv; interface may be NULL */
-    uint32_t rank;                                /* UINT32_MAX: any */
+    bool provisioned;                  /* all else is told on standard input */
+    const char *scheduler, *interface; /* borrowed from argv; interface may be NULL */
+    const char *keys;                  /* of --key-file or --keys; borrowed from argv */
+    uint32_t rank;                     /* UINT32_MAX: any */
 } psr_member_arguments;
 
 /* What differs between the two in --help and refusals. */

@@ -4,17 +4,13 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zmq.h>
 
-#define JSON_BYTES_MAX (1u << 20)
 #define MEMBERS_MAX 8192
 
 const char *psr_keys_of(const psr_keys *keys, psr_peer peer)
@@ -111,9 +107,11 @@ psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool curve, psr_key
 }
 
 /* ---- as JSON: {"curve": true, "public": Z85, "secret": Z85, "members": [{"role", "rank", "key"}, ..]}
+ *           or {"curve": true, "shared": true, "members": [{"role", "rank", "key", "secret"}, ..]}
  *           or {"curve": false, "bare": false, "token": 64 hex digits} ---- */
 
-static bool add_members(cJSON *json, const psr_keys *keys)
+/* sets: whose secrets stand beside the public keys, in the order of the roster; NULL: none do. */
+static bool add_members(cJSON *json, const psr_keys *keys, const psr_keys *sets)
 {
     cJSON *members = cJSON_AddArrayToObject(json, "members");
     for (size_t i = 0; members != NULL && i < keys->member_count; i++) {
@@ -124,19 +122,23 @@ static bool add_members(cJSON *json, const psr_keys *keys)
         }
         if (cJSON_AddStringToObject(member, "role", psr_role_name(keys->members[i].peer.role)) == NULL ||
             cJSON_AddNumberToObject(member, "rank", keys->members[i].peer.rank) == NULL ||
-            cJSON_AddStringToObject(member, "key", keys->members[i].public_key) == NULL)
+            cJSON_AddStringToObject(member, "key", keys->members[i].public_key) == NULL ||
+            (sets != NULL && cJSON_AddStringToObject(member, "secret", sets[i].secret_key) == NULL))
             return false;
     }
     return members != NULL;
 }
 
-psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json)
+static psr_err to_json(const psr_keys *keys, const psr_keys *sets, char **ret_json)
 {
     cJSON *json = cJSON_CreateObject();
     bool ok = cJSON_AddBoolToObject(json, "curve", keys->curve) != NULL;
-    if (keys->curve)
+    if (keys->curve && sets != NULL)
+        ok = ok && cJSON_AddTrueToObject(json, "shared") != NULL && add_members(json, keys, sets);
+    else if (keys->curve)
         ok = ok && cJSON_AddStringToObject(json, "public", keys->public_key) != NULL &&
-             cJSON_AddStringToObject(json, "secret", keys->secret_key) != NULL && add_members(json, keys);
+             cJSON_AddStringToObject(json, "secret", keys->secret_key) != NULL &&
+             add_members(json, keys, NULL);
     else
         ok = ok && cJSON_AddBoolToObject(json, "bare", keys->bare) != NULL &&
              cJSON_AddStringToObject(json, "token", keys->token) != NULL;
@@ -146,6 +148,16 @@ psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json)
         return psr_fail(PSR_ERR_NOMEM, "no memory for keys as text");
     *ret_json = text;
     return PSR_OK;
+}
+
+psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json)
+{
+    return to_json(keys, NULL, ret_json);
+}
+
+psr_err psr_keys_to_shared_json(const psr_keys *sets, char **ret_json)
+{
+    return to_json(&sets[0], sets, ret_json);
 }
 
 static psr_err read_z85(const cJSON *object, const char *name, char key[PSR_KEY_Z85])
@@ -173,13 +185,13 @@ static psr_err read_token(const cJSON *json, char token[PSR_TOKEN_BYTES])
     return PSR_OK;
 }
 
-/* Absent: TCP needs CURVE. */
-static psr_err read_bare(const cJSON *json, bool *bare)
+/* Absent: false. */
+static psr_err read_flag(const cJSON *json, const char *name, bool *ret_flag)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "bare");
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
     if (item != NULL && !cJSON_IsBool(item))
-        return psr_fail(PSR_ERR_FORMAT, "\"bare\" should be true or false");
-    *bare = cJSON_IsTrue(item);
+        return psr_fail(PSR_ERR_FORMAT, "\"%s\" should be true or false", name);
+    *ret_flag = cJSON_IsTrue(item);
     return PSR_OK;
 }
 
@@ -234,6 +246,19 @@ static psr_err check_roster(psr_keys *keys)
     return PSR_OK;
 }
 
+/* The own pair, under public_name and "secret". */
+static psr_err read_pair(const cJSON *object, const char *public_name, psr_keys *keys)
+{
+    PSR_TRY(read_z85(object, public_name, keys->public_key));
+    PSR_TRY(read_z85(object, "secret", keys->secret_key));
+    char derived[PSR_KEY_Z85];
+    if (zmq_curve_public(derived, keys->secret_key) != 0)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "this libzmq was built without CURVE");
+    if (strcmp(derived, keys->public_key) != 0)
+        return psr_fail(PSR_ERR_FORMAT, "\"%s\" is not the key that belongs to \"secret\"", public_name);
+    return PSR_OK;
+}
+
 static psr_err read_members(const cJSON *json, psr_keys *keys)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "members"), *item;
@@ -250,25 +275,58 @@ static psr_err read_members(const cJSON *json, psr_keys *keys)
         PSR_TRY(read_z85(item, "key", member->public_key));
         keys->member_count++;
     }
-    return check_roster(keys);
+    return PSR_OK;
 }
 
-static psr_err read_curve(const cJSON *json, psr_keys *keys)
+/* Of keys that all share: self's own are beside its name in the roster. */
+static psr_err read_own_of_shared(const cJSON *json, psr_peer self, psr_keys *keys)
 {
-    PSR_TRY(read_z85(json, "public", keys->public_key));
-    PSR_TRY(read_z85(json, "secret", keys->secret_key));
-    char derived[PSR_KEY_Z85];
-    if (zmq_curve_public(derived, keys->secret_key) != 0)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "this libzmq was built without CURVE");
-    if (strcmp(derived, keys->public_key) != 0)
-        return psr_fail(PSR_ERR_FORMAT, "\"public\" is not the key that belongs to \"secret\"");
-    return read_members(json, keys);
+    if (self.rank == PSR_RANK_ANY)
+        return psr_fail(PSR_ERR_USAGE, "it holds the keys of all: which rank this %s is must be said",
+                        psr_role_name(self.role));
+    for (size_t i = 0; i < keys->member_count; i++)
+        if (psr_peer_equal(keys->members[i].peer, self))
+            return read_pair(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "members"), (int)i),
+                             "key", keys);
+    return psr_fail(PSR_ERR_USAGE, "it has no key for %s %" PRIu32 ": make keys for more (psring keygen)",
+                    psr_role_name(self.role), self.rank);
 }
 
-psr_err psr_keys_from_json(const char *text, size_t size, psr_keys *ret_keys)
+/* Whose the own key is, the roster says: self's, or any of its role. */
+static psr_err check_self(const psr_keys *keys, psr_peer self)
 {
-    if (size > JSON_BYTES_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "keys of %zu bytes: %u is the most", size, JSON_BYTES_MAX);
+    psr_peer own = self;
+    for (size_t i = 0; i < keys->member_count; i++)
+        if (strcmp(keys->members[i].public_key, keys->public_key) == 0)
+            own = keys->members[i].peer;
+    if (own.role == self.role && (own.rank == self.rank || self.rank == PSR_RANK_ANY))
+        return PSR_OK;
+    char name[32] = "";
+    if (self.rank != PSR_RANK_ANY)
+        snprintf(name, sizeof name, " %" PRIu32, self.rank);
+    return psr_fail(PSR_ERR_USAGE,
+                    "it is of %s %" PRIu32 ", and this is %s%s: name its own, or the folder that psring "
+                    "keygen wrote",
+                    psr_role_name(own.role), own.rank, psr_role_name(self.role), name);
+}
+
+static psr_err read_curve(const cJSON *json, psr_peer self, psr_keys *keys)
+{
+    bool shared = false;
+    PSR_TRY(read_flag(json, "shared", &shared));
+    if (!shared)
+        PSR_TRY(read_pair(json, "public", keys));
+    PSR_TRY(read_members(json, keys));
+    if (shared)
+        PSR_TRY(read_own_of_shared(json, self, keys)); /* before check_roster, which puts members in order */
+    PSR_TRY(check_roster(keys));
+    return check_self(keys, self);
+}
+
+psr_err psr_keys_from_json(const char *text, size_t size, psr_peer self, psr_keys *ret_keys)
+{
+    if (size > PSR_KEYS_JSON_MAX)
+        return psr_fail(PSR_ERR_FORMAT, "keys of %zu bytes: %u is the most", size, PSR_KEYS_JSON_MAX);
     cJSON *json = cJSON_ParseWithLength(text, size);
     if (!cJSON_IsObject(json)) {
         cJSON_Delete(json);
@@ -280,124 +338,13 @@ psr_err psr_keys_from_json(const char *text, size_t size, psr_keys *ret_keys)
     if (!cJSON_IsBool(curve))
         err = psr_fail(PSR_ERR_FORMAT, "\"curve\" should be true or false");
     else if ((keys.curve = cJSON_IsTrue(curve)))
-        err = read_curve(json, &keys);
-    else if ((err = read_bare(json, &keys.bare)) == PSR_OK)
+        err = read_curve(json, self, &keys);
+    else if ((err = read_flag(json, "bare", &keys.bare)) == PSR_OK)
         err = read_token(json, keys.token);
     psr_secret_delete(json);
     if (err == PSR_OK)
         *ret_keys = keys;
     else
         psr_keys_done(&keys);
-    return err;
-}
-
-/* ---- as files ---- */
-
-/* Refused as ssh refuses a private key: what others could have read is no secret. */
-static psr_err check_private(const char *path, int fd)
-{
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return psr_fail(PSR_ERR_IO, "key file %s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return psr_fail(PSR_ERR_USAGE, "key file %s is not a regular file", path);
-    if (info.st_uid != geteuid() && info.st_uid != 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "key file %s belongs to user %u: it should belong to the one who runs this", path,
-                        (unsigned)info.st_uid);
-    if ((info.st_mode & 077) != 0)
-        return psr_fail(PSR_ERR_USAGE, "key file %s can be used by others (mode %04o): chmod 600 %s", path,
-                        (unsigned)info.st_mode & 07777, path);
-    if (info.st_size > JSON_BYTES_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "key file %s has %lld bytes: %u is the most", path,
-                        (long long)info.st_size, JSON_BYTES_MAX);
-    return PSR_OK;
-}
-
-static psr_err read_all(const char *path, int fd, char *text, size_t capacity, size_t *ret_size)
-{
-    size_t size = 0;
-    while (size < capacity) {
-        ssize_t bytes = read(fd, text + size, capacity - size);
-        if (bytes < 0 && errno == EINTR)
-            continue;
-        if (bytes < 0)
-            return psr_fail(PSR_ERR_IO, "key file %s: %s", path, strerror(errno));
-        if (bytes == 0)
-            break;
-        size += (size_t)bytes;
-    }
-    *ret_size = size;
-    return PSR_OK;
-}
-
-psr_err psr_keys_load(const char *path, psr_keys *ret_keys)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not keep us */
-    if (fd < 0)
-        return psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "key file %s: %s", path,
-                        strerror(errno));
-    char *text = NULL;
-    size_t size = 0;
-    psr_err err = check_private(path, fd);
-    if (err == PSR_OK && (text = malloc(JSON_BYTES_MAX + 1)) == NULL)
-        err = psr_fail(PSR_ERR_NOMEM, "no memory for a key file");
-    if (err == PSR_OK)
-        err = read_all(path, fd, text, JSON_BYTES_MAX + 1, &size);
-    close(fd);
-    if (err == PSR_OK) {
-        err = psr_keys_from_json(text, size, ret_keys);
-        if (err != PSR_OK)
-            err = psr_fail_context(err, "key file %s", path);
-    }
-    if (text != NULL)
-        explicit_bzero(text, size);
-    free(text);
-    return err;
-}
-
-static psr_err write_all(int fd, const char *text, size_t size)
-{
-    while (size > 0) {
-        ssize_t bytes = write(fd, text, size);
-        if (bytes < 0 && errno == EINTR)
-            continue;
-        if (bytes < 0)
-            return psr_fail(PSR_ERR_IO, "%s", strerror(errno));
-        text += bytes;
-        size -= (size_t)bytes;
-    }
-    return fsync(fd) == 0 ? PSR_OK : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
-}
-
-psr_err psr_keys_save(const psr_keys *keys, const char *path)
-{
-    char *text, *part = NULL;
-    PSR_TRY(psr_keys_to_json(keys, &text));
-    psr_err err = PSR_OK;
-    int fd = -1;
-    if (asprintf(&part, "%s.XXXXXX", path) < 0) {
-        part = NULL;
-        err = psr_fail(PSR_ERR_NOMEM, "no memory for a path");
-        goto out;
-    }
-    fd = mkostemp(part, O_CLOEXEC); /* mode 0600 from the first byte on */
-    if (fd < 0) {
-        err = psr_fail(PSR_ERR_IO, "%s", strerror(errno));
-        goto out;
-    }
-    err = write_all(fd, text, strlen(text));
-    /* Not rename, which would replace the keys that are there. */
-    if (err == PSR_OK && link(part, path) != 0)
-        err = errno == EEXIST ? psr_fail(PSR_ERR_USAGE, "exists already, and keys are not replaced")
-                              : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
-    unlink(part);
-out:
-    if (fd >= 0)
-        close(fd);
-    if (err != PSR_OK)
-        err = psr_fail_context(err, "key file %s", path);
-    psr_secret_free(text);
-    free(part);
     return err;
 }

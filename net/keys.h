@@ -1,6 +1,15 @@
 /* Who may speak: the CURVE key pair of this process and the public keys of the roster, or over ipc sockets the
- * token of the run. Provisioned by the launcher over standard input, or from --key-file. Secrets never go to a
- * command line or a log. Plain data after reading; any thread may read. */
+ * token of the run. Provisioned by the launcher over standard input, or from files. Secrets never go to a
+ * command line, an environment or a log. Plain data after reading; any thread may read.
+ *
+ * Where no launcher hands keys over, they are in files of mode 0600, which psring keygen or psr_keys_generate and a
+ * save below make, in one of two ways (docs/security.md):
+ * - one file for each process, FOLDER/ROLE-RANK.key: it holds that process's secret and everybody's public key. Who is let in
+ *   is bound to its rank, and a process, or a host that has only its own files, cannot be another.
+ * - one shared file for all: it holds everybody's secret, for launchers that start identical commands, and for a job whose
+ *   rank 0 makes it. On the wire each process has a pair of its own, as above: strangers are kept out, what is
+ *   said cannot be read, and who connects to a rank has reached that rank. But who can read the file can be any process.
+ * psr_keys_load takes either. */
 #ifndef PSR_NET_KEYS_H
 #define PSR_NET_KEYS_H
 
@@ -8,6 +17,7 @@
 
 #define PSR_KEY_Z85 41     /* 40 characters and the end */
 #define PSR_TOKEN_BYTES 65 /* 64 hex digits and the end */
+#define PSR_KEYS_JSON_MAX (1u << 20)
 
 typedef struct psr_keys {
     bool curve;
@@ -27,14 +37,23 @@ typedef struct psr_keys {
 PSR_MUST_CHECK psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool curve, psr_keys **ret_keys,
                                          size_t *ret_count);
 
-/* JSON text of one, for standard input or a key file (mode 0600, made by psr_keys_save). ret owns: free. */
+/* JSON text of one, for standard input or a key file. ret owns: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json);
-/* Bytes may be hostile: FORMAT. ret owns: psr_keys_done. */
-PSR_MUST_CHECK psr_err psr_keys_from_json(const char *json, size_t size, psr_keys *ret_keys);
-PSR_MUST_CHECK psr_err psr_keys_load(const char *path,
-                                     psr_keys *ret_keys); /* refuses a file that others can read */
-/* USAGE: path is there already; what was there stays. */
+/* JSON text of all that psr_keys_generate made, for a shared file. ret owns: psr_secret_free. */
+PSR_MUST_CHECK psr_err psr_keys_to_shared_json(const psr_keys *sets, char **ret_json);
+/* Of either text the keys of self, who may be of any rank where the text is of one process. Bytes may be hostile: FORMAT.
+ * USAGE: these are another's keys, self is not among those who share them, or its rank is not said and should be. ret owns: psr_keys_done. */
+PSR_MUST_CHECK psr_err psr_keys_from_json(const char *json, size_t size, psr_peer self, psr_keys *ret_keys);
+
+/* From a key file, a shared file, or of a folder the file that is self's. NOT_FOUND: there is none (yet: a file appears whole).
+ * USAGE: others can use it, and as above. FORMAT. Each names the file. ret owns: psr_keys_done. */
+PSR_MUST_CHECK psr_err psr_keys_load(const char *path, psr_peer self, psr_keys *ret_keys);
+/* Where in a folder of key files self's is. USAGE: its rank is not said, or size is too small. */
+PSR_MUST_CHECK psr_err psr_keys_path(const char *folder, psr_peer self, char *path, size_t size);
+/* A file of mode 0600. USAGE: path is there already; what was there stays. */
 PSR_MUST_CHECK psr_err psr_keys_save(const psr_keys *keys, const char *path);
+/* The same of all that psr_keys_generate made. Without CURVE they are one token, and one file serves all anyway. */
+PSR_MUST_CHECK psr_err psr_keys_save_shared(const psr_keys *sets, const char *path);
 
 /* Public key of a member, or NULL. */
 const char *psr_keys_of(const psr_keys *keys, psr_peer peer);

@@ -25,11 +25,11 @@ static const psr_member_words words = {
     .doc = "One worker of a run: computes gradients on its share of each batch. What it trains on and how "
            "comes from the "
            "scheduler, which has the options of the whole run.",
-    .key_file = "this worker's keys, as psring keygen writes them",
+    .key_file = "this worker's keys, or with --rank the keys that all share (psring keygen)",
     .rank = "the rank to ask for; default: any",
     .ranks = 1024,
     .rank_range = "--rank: give a number from 0 to 1023",
-    .neither = "give --scheduler HOST:PORT (or its socket) and --key-file FILE "
+    .neither = "give --scheduler HOST:PORT (or its socket) and --key-file FILE or --keys DIR "
                "(psring train starts workers by itself)",
 };
 
@@ -37,8 +37,8 @@ static psr_err read_provision(const psr_member_arguments *a, psr_provision *prov
 {
     if (a->provisioned)
         return psr_provision_from_fd(STDIN_FILENO, provision);
-    return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, a->rank}, a->scheduler, a->key_file,
-                                 a->interface, provision);
+    return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, a->rank}, a->scheduler, a->keys, a->interface,
+                                 provision);
 }
 
 /* Where a user keeps data sets of known names: the front door alone reads the environment. false: nowhere. */

@@ -104,7 +104,7 @@ static psr_err read_object(const cJSON *object, psr_provision *provision)
     char *text = keys ? psr_secret_print(keys) : NULL;
     if (!text)
         return psr_fail(PSR_ERR_FORMAT, "field \"keys\" is missing");
-    psr_err err = psr_keys_from_json(text, strlen(text), &provision->keys);
+    psr_err err = psr_keys_from_json(text, strlen(text), provision->self, &provision->keys);
     psr_secret_free(text);
     return err;
 }
@@ -178,8 +178,8 @@ psr_err psr_provision_set_scheduler(psr_provision *provision, const char *schedu
     return psr_socket_directory_of(provision->scheduler, provision->directory);
 }
 
-psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file,
-                              const char *interface, psr_provision *ret_provision)
+psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *keys, const char *interface,
+                              psr_provision *ret_provision)
 {
     psr_provision provision = {.self = self};
     psr_err err = scheduler ? psr_provision_set_scheduler(&provision, scheduler) : PSR_OK;
@@ -193,7 +193,7 @@ psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *
                             sizeof provision.interface - 1);
         strcpy(provision.interface, interface);
     }
-    PSR_TRY(psr_keys_load(key_file, &provision.keys));
+    PSR_TRY(psr_keys_load(keys, self, &provision.keys));
     rank_by_key(&provision);
     *ret_provision = provision;
     return PSR_OK;

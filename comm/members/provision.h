@@ -24,9 +24,9 @@ PSR_MUST_CHECK psr_err psr_provision_to_json(const psr_provision *provision, cha
  * is. ret owns: psr_provision_done. */
 PSR_MUST_CHECK psr_err psr_provision_from_json(const char *json, size_t size, psr_provision *ret_provision);
 /* A start by hand: scheduler as HOST:PORT, an endpoint or the path of its ipc socket, beside which this process then
- * listens too (NULL for the scheduler itself), a key file, an interface or NULL. USAGE or what reading the key file
- * gives. ret owns. */
-PSR_MUST_CHECK psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *key_file,
+ * listens too (NULL for the scheduler itself), keys as psr_keys_load finds them, an interface or NULL. USAGE or what
+ * reading the keys gives. ret owns. */
+PSR_MUST_CHECK psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *keys,
                                              const char *interface, psr_provision *ret_provision);
 /* HOST:PORT, an endpoint or the path of an ipc socket: sets scheduler, and where it is a socket directory. USAGE. */
 PSR_MUST_CHECK psr_err psr_provision_set_scheduler(psr_provision *provision, const char *scheduler);

@@ -3,11 +3,9 @@
 #include "comm/psring/internal.h"
 #include "comm/start/environment.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 psr_err psr_place_host_name(const psring_options *options, char ret_host[PSR_HOST_MAX])
@@ -34,39 +32,14 @@ static void open_to_all(psr_keys *keys)
 
 static psr_err load_keys(const psring_options *options, psr_peer self, bool over_ipc, psr_keys *keys)
 {
-    char path[PATH_MAX];
-    struct stat info;
-    const char *file = options->key_file;
-    if (file == NULL && !over_ipc)
+    if (options->key_file != NULL)
+        return psr_keys_load(options->key_file, self, keys);
+    if (!over_ipc)
         return psr_fail(PSR_ERR_USAGE,
-                        "over TCP a key_file is needed: psring keygen makes one for each rank");
-    if (file == NULL) {
-        open_to_all(keys);
-        return PSR_OK;
-    }
-    if (stat(file, &info) == 0 && S_ISDIR(info.st_mode)) {
-        if (self.rank == PSR_RANK_ANY)
-            return psr_fail(PSR_ERR_USAGE, "key_file %s is a folder: rank must say which key is this one's",
-                            file);
-        int length = snprintf(path, sizeof path, "%s/%s-%u.key", file, psr_role_name(self.role), self.rank);
-        if (length < 0 || (size_t)length >= sizeof path)
-            return psr_fail(PSR_ERR_USAGE, "key_file: its path is too long");
-        file = path;
-    }
-    return psr_keys_load(file, keys);
-}
-
-/* CURVE keys are one process's. */
-static psr_err check_scheduler_keys(const psring_options *options, const psr_keys *keys)
-{
-    const char *own = psr_keys_of(keys, (psr_peer){PSR_ROLE_SCHEDULER, 0});
-    if (!keys->curve || (own != NULL && strcmp(own, keys->public_key) == 0))
-        return PSR_OK;
-    return psr_fail(
-        PSR_ERR_USAGE,
-        "key_file %s is not the scheduler's: who hosts the scheduler names the folder that psring "
-        "keygen wrote",
-        options->key_file);
+                        "over TCP a key_file is needed: psring keygen makes one for each rank, or "
+                        "one that all share");
+    open_to_all(keys);
+    return PSR_OK;
 }
 
 /* ---- places ---- */
@@ -133,9 +106,7 @@ psr_err psr_place_host(const psring_options *options, psr_hosting **ret_hosting)
 {
     psr_provision provision = {0};
     PSR_TRY(provision_of(options, (psr_peer){PSR_ROLE_SCHEDULER, 0}, &provision));
-    psr_err err = check_scheduler_keys(options, &provision.keys);
-    if (err == PSR_OK && provision.directory[0] == '\0')
-        err = listen_there(&provision);
+    psr_err err = provision.directory[0] == '\0' ? listen_there(&provision) : PSR_OK;
     if (err != PSR_OK) {
         psr_provision_done(&provision);
         return err;

@@ -123,8 +123,8 @@ typedef struct psring_options {
     /* Where the ranks find each other: "HOST:PORT", or the absolute path of a socket that nobody else has, in a folder that only this user
      * can enter (mode 0700). */
     const char *scheduler;
-    /* Who may join: a key file, or the folder that psring keygen wrote, which has one for each rank. NULL: whoever can enter the socket's
-     * folder; over TCP there must be one. */
+    /* Who may join: a key file, the folder that psring keygen wrote, which has one for each rank, or the file that all share (psring keygen
+     * --shared). NULL: whoever can enter the socket's folder; over TCP there must be one. */
     const char *key_file;
     const char *host; /* what this host is called: ranks of one name are on one host. NULL: its own name */
     const char *interface; /* over TCP: address or name of the interface to listen on. NULL: 127.0.0.1 */

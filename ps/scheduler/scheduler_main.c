@@ -18,16 +18,18 @@
 typedef struct arguments {
     psr_config config;
     bool provisioned;
-    const char *key_file, *interface;
+    const char *keys, *interface;
     uint16_t port;
 } arguments;
 
-enum { OPTION_PROVISION = 0x100, OPTION_KEY_FILE, OPTION_INTERFACE, OPTION_PORT };
+enum { OPTION_PROVISION = 0x100, OPTION_KEY_FILE, OPTION_KEYS, OPTION_INTERFACE, OPTION_PORT };
 
 static const struct argp_option options[] = {
     {"provision", OPTION_PROVISION, "-", 0,
      "read keys and interface as one line of JSON from standard input, then orders", 0},
-    {"key-file", OPTION_KEY_FILE, "FILE", 0, "the scheduler's keys, as psring keygen writes them", 0},
+    {"key-file", OPTION_KEY_FILE, "FILE", 0,
+     "the scheduler's keys, or the keys that all share (psring keygen)", 0},
+    {"keys", OPTION_KEYS, "DIR", 0, "the folder that psring keygen wrote", 0},
     {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
     {"port", OPTION_PORT, "N", 0, "port to listen on; default: one that is free", 0},
     {0},
@@ -46,7 +48,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         a->provisioned = true;
         return 0;
     case OPTION_KEY_FILE:
-        a->key_file = text;
+    case OPTION_KEYS:
+        if (a->keys && strcmp(a->keys, text) != 0)
+            psr_options_refuse(state, "--key-file and --keys: give one of them, once");
+        a->keys = text;
         return 0;
     case OPTION_INTERFACE:
         a->interface = text;
@@ -63,11 +68,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         psr_options_refuse(state, "takes options alone; see --help");
         return 0;
     case ARGP_KEY_END:
-        if (a->provisioned && (a->key_file || a->interface || a->port))
+        if (a->provisioned && (a->keys || a->interface || a->port))
             psr_options_refuse(
                 state, "--provision already tells keys, interface and port; leave the other options out");
-        if (!a->provisioned && !a->key_file)
-            psr_options_refuse(state, "give --key-file FILE (psring train starts the scheduler by itself)");
+        if (!a->provisioned && !a->keys)
+            psr_options_refuse(
+                state, "give --key-file FILE or --keys DIR (psring train starts the scheduler by itself)");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -104,7 +110,7 @@ static psr_err choose_transport(const arguments *a, psr_provision *provision, ps
             "--%s is for TCP, and %s; leave it out, or make CURVE keys (psring keygen without --loopback)",
             a->interface ? "interface" : "port",
             provision->keys.curve ? "--transport is ipc or shm"
-                                  : "the token in --key-file is for ipc sockets");
+                                  : "a token (psring keygen --loopback) is for ipc sockets");
     PSR_TRY(psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), sockets));
     memcpy(provision->directory, sockets->path, sizeof provision->directory);
     return PSR_OK;
@@ -115,7 +121,7 @@ static psr_err read_provision(const arguments *a, psr_provision *ret_provision,
                               psr_socket_directory *ret_sockets)
 {
     if (!a->provisioned) {
-        PSR_TRY(psr_provision_by_hand((psr_peer){PSR_ROLE_SCHEDULER, 0}, NULL, a->key_file, a->interface,
+        PSR_TRY(psr_provision_by_hand((psr_peer){PSR_ROLE_SCHEDULER, 0}, NULL, a->keys, a->interface,
                                       ret_provision));
         return choose_transport(a, ret_provision, ret_sockets);
     }

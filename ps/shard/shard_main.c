@@ -28,11 +28,11 @@ static const psr_member_words words = {
     .doc = "One shard of a run: holds a part of the parameters, sums what workers push, updates, answers. "
            "Its configuration comes from "
            "the scheduler.",
-    .key_file = "this shard's keys, as psring keygen writes them",
+    .key_file = "this shard's keys, or with --rank the keys that all share (psring keygen)",
     .rank = "the shard to be; default: any",
     .ranks = 256,
     .rank_range = "--rank: give a number from 0 to 255",
-    .neither = "give --scheduler HOST:PORT (or its socket) and --key-file FILE "
+    .neither = "give --scheduler HOST:PORT (or its socket) and --key-file FILE or --keys DIR "
                "(psring train starts shards by itself)",
 };
 
@@ -277,9 +277,8 @@ int main(int argc, char **argv)
 
     program p = {.by_hand = !a.provisioned, .memory = PSR_SHARED_MEMORY_NONE};
     psr_peer self = {PSR_ROLE_SHARD, a.rank};
-    psr_err err = a.provisioned
-                      ? psr_provision_from_fd(STDIN_FILENO, &p.provision)
-                      : psr_provision_by_hand(self, a.scheduler, a.key_file, a.interface, &p.provision);
+    psr_err err = a.provisioned ? psr_provision_from_fd(STDIN_FILENO, &p.provision)
+                                : psr_provision_by_hand(self, a.scheduler, a.keys, a.interface, &p.provision);
     if (err == PSR_OK)
         err = run(&p);
     if (err != PSR_OK)

@@ -17,7 +17,8 @@ static char *text_of(const psr_keys *keys)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     psr_keys keys, again;
-    if (psr_keys_from_json((const char *)data, size, &keys) != PSR_OK)
+    static const psr_peer worker0 = {PSR_ROLE_WORKER, 0};
+    if (psr_keys_from_json((const char *)data, size, worker0, &keys) != PSR_OK)
         return 0;
     if (!keys.curve && strlen(keys.token) != PSR_TOKEN_BYTES - 1)
         abort();
@@ -25,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (psr_keys_of(&keys, keys.members[i].peer) != keys.members[i].public_key)
             abort();
     char *json = text_of(&keys);
-    if (psr_keys_from_json(json, strlen(json), &again) != PSR_OK)
+    if (psr_keys_from_json(json, strlen(json), worker0, &again) != PSR_OK)
         abort();
     char *json_again = text_of(&again);
     if (strcmp(json, json_again) != 0)

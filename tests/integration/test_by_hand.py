@@ -59,17 +59,18 @@ def listen(process, lines):
     return thread, found
 
 
-def run_by_hand(tap, programs, directory, name, keygen_options, asks_for_ranks, transport, scheme):
+def run_by_hand(tap, programs, directory, name, keygen_options, how, asks_for_ranks, transport, scheme):
+    """how: each has a key "file", they find theirs in the "folder", or the file is "shared"."""
     psring, scheduler, shard, worker = programs
     keys, out = os.path.join(directory, name + "-keys"), os.path.join(directory, name)
-    made = subprocess.run([psring, "keygen", "--out", keys, "--workers", "3", "--shards", "2"] + keygen_options,
+    made = subprocess.run([psring, "keygen", *(["--shared"] if how == "shared" else []), keys, "--workers", "3", "--shards", "2"] + keygen_options,
                           capture_output=True, text=True, timeout=PATIENCE_S)
     if not tap.ok(made.returncode == 0, name + ": keys are made", made.stderr.splitlines()):
         return
-    key = lambda who: os.path.join(keys, who + ".key")
+    key = lambda who: ["--keys", keys] if how == "folder" else ["--key-file", keys if how == "shared" else os.path.join(keys, who + ".key")]
     lines = []
     with Cluster() as cluster:
-        head = cluster.start([scheduler, "--key-file", key("scheduler-0"), "--out", out] + options_of(dict(OPTIONS, transport=transport)))
+        head = cluster.start([scheduler, *key("scheduler-0"), "--out", out] + options_of(dict(OPTIONS, transport=transport)))
         thread, found = listen(head, lines)
         found.wait(PATIENCE_S)
         endpoint = re.search(r"listening endpoint=(tcp|ipc)://(\S+)", "\n".join(lines))
@@ -84,7 +85,7 @@ def run_by_hand(tap, programs, directory, name, keygen_options, asks_for_ranks, 
         for program, who, rank in [(worker, "worker", 2), (shard, "shard", 1), (worker, "worker", 0), (shard, "shard", 0),
                                    (worker, "worker", 1)]:
             wanted = ["--rank", str(rank)] if asks_for_ranks else []
-            members.append(cluster.start([program, "--key-file", key("%s-%d" % (who, rank))] + at + wanted))
+            members.append(cluster.start([program, *key("%s-%d" % (who, rank))] + at + wanted))
         statuses, said = [], []
         for process in members:
             try:
@@ -161,6 +162,37 @@ def versions(tap, programs):
                "%s --version tells its version and the libraries'" % " ".join([name] + command[1:]), [told.stdout, told.stderr])
 
 
+def wrong_keys(tap, programs, directory):
+    """Keys that are not this process's: one line, status 2; what the other end turns away for its keys: status 3."""
+    psring, _, shard, worker = programs
+    made = lambda name: os.path.join(directory, name)  # by the runs above
+    for command, word in [([worker, "--key-file", made("curve-keys/worker-1.key"), "--rank", "0"], "it is of worker 1, and this is worker 0"),
+                          ([shard, "--key-file", made("curve-keys/worker-1.key")], "it is of worker 1, and this is shard"),
+                          ([worker, "--keys", made("curve-keys")], "which rank this worker is must be said"),
+                          ([worker, "--keys", made("curve-keys"), "--rank", "3"], "worker-3.key"),
+                          ([worker, "--key-file", made("shared-keys")], "which rank this worker is must be said"),
+                          ([worker, "--key-file", made("shared-keys"), "--rank", "3"], "it has no key for worker 3"),
+                          ([worker, "--key-file", made("shared-keys"), "--keys", made("curve-keys")], "give one of them")]:
+        ended = subprocess.run(command + ["--scheduler", "127.0.0.1:1"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                               timeout=PATIENCE_S)
+        lines = ended.stderr.splitlines()
+        tap.ok(ended.returncode == 2 and len(lines) == 1 and word in lines[0], "refused: " + word, ["status %d" % ended.returncode] + lines)
+    lines = []
+    with Cluster() as cluster:
+        head = cluster.start([programs[1], "--keys", made("curve-keys"), "--out", made("strange")] + options_of(OPTIONS))
+        thread, found = listen(head, lines)
+        found.wait(PATIENCE_S)
+        endpoint = re.search(r"listening endpoint=tcp://(\S+)", "\n".join(lines))
+        if tap.ok(endpoint, "a scheduler listens", lines):
+            ended = subprocess.run([worker, "--key-file", made("shared-keys"), "--rank", "0", "--scheduler", endpoint.group(1)],
+                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
+            said = ended.stderr.splitlines()
+            tap.ok(ended.returncode == 3 and len(said) == 1 and "has other keys" in said[0], "keys of another set are turned away: one line, status 3",
+                   ["status %d" % ended.returncode] + said)
+        head.kill()
+        thread.join(PATIENCE_S)
+
+
 def refusals(tap, worker, directory):
     open_key = os.path.join(directory, "open.key")
     with open(open_key, "w") as file:
@@ -214,14 +246,17 @@ def main():
         launched = Run(programs[0], directory, "launched", OPTIONS)
         if tap.ok(launched.status == 0, "psring train ends with status 0", launched.why()):
             right = launched.outcome()["hash"]
-            for name, keygen_options, asks, transport, scheme in [("curve", [], False, "auto", "tcp"),
-                                                                  ("token", ["--loopback"], True, "auto", "ipc"),
-                                                                  ("curve-ipc", [], False, "ipc", "ipc")]:
-                found = run_by_hand(tap, programs, directory, name, keygen_options, asks, transport, scheme)
+            for name, keygen_options, how, asks, transport, scheme in [("curve", [], "file", False, "auto", "tcp"),
+                                                                       ("token", ["--loopback"], "file", True, "auto", "ipc"),
+                                                                       ("curve-ipc", [], "file", False, "ipc", "ipc"),
+                                                                       ("folder", [], "folder", True, "auto", "tcp"),
+                                                                       ("shared", [], "shared", True, "auto", "tcp")]:
+                found = run_by_hand(tap, programs, directory, name, keygen_options, how, asks, transport, scheme)
                 tap.ok(found == right, name + ": the hash is that of psring train", [str((found, right))])
         versions(tap, programs)
         keys_are_not_replaced(tap, programs[0], directory)
         example_of_the_help(tap, programs, directory)
+        wrong_keys(tap, programs, directory)
         refusals(tap, programs[3], directory)
         long_provisions(tap, programs[1:])
         token_refusals(tap, programs, directory)

@@ -60,8 +60,16 @@ def without_a_place_it_says_which_variable_is_missing(installed):
 
 
 def over_tcp_the_ranks_have_keys(installed):
-    keys = installed.root / "keys"
-    run(psring, "keygen", "--out", keys, "--workers", 3)
+    run(psring, "keygen", installed.root / "keys", "--workers", 3)
+    meet_over_tcp(installed, installed.root / "keys")
+
+
+def over_tcp_the_ranks_may_share_a_file_of_keys(installed):
+    run(psring, "keygen", "--shared", installed.root / "shared.key", "--workers", 3)
+    meet_over_tcp(installed, installed.root / "shared.key")
+
+
+def meet_over_tcp(installed, keys):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -100,6 +108,7 @@ TESTS = [
     one_rank_needs_no_scheduler,
     without_a_place_it_says_which_variable_is_missing,
     over_tcp_the_ranks_have_keys,
+    over_tcp_the_ranks_may_share_a_file_of_keys,
     the_library_exports_what_the_header_declares_and_nothing_else,
     the_header_is_cplusplus_too,
 ]

@@ -98,7 +98,7 @@ static void exit_statuses_tell_bad_input_from_a_broken_protocol_from_the_rest(vo
         {PSR_ERR_CANCELLED, 130},
         {PSR_ERR_NOMEM, 1},
         {PSR_ERR_TIMEOUT, 1},
-        {PSR_ERR_DENIED, 1},
+        {PSR_ERR_DENIED, 3},
         {PSR_ERR_PEER, 1},
         {PSR_ERR_NUMERIC, 1},
         {PSR_ERR_COMPUTE, 1},

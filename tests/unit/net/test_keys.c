@@ -7,6 +7,11 @@
 static char directory[] = "/tmp/psr-test-keys-XXXXXX";
 static char path[64];
 
+/* Whose the sets of make_keys are. */
+static const psr_peer order[] = {
+    {PSR_ROLE_SCHEDULER, 0}, {PSR_ROLE_SHARD, 0}, {PSR_ROLE_WORKER, 0}, {PSR_ROLE_WORKER, 1}};
+static const psr_peer any_worker = {PSR_ROLE_WORKER, PSR_RANK_ANY};
+
 static int make_directory(void **state)
 {
     (void)state;
@@ -50,8 +55,6 @@ static void a_run_with_curve_has_a_pair_for_each_and_everybodys_public_keys(void
     (void)state;
     run_keys keys = make_keys(true);
     assert_int_equal(keys.count, 4);
-    static const psr_peer order[] = {
-        {PSR_ROLE_SCHEDULER, 0}, {PSR_ROLE_SHARD, 0}, {PSR_ROLE_WORKER, 0}, {PSR_ROLE_WORKER, 1}};
     for (size_t i = 0; i < 4; i++) {
         assert_true(keys.sets[i].curve);
         assert_string_equal(keys.sets[i].token, "");
@@ -102,7 +105,7 @@ static void json_comes_back_as_the_same_keys(void **state)
             psr_keys back;
             assert_ok(psr_keys_to_json(&keys.sets[i], &json));
             assert_null(strchr(json, '\n')); /* one line */
-            assert_ok(psr_keys_from_json(json, strlen(json), &back));
+            assert_ok(psr_keys_from_json(json, strlen(json), order[i], &back));
             assert_same_keys(&back, &keys.sets[i]);
             psr_keys_done(&back);
             free(json);
@@ -126,7 +129,7 @@ static char *changed(const psr_keys *keys, const char *what, const char *into)
 static void refused(const char *json, const char *text)
 {
     psr_keys keys = {.member_count = 77};
-    assert_fails(psr_keys_from_json(json, strlen(json), &keys), PSR_ERR_FORMAT, text);
+    assert_fails(psr_keys_from_json(json, strlen(json), shard0, &keys), PSR_ERR_FORMAT, text);
     assert_int_equal(keys.member_count, 77);
 }
 
@@ -158,7 +161,9 @@ static void text_that_is_not_keys_is_refused_by_what_is_wrong(void **state)
                  "\"secret\" should be a CURVE key");
     refused_when(c, c->secret_key, "########################################",
                  "\"secret\" should be a CURVE key");
-    refused_when(c, c->secret_key, curve.sets[0].secret_key, "not the key that belongs to \"secret\"");
+    refused_when(c, c->secret_key, curve.sets[0].secret_key,
+                 "\"public\" is not the key that belongs to \"secret\"");
+    refused_when(c, "\"curve\":true", "\"curve\":true,\"shared\":1", "\"shared\" should be true or false");
     refused_when(c, "\"members\":[", "\"numbers\":[", "\"members\" should be a list");
     refused_when(c, "\"members\":[", "\"members\":[{},", "\"role\" should be scheduler, shard or worker");
     refused_when(c, "\"role\":\"worker\"", "\"role\":\"boss\"", "\"role\" should be");
@@ -210,7 +215,7 @@ static void a_saved_file_is_private_and_loads_as_the_same_keys(void **state)
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 07777, 0600);
     psr_keys back;
-    assert_ok(psr_keys_load(path, &back));
+    assert_ok(psr_keys_load(path, worker0, &back));
     assert_same_keys(&back, &keys.sets[2]);
     psr_keys_done(&back);
     unlink(path);
@@ -225,7 +230,7 @@ static void a_key_file_that_is_there_stays(void **state)
     assert_ok(psr_keys_save(&keys.sets[2], path));
     assert_fails(psr_keys_save(&keys.sets[3], path), PSR_ERR_USAGE,
                  "exists already, and keys are not replaced");
-    assert_ok(psr_keys_load(path, &back));
+    assert_ok(psr_keys_load(path, worker0, &back));
     assert_same_keys(&back, &keys.sets[2]);
     psr_keys_done(&back);
     unlink(path); /* and nothing is left beside it, or the directory could not be removed */
@@ -244,7 +249,7 @@ static void a_file_that_others_can_use_is_refused(void **state)
         char text[128];
         snprintf(text, sizeof text, "can be used by others (mode %04o): chmod 600 %s", (unsigned)modes[i],
                  path);
-        assert_fails(psr_keys_load(path, &back), PSR_ERR_USAGE, text);
+        assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_USAGE, text);
     }
     unlink(path);
     free_keys(&keys);
@@ -254,17 +259,17 @@ static void what_is_not_a_file_of_keys_is_refused_with_its_path(void **state)
 {
     (void)state;
     psr_keys back;
-    assert_fails(psr_keys_load(path, &back), PSR_ERR_NOT_FOUND, path);
-    assert_fails(psr_keys_load(directory, &back), PSR_ERR_USAGE, "is not a regular file");
+    assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_NOT_FOUND, path);
+    assert_fails(psr_keys_load("/dev/null", worker0, &back), PSR_ERR_USAGE, "is not a regular file");
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_fails(psr_keys_load(path, &back), PSR_ERR_USAGE,
+    assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_USAGE,
                  "is not a regular file"); /* and does not wait for a writer */
     unlink(path);
     write_file("hello", 0600);
-    assert_fails(psr_keys_load(path, &back), PSR_ERR_FORMAT, path);
+    assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_FORMAT, path);
     assert_non_null(strstr(psr_err_detail(), "should be a JSON object"));
     assert_int_equal(truncate(path, (off_t)1 << 33), 0);
-    assert_fails(psr_keys_load(path, &back), PSR_ERR_FORMAT, "1048576 is the most");
+    assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_FORMAT, "1048576 is the most");
     unlink(path);
 }
 
@@ -277,6 +282,101 @@ static void a_file_that_cannot_be_written_leaves_nothing(void **state)
     assert_fails(psr_keys_save(&keys.sets[0], nowhere), PSR_ERR_IO, nowhere);
     assert_fails(psr_keys_save(&keys.sets[0], directory), PSR_ERR_USAGE, directory); /* its name is taken */
     free_keys(&keys);
+}
+
+static void keys_of_another_process_are_refused_by_whose_they_are(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true);
+    psr_keys back;
+    assert_ok(psr_keys_save(&keys.sets[2], path));
+    assert_fails(psr_keys_load(path, worker1, &back), PSR_ERR_USAGE, path);
+    assert_fails(psr_keys_load(path, worker1, &back), PSR_ERR_USAGE,
+                 "it is of worker 0, and this is worker 1:");
+    assert_fails(psr_keys_load(path, shard0, &back), PSR_ERR_USAGE,
+                 "it is of worker 0, and this is shard 0:");
+    assert_fails(psr_keys_load(path, (psr_peer){PSR_ROLE_SHARD, PSR_RANK_ANY}, &back), PSR_ERR_USAGE,
+                 "it is of worker 0, and this is shard:");
+    assert_ok(psr_keys_load(path, any_worker, &back)); /* its rank is the key's */
+    psr_keys_done(&back);
+    unlink(path);
+    free_keys(&keys);
+}
+
+static void of_a_folder_each_takes_the_file_of_its_role_and_rank(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true);
+    psr_keys back;
+    char own[128];
+    assert_ok(psr_keys_path(directory, worker1, own, sizeof own));
+    assert_string_equal(strrchr(own, '/'), "/worker-1.key");
+    assert_fails(psr_keys_path(directory, worker1, own, strlen(own)), PSR_ERR_USAGE, "too long");
+    assert_ok(psr_keys_save(&keys.sets[3], own));
+    assert_ok(psr_keys_load(directory, worker1, &back));
+    assert_same_keys(&back, &keys.sets[3]);
+    psr_keys_done(&back);
+    assert_fails(psr_keys_load(directory, worker0, &back), PSR_ERR_NOT_FOUND, "/worker-0.key");
+    assert_fails(psr_keys_load(directory, any_worker, &back), PSR_ERR_USAGE,
+                 "which rank this worker is must be said");
+    unlink(own);
+    free_keys(&keys);
+}
+
+/* The same as if each had a file of its own. */
+static void of_a_shared_file_each_takes_its_own_keys(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true);
+    psr_keys back;
+    mode_t old = umask(0);
+    assert_ok(psr_keys_save_shared(keys.sets, path));
+    umask(old);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0600);
+    assert_fails(psr_keys_save_shared(keys.sets, path), PSR_ERR_USAGE, "keys are not replaced");
+    for (size_t i = 0; i < keys.count; i++) {
+        assert_ok(psr_keys_load(path, order[i], &back));
+        assert_same_keys(&back, &keys.sets[i]);
+        psr_keys_done(&back);
+    }
+    assert_fails(psr_keys_load(path, (psr_peer){PSR_ROLE_WORKER, 2}, &back), PSR_ERR_USAGE,
+                 "it has no key for worker 2");
+    assert_fails(psr_keys_load(path, any_worker, &back), PSR_ERR_USAGE,
+                 "which rank this worker is must be said");
+    unlink(path);
+    free_keys(&keys);
+}
+
+static void a_shared_token_is_everybodys(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_keys back;
+    assert_ok(psr_keys_save_shared(keys.sets, path));
+    assert_ok(psr_keys_load(path, any_worker, &back));
+    assert_same_keys(&back, &keys.sets[0]);
+    psr_keys_done(&back);
+    unlink(path);
+    free_keys(&keys);
+}
+
+static void shared_keys_that_do_not_go_together_are_refused(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true), others = make_keys(true);
+    char *json;
+    memcpy(keys.sets[1].secret_key, others.sets[1].secret_key, PSR_KEY_Z85);
+    assert_ok(psr_keys_to_shared_json(keys.sets, &json));
+    refused(json, "\"key\" is not the key that belongs to \"secret\"");
+    free(json);
+    memcpy(keys.sets[1].secret_key, "short", sizeof "short");
+    assert_ok(psr_keys_to_shared_json(keys.sets, &json));
+    refused(json, "\"secret\" should be a CURVE key");
+    free(json);
+    free_keys(&keys);
+    free_keys(&others);
 }
 
 int main(void)
@@ -294,6 +394,11 @@ int main(void)
         cmocka_unit_test(a_file_that_others_can_use_is_refused),
         cmocka_unit_test(what_is_not_a_file_of_keys_is_refused_with_its_path),
         cmocka_unit_test(a_file_that_cannot_be_written_leaves_nothing),
+        cmocka_unit_test(keys_of_another_process_are_refused_by_whose_they_are),
+        cmocka_unit_test(of_a_folder_each_takes_the_file_of_its_role_and_rank),
+        cmocka_unit_test(of_a_shared_file_each_takes_its_own_keys),
+        cmocka_unit_test(a_shared_token_is_everybodys),
+        cmocka_unit_test(shared_keys_that_do_not_go_together_are_refused),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -1,0 +1,162 @@
+#include "net/keys.h"
+
+#include "base/secret.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Refused as ssh refuses a private key: what others could have read is no secret. */
+static psr_err check_private(const char *path, int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return psr_fail(PSR_ERR_IO, "key file %s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return psr_fail(PSR_ERR_USAGE, "key file %s is not a regular file", path);
+    if (info.st_uid != geteuid() && info.st_uid != 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "key file %s belongs to user %u: it should belong to the one who runs this", path,
+                        (unsigned)info.st_uid);
+    if ((info.st_mode & 077) != 0)
+        return psr_fail(PSR_ERR_USAGE, "key file %s can be used by others (mode %04o): chmod 600 %s", path,
+                        (unsigned)info.st_mode & 07777, path);
+    if (info.st_size > PSR_KEYS_JSON_MAX)
+        return psr_fail(PSR_ERR_FORMAT, "key file %s has %lld bytes: %u is the most", path,
+                        (long long)info.st_size, PSR_KEYS_JSON_MAX);
+    return PSR_OK;
+}
+
+static psr_err read_all(const char *path, int fd, char *text, size_t capacity, size_t *ret_size)
+{
+    size_t size = 0;
+    while (size < capacity) {
+        ssize_t bytes = read(fd, text + size, capacity - size);
+        if (bytes < 0 && errno == EINTR)
+            continue;
+        if (bytes < 0)
+            return psr_fail(PSR_ERR_IO, "key file %s: %s", path, strerror(errno));
+        if (bytes == 0)
+            break;
+        size += (size_t)bytes;
+    }
+    *ret_size = size;
+    return PSR_OK;
+}
+
+static psr_err load_file(const char *path, psr_peer self, psr_keys *ret_keys)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not keep us */
+    if (fd < 0)
+        return psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "key file %s: %s", path,
+                        strerror(errno));
+    char *text = NULL;
+    size_t size = 0;
+    psr_err err = check_private(path, fd);
+    if (err == PSR_OK && (text = malloc(PSR_KEYS_JSON_MAX + 1)) == NULL)
+        err = psr_fail(PSR_ERR_NOMEM, "no memory for a key file");
+    if (err == PSR_OK)
+        err = read_all(path, fd, text, PSR_KEYS_JSON_MAX + 1, &size);
+    close(fd);
+    if (err == PSR_OK) {
+        err = psr_keys_from_json(text, size, self, ret_keys);
+        if (err != PSR_OK)
+            err = psr_fail_context(err, "key file %s", path);
+    }
+    if (text != NULL)
+        explicit_bzero(text, size);
+    free(text);
+    return err;
+}
+
+psr_err psr_keys_path(const char *folder, psr_peer self, char *path, size_t size)
+{
+    if (self.rank == PSR_RANK_ANY)
+        return psr_fail(PSR_ERR_USAGE, "keys in %s: which rank this %s is must be said", folder,
+                        psr_role_name(self.role));
+    char own[PATH_MAX];
+    int length =
+        snprintf(own, sizeof own, "%s/%s-%" PRIu32 ".key", folder, psr_role_name(self.role), self.rank);
+    if (length < 0 || (size_t)length >= sizeof own || (size_t)length >= size)
+        return psr_fail(PSR_ERR_USAGE, "keys in %s: the path is too long", folder);
+    memcpy(path, own, (size_t)length + 1);
+    return PSR_OK;
+}
+
+psr_err psr_keys_load(const char *path, psr_peer self, psr_keys *ret_keys)
+{
+    char own[PATH_MAX];
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+        return load_file(path, self, ret_keys);
+    PSR_TRY(psr_keys_path(path, self, own, sizeof own));
+    return load_file(own, self, ret_keys);
+}
+
+static psr_err write_all(int fd, const char *text, size_t size)
+{
+    while (size > 0) {
+        ssize_t bytes = write(fd, text, size);
+        if (bytes < 0 && errno == EINTR)
+            continue;
+        if (bytes < 0)
+            return psr_fail(PSR_ERR_IO, "%s", strerror(errno));
+        text += bytes;
+        size -= (size_t)bytes;
+    }
+    return fsync(fd) == 0 ? PSR_OK : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
+}
+
+static psr_err save(const char *text, const char *path)
+{
+    char *part = NULL;
+    psr_err err = PSR_OK;
+    int fd = -1;
+    if (asprintf(&part, "%s.XXXXXX", path) < 0) {
+        part = NULL;
+        err = psr_fail(PSR_ERR_NOMEM, "no memory for a path");
+        goto out;
+    }
+    fd = mkostemp(part, O_CLOEXEC); /* mode 0600 from the first byte on */
+    if (fd < 0) {
+        err = psr_fail(PSR_ERR_IO, "%s", strerror(errno));
+        goto out;
+    }
+    err = write_all(fd, text, strlen(text));
+    /* Not rename, which would replace the keys that are there. */
+    if (err == PSR_OK && link(part, path) != 0)
+        err = errno == EEXIST ? psr_fail(PSR_ERR_USAGE, "exists already, and keys are not replaced")
+                              : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
+    unlink(part);
+out:
+    if (fd >= 0)
+        close(fd);
+    if (err != PSR_OK)
+        err = psr_fail_context(err, "key file %s", path);
+    free(part);
+    return err;
+}
+
+psr_err psr_keys_save(const psr_keys *keys, const char *path)
+{
+    char *text;
+    PSR_TRY(psr_keys_to_json(keys, &text));
+    psr_err err = save(text, path);
+    psr_secret_free(text);
+    return err;
+}
+
+psr_err psr_keys_save_shared(const psr_keys *sets, const char *path)
+{
+    char *text;
+    PSR_TRY(psr_keys_to_shared_json(sets, &text));
+    psr_err err = save(text, path);
+    psr_secret_free(text);
+    return err;
+}
