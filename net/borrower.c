@@ -37,7 +37,7 @@ typedef struct source {
     bool has_id, known, has_arena;
     bool unheard; /* what it says is not looked at before it is known */
     psr_peer peer;
-    uint64_t number; /* by age */
+    uint64_t number; /* by age, never given again */
 } source;
 
 struct psr_borrower {
@@ -53,6 +53,7 @@ struct psr_borrower {
 typedef struct borrowed {
     psr_message base;
     source *of;
+    psr_borrowed_place place;
     uint64_t token;
 } borrowed;
 
@@ -403,10 +404,19 @@ psr_err psr_borrower_take(psr_borrower *borrower, const uint8_t id[PSR_ROUTING_I
                              .payload_bytes = (size_t)payload_bytes,
                              .release = borrowed_release},
                     .of = s,
+                    .place = {s->number * PSR_SHARED_ARENAS_MAX + reference->arena, reference->offset},
                     .token = reference->token};
     atomic_fetch_add(&s->holders, 1);
     *ret_message = &b->base;
     return PSR_OK;
+}
+
+bool psr_borrowed_place_of(const psr_message *message, psr_borrowed_place *ret_place)
+{
+    if (message->release != borrowed_release)
+        return false;
+    *ret_place = ((const borrowed *)message)->place;
+    return true;
 }
 
 void psr_borrower_retire(psr_borrower *borrower, psr_peer peer)

@@ -45,6 +45,17 @@ PSR_MUST_CHECK psr_err psr_borrower_take(psr_borrower *borrower, const uint8_t i
                                          psr_peer from, const psr_head *head, uint64_t payload_bytes,
                                          const psr_reference *reference, psr_message **ret_message);
 
+/* Where in the memory of others a payload lies. */
+typedef struct psr_borrowed_place {
+    uint64_t arena; /* a number that the borrower gives once: no other arena of its life has it */
+    uint64_t offset;
+} psr_borrowed_place;
+
+#define PSR_BORROWED_NOWHERE ((psr_borrowed_place){.arena = UINT64_MAX}) /* no payload's place */
+
+/* Any borrower's. false: the message's payload was sent. */
+bool psr_borrowed_place_of(const psr_message *message, psr_borrowed_place *ret_place);
+
 /* Gives back what was freed: the owner may wait next, and until psr_borrower_busy what is freed is given back at once. */
 void psr_borrower_settle(psr_borrower *borrower);
 /* The owner has something to do, and will settle. */

@@ -1,9 +1,8 @@
 /* Shared memory within a host: arenas, the records of who lends and who borrows, and both ends, with whoever breaks the rules of either. */
-#include "network_fixture.h"
+#include "played_lender.h"
 
 #include "net/lends.h"
 #include "net/sharing.h"
-#include "net/socket_directory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -122,112 +121,6 @@ static void a_reference_reads_back_and_nothing_else_is_one(void **state)
 }
 
 /* ---- a borrower, with whoever lends played by the test ---- */
-
-static const uint8_t known_id[PSR_ROUTING_ID_BYTES] = "a known channel",
-                     other_id[PSR_ROUTING_ID_BYTES] = "another of them";
-
-typedef struct played {
-    psr_socket_directory directory;
-    char path[PSR_SHARE_PATH_BYTES];
-    int epoll;
-    psr_borrower *borrower;
-    bool introduced; /* the channels have said who they are */
-    char said[1024];
-} played;
-
-static bool known(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer)
-{
-    bool first = memcmp(id, known_id, PSR_ROUTING_ID_BYTES) == 0;
-    if (!((played *)context)->introduced || (!first && memcmp(id, other_id, PSR_ROUTING_ID_BYTES) != 0))
-        return false;
-    *ret_peer = first ? worker1 : worker0;
-    return true;
-}
-
-static void note(void *context, const char *line)
-{
-    char *said = ((played *)context)->said;
-    size_t used = strlen(said);
-    snprintf(said + used, sizeof((played *)context)->said - used, "%s\n", line);
-}
-
-static void play_for(played *p, unsigned user)
-{
-    *p = (played){.introduced = true};
-    assert_ok(psr_socket_directory_make(NULL, &p->directory));
-    assert_true((size_t)snprintf(p->path, sizeof p->path, "%s/worker-0.fd", p->directory.path) <
-                sizeof p->path);
-    p->epoll = epoll_create1(EPOLL_CLOEXEC);
-    assert_ok(psr_borrower_new(
-        &(psr_borrower_options){
-            .path = p->path, .user = user, .epoll = p->epoll, .context = p, .known = known, .stranger = note},
-        &p->borrower));
-}
-
-static void play(played *p)
-{
-    play_for(p, geteuid());
-}
-
-static void end_play(played *p)
-{
-    psr_borrower_free(p->borrower);
-    assert_int_equal(access(p->path, F_OK), -1);
-    close(p->epoll);
-    psr_socket_directory_remove(&p->directory);
-    assert_int_equal(access(p->directory.path, F_OK), -1);
-}
-
-static int connect_to(const played *p)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    strcpy(address.sun_path, p->path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
-    return fd;
-}
-
-static void say(int fd, psr_record record, int pass)
-{
-    assert_int_equal(psr_record_write(fd, &record, 1, pass), PSR_RECORD_WRITTEN);
-}
-
-static int greet_as(const played *p, const uint8_t id[PSR_ROUTING_ID_BYTES])
-{
-    int fd = connect_to(p);
-    psr_record hello = {.kind = PSR_RECORD_HELLO};
-    memcpy(hello.id, id, sizeof hello.id);
-    say(fd, hello, -1);
-    return fd;
-}
-
-static int greet(const played *p)
-{
-    return greet_as(p, known_id);
-}
-
-static psr_record answer_to(int fd)
-{
-    psr_record_stream stream = psr_record_stream_of(fd);
-    psr_record record = {0};
-    int passed;
-    assert_int_equal(psr_record_read(&stream, &record, &passed), PSR_RECORD_COMPLETE);
-    return record;
-}
-
-static void offer(played *p, int fd, const psr_shared_arena *arena)
-{
-    say(fd, (psr_record){.kind = PSR_RECORD_ARENA, .value = arena->bytes}, arena->fd);
-    assert_ok(psr_borrower_serve(p->borrower));
-    assert_int_equal(answer_to(fd).kind, PSR_RECORD_TAKEN);
-}
-
-static psr_err take(played *p, psr_reference reference, uint64_t bytes, psr_encoding encoding,
-                    psr_message **ret_message)
-{
-    const psr_head head = {.type = PSR_MSG_PUSH, .encoding = encoding};
-    return psr_borrower_take(p->borrower, known_id, worker1, &head, bytes, &reference, ret_message);
-}
 
 static bool hung_up(int fd)
 {
