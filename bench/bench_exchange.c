@@ -317,7 +317,6 @@ static void worker_main(const bench *b, uint32_t index, int link)
     p.gradients = p.shared.values;
     if (p.gradients == NULL)
         must(psr_arena_new(b->layout.length, &p.gradients), "memory for the gradients");
-    memset(p.weights, 0, b->layout.length * sizeof(float));
     memset(p.gradients, 0, b->layout.length * sizeof(float));
     p.ops = b->config.mode == PSR_MODE_PS ? &psr_engine_ps : &psr_engine_ring;
     psr_optimizer *optimizer = NULL;
@@ -332,6 +331,7 @@ static void worker_main(const bench *b, uint32_t index, int link)
                           .total_steps = UINT64_MAX,
                           .weights = p.weights,
                           .gradients = p.gradients,
+                          .in_place = p.shared.values != NULL,
                           .residuals = residual != NULL ? &residual : NULL,
                           .optimizer = optimizer,
                           .outbox = {&p, send_of_worker, wake_who_waits},

@@ -21,6 +21,8 @@ typedef struct psr_engine_env {
     uint32_t rank;
     uint64_t total_steps;       /* of the run, for the schedule */
     float *weights, *gradients; /* arenas, borrowed for life */
+    bool
+        in_place; /* weights may be a shard's own memory, which nobody but the engine writes from the first step on */
     /* [ranks that this process plays] arenas, borrowed for life: what each of them owes of what it sent
      * (comm/wire/compression/compression.h). NULL: the plan has no residual. */
     float *const *residuals;

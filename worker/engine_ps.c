@@ -59,6 +59,7 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         .plan = env->plan,
         .consistency = consistency_of(env->config),
         .values = env->weights,
+        .in_place = env->in_place,
         .residual = env->residuals != NULL ? env->residuals[0] : NULL,
         .outbox = {.context = engine, .send = send_to_shard, .returned = gradient_returned},
         .context = env->context,

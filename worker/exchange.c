@@ -76,6 +76,7 @@ static psr_err open_engine(psr_exchange *exchange)
         .total_steps = o->session->options.total_steps,
         .weights = exchange->weights,
         .gradients = exchange->gradients,
+        .in_place = o->weights_in_place,
         .residuals = exchange->residuals,
         .optimizer = exchange->optimizer,
         .outbox = psr_exchange_outbox(exchange),
@@ -325,7 +326,12 @@ psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *aren
 
 /* ---- small things ---- */
 
-float *psr_exchange_weights(psr_exchange *exchange)
+const float *psr_exchange_weights(psr_exchange *exchange)
+{
+    return exchange->weights;
+}
+
+float *psr_exchange_first_weights(psr_exchange *exchange)
 {
     return exchange->weights;
 }

@@ -32,6 +32,7 @@ typedef struct psr_exchange_options {
     const psr_engine_ops *engine; /* psr_engine_choose */
     /* Memory for them, as long as the layout and zeroed; NULL: of its own. Not with an engine that has arenas of its own. */
     float *gradients;
+    bool weights_in_place; /* they may be other members' memory, which the transport shares */
 } psr_exchange_options;
 
 /* Commands of an exchange that may wait for the thread: a step's, those of the step before that may still be there, and some
@@ -89,9 +90,12 @@ PSR_MUST_CHECK psr_err psr_exchange_broadcast(psr_exchange *exchange, void *byte
  * shards take: those are worker 0's to give. Copies what shards get. */
 PSR_MUST_CHECK psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *arena);
 
-/* Arenas, borrowed for life. gradients: where the rank whose turn it is must write. */
-float *psr_exchange_weights(psr_exchange *exchange);
+/* Arenas, borrowed for life. gradients: where the rank whose turn it is must write. Of weights some pages may be a shard's, which writes them
+ * again when every worker has reported their bucket ready: so nobody writes them here, and who reads them is done by then. */
+const float *psr_exchange_weights(psr_exchange *exchange);
 float *psr_exchange_gradients(psr_exchange *exchange);
+/* The weights, for what a run starts from: written before psr_exchange_install of state 0, and not after it. */
+float *psr_exchange_first_weights(psr_exchange *exchange);
 /* The weights as a checkpoint has them, after a drain: those of above, unless they come back rounded (--compress-weights). NULL: shards
  * send them. Borrowed for life. */
 const float *psr_exchange_saved_weights(psr_exchange *exchange);

@@ -233,6 +233,7 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .rank = psr_member_self(w->member).rank,
         .engine = engine,
         .gradients = engine->plays_all ? NULL : psr_shared_memory_arena(&w->memory, w->net->params.length),
+        .weights_in_place = w->memory.transport != NULL,
     };
     PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));
     return psr_session_start(w->session);

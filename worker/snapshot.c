@@ -88,7 +88,7 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
 {
     *s = (snapshot){.params = &t->net->params,
                     .buffers = &t->net->buffers,
-                    .weights = psr_exchange_weights(t->exchange),
+                    .weights = psr_exchange_first_weights(t->exchange),
                     .session = t->session,
                     .exchange = t->exchange,
                     .workers = t->ranks,

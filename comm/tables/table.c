@@ -4,6 +4,7 @@
 #include "comm/operations/loan.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
+#include "net/landing.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -34,6 +35,7 @@ struct psr_table {
     bool *wanted;         /* [slice]: values of `answer` are to come */
     psr_lane *lanes;      /* [shard]: of parts that have slices to push, by part_of_place */
     uint32_t *room;       /* the lanes' */
+    psr_landing *landing; /* a run for each slice; NULL: values are copied */
     uint64_t staleness;
 };
 
@@ -206,6 +208,15 @@ static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
     return PSR_OK;
 }
 
+/* Where they are in place the shard writes them again once all workers have pushed them again, which they do when they have been read. */
+static psr_err land(const psr_table *table, const arrival *a, const psr_message *message)
+{
+    if (table->landing != NULL)
+        return psr_landing_take(table->landing, a->slice, a->says.span, message);
+    memcpy(table->options.values + a->says.span.offset, a->values, a->says.span.count * sizeof *a->values);
+    return PSR_OK;
+}
+
 static psr_err take_values(part *p, psr_message **message)
 {
     psr_table *table = p->table;
@@ -214,7 +225,7 @@ static psr_err take_values(part *p, psr_message **message)
     PSR_TRY(take_credit(table, (*message)->from.rank, a.says.received));
     if (!a.wanted)
         return PSR_OK;
-    memcpy(table->options.values + a.says.span.offset, a.values, a.says.span.count * sizeof *a.values);
+    PSR_TRY(land(table, &a, *message));
     table->landed[a.slice] = a.rounds;
     table->wanted[a.slice] = false;
     if (a.says.staleness > table->staleness)
@@ -473,6 +484,8 @@ psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
     }
     share_room(table);
     psr_err err = make_encoders(table);
+    if (err == PSR_OK && options->in_place && is_bsp(table) && psr_compression_is_none(plan->pulled))
+        err = psr_landing_new(options->values, psr_plan_length(plan), plan->slice_count, &table->landing);
     if (err != PSR_OK) {
         psr_table_free(table);
         return err;
@@ -487,6 +500,7 @@ void psr_table_free(psr_table *table)
         return;
     for (uint32_t b = 0; table->parts != NULL && b < table->plan->bucket_count; b++)
         psr_encoder_free(&table->parts[b].encoder);
+    psr_landing_free(table->landing);
     free(table->room);
     free(table->lanes);
     free(table->wanted);

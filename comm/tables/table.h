@@ -22,6 +22,10 @@ typedef struct psr_table_options {
     const psr_plan *plan;        /* borrowed for life, as values */
     psr_consistency consistency; /* the shards' */
     float *values;               /* this worker's copy of the table: what it pulls lands there */
+    /* Values are an arena (base/arena.h) that nobody has written yet, which may be a shard's own memory where that is on this host
+     * (net/landing.h), in BSP and where they come as they are: then nobody but the table writes them from the first round on, and who starts a
+     * part's round has read its values of the last one. */
+    bool in_place;
     /* As long as the table: what this worker owes of what it pushed (comm/wire/compression/compression.h), zeros at first, changed
      * when a part is started. Borrowed for life, as values. NULL when the plan has no residual. */
     float *residual;

@@ -209,9 +209,10 @@ static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *f
         return PSR_OK;
     }
     *ret_payload = psr_encode(form, PSR_ENCODING_FLOAT32, values, span.count);
-    /* In BSP they stand for as long as they are lent: the next update of the range needs every worker's next push, which it makes after
-     * it has copied these out of the message: also where the message is this process's own memory (psr_transport_lend_from). In SSP and
-     * async another worker's push may change them at any time: they are copied. */
+    /* In BSP they stand for as long as anybody reads them: the next update of the range needs every worker's next push, which it makes
+     * when it has these and has read them: also where the message is this process's own memory (psr_transport_lend_from), and where a
+     * worker has that in the place of its own (net/landing.h). In SSP and async another worker's push may change them at any time: they
+     * are copied. */
     if (is_bsp(table))
         *ret_payload = psr_loan_payload(NULL, *ret_payload);
     return PSR_OK;

@@ -18,6 +18,7 @@ NOBODY = 65534
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 3, "mode": "ps", "shards": 2,
            "batch-size": 16, "steps": 6, "lr": 0.05, "threads": 1, "seed": 3, "deadline": 600}
 HELD = dict(OPTIONS, **{"fault-point": "worker:1:backward:1"})
+WIDE = dict(HELD, **{"bucket-size": "256K"})  # of which slices are long enough to be mapped
 
 
 def same_bits(tap, psring, directory):
@@ -156,6 +157,57 @@ def however_it_ends(tap, psring, directory):
             run.kill()
 
 
+def arenas_of_others(process):
+    """{inode: bytes of each of its mappings} of the memory of other processes that it can read. A borrower maps all of it once."""
+    arenas = {}
+    for line in open("/proc/%d/maps" % process.pid):
+        words = line.split()
+        begin, end = (int(word, 16) for word in words[0].split("-"))
+        if words[1] == "r--s" and "memfd:psring-arena" in line:
+            arenas.setdefault(words[4], []).append(end - begin)
+    return arenas
+
+
+def weights_in_place(tap, psring, directory):
+    """On one host a worker's weights are the shards' own memory, where slices are long enough; with the bits of a run that copies them."""
+    run = LiveRun(psring, directory, "in-place", WIDE)
+    try:
+        run.wait_line("fault-point backward:1 reached", PATIENCE_S)
+        run.member("worker", 1).wait_stopped()
+        arenas = arenas_of_others(run.member("worker", 1))
+        whole = max(max(mappings) for mappings in arenas.values())
+        again = sum(sum(mappings) - max(mappings) for mappings in arenas.values())
+        tap.ok(0.8 * whole < again <= whole, "a worker has the shards' weights in the place of its own", [str(arenas)])
+        run.member("worker", 1).signal(signal.SIGCONT)
+        tap.ok(run.wait(PATIENCE_S) == 0, "the run ends well", run.why())
+    finally:
+        run.kill()
+    hashes = {"in-place": run.json()["outcome"]["hash"]}
+    for name, more in [("copied", {"transport": "ipc"}), ("other-slices", {"slice-size": "80000"}), ("alone", {"mode": "local"})]:
+        options = {key: value for key, value in dict(WIDE, **more).items()
+                   if key != "fault-point" and (name, key) != ("alone", "shards")}
+        other = Run(psring, directory, name, options)
+        tap.ok(other.status == 0, "%s: the run ends well" % name, other.why())
+        hashes[name] = other.outcome()["hash"]
+    tap.ok(len(set(hashes.values())) == 1, "and with the same weights", [str(hashes)])
+
+
+def without_a_shard(tap, psring, directory):
+    """What a worker has of a shard's memory stays when that is gone: it is told, and ends."""
+    run = LiveRun(psring, directory, "without-a-shard", WIDE)
+    try:
+        run.wait_line("fault-point backward:1 reached", PATIENCE_S)
+        held = run.member("worker", 1)
+        held.wait_stopped()
+        run.member("shard", 1).signal(signal.SIGKILL)
+        held.signal(signal.SIGCONT)
+        tap.ok(run.wait(PATIENCE_S) == 1 and any("shard 1" in line for line in run.text("err")),
+               "killed: shard 1: the run ends with a line that names it", run.why())
+    finally:
+        run.kill()
+    tap.ok(not run.leftovers(), "and nothing is left of it", run.leftovers())
+
+
 def killed_as_a_whole(tap, psring, directory):
     run, _, files = held_run(psring, directory, "whole")
     run.kill()
@@ -170,7 +222,8 @@ def main():
     psring = os.path.abspath(sys.argv[1])
     tap = Tap()
     with Workspace() as directory:
-        for part in (same_bits, refusals, who_can_connect, secrets_are_wiped, however_it_ends, killed_as_a_whole):
+        for part in (same_bits, refusals, who_can_connect, secrets_are_wiped, however_it_ends, weights_in_place, without_a_shard,
+                     killed_as_a_whole):
             try:
                 part(tap, psring, directory)
             except (AssertionError, OSError, KeyError, ValueError, IndexError) as wrong:

@@ -62,7 +62,7 @@ static float *section_arena(worker *w, uint32_t section)
     if (section == PSR_SECTION_RESIDUAL(w->process.self.rank))
         return psr_exchange_residual(w->exchange, 0);
     assert_int_equal(w->process.self.rank, 0);
-    return section == PSR_SECTION_WEIGHTS ? psr_exchange_weights(w->exchange)
+    return section == PSR_SECTION_WEIGHTS ? psr_exchange_first_weights(w->exchange)
                                           : slot_arena(w, section - PSR_SECTION_SLOT(0));
 }
 
@@ -95,8 +95,8 @@ static psr_err load(worker *w)
     if (resumed)
         PSR_TRY(restore(w));
     else if (first)
-        cluster_initial_weights(c->options.layout, psr_exchange_weights(w->exchange));
-    PSR_TRY(psr_exchange_install(w->exchange, 0, psr_exchange_weights(w->exchange)));
+        cluster_initial_weights(c->options.layout, psr_exchange_first_weights(w->exchange));
+    PSR_TRY(psr_exchange_install(w->exchange, 0, psr_exchange_first_weights(w->exchange)));
     bool has_slots = first || psr_exchange_updates_here(w->exchange);
     for (uint32_t slot = 0; slot < c->slot_count && resumed && has_slots; slot++)
         PSR_TRY(psr_exchange_install(w->exchange, 1 + slot, slot_arena(w, slot)));
@@ -327,7 +327,8 @@ psr_err worker_welcomed(worker *w)
                                      .layout = o->layout,
                                      .buckets = o->buckets,
                                      .plan = &psr_member_view(w->process.member)->plan,
-                                     .rank = w->process.self.rank};
+                                     .rank = w->process.self.rank,
+                                     .weights_in_place = o->seed / 2 % 2 == 1};
     PSR_TRY(psr_engine_choose(o->config, &exchange.engine));
     PSR_TRY(psr_exchange_new(&exchange, &w->exchange));
     make_compute_thread(w);

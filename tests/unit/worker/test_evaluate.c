@@ -18,7 +18,7 @@ static int set_up(void **state)
 
     float *spare = NULL;
     expect_ok(psr_arena_new(net->buffers.length, &spare));
-    psr_network_init(net, 5, psr_exchange_weights(exchange), spare);
+    psr_network_init(net, 5, psr_exchange_first_weights(exchange), spare);
     /* Every rank has statistics of its own; variances stay positive. */
     for (uint32_t r = 0; r < 3; r++) {
         for (size_t i = 0; i < net->buffers.length; i++)

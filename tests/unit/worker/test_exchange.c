@@ -154,7 +154,7 @@ static void worker_zero_cuts_an_arena_for_the_shards_that_own_it(void **state)
     (void)state;
     config.shards = 2;
     start(&played_with_shards);
-    float *weights = psr_exchange_weights(exchange);
+    float *weights = psr_exchange_first_weights(exchange);
     for (size_t i = 0; i < LENGTH; i++)
         weights[i] = (float)i;
     expect_ok(psr_exchange_install(exchange, 1, weights));

@@ -322,7 +322,7 @@ static void a_checkpoint_sends_every_section_once(void **state)
 {
     (void)state;
     open_at(0);
-    float *weights = psr_exchange_weights(exchange), *slot = psr_exchange_slot(exchange, 0);
+    float *weights = psr_exchange_first_weights(exchange), *slot = psr_exchange_slot(exchange, 0);
     for (size_t i = 0; i < net->params.length; i++) {
         weights[i] = value_at(PSR_SECTION_WEIGHTS, i);
         slot[i] = value_at(PSR_SECTION_SLOT(0), i);
