@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,10 @@
 
 #define SCHEME "ipc://"
 #define PREFIX "psring-"
+#define JOB_PREFIX PREFIX "job-"
+#define JOB_DIGITS 16
+#define ENTER_TRIES 100 /* of a directory that its last holder is just removing */
+#define CLAIM ".claim"  /* the end of the name of a file that says who has claimed something */
 
 /* Of this user, and of nobody else's use. */
 static bool is_private(int fd)
@@ -33,6 +38,13 @@ static int open_private(int at, const char *path)
     return fd;
 }
 
+/* Of a process that is gone, or of the caller's. */
+static bool is_claim(const char *name)
+{
+    size_t length = strlen(name);
+    return length > sizeof CLAIM - 1 && strcmp(name + length - (sizeof CLAIM - 1), CLAIM) == 0;
+}
+
 static void unlink_sockets(int directory)
 {
     int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -44,10 +56,23 @@ static void unlink_sockets(int directory)
     }
     for (const struct dirent *entry; (entry = readdir(list)) != NULL;) {
         struct stat info;
-        if (fstatat(directory, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(info.st_mode))
+        if (fstatat(directory, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            (S_ISSOCK(info.st_mode) || (S_ISREG(info.st_mode) && is_claim(entry->d_name))))
             (void)unlinkat(directory, entry->d_name, 0);
     }
     closedir(list);
+}
+
+static bool is_a_jobs_name(const char *name)
+{
+    const char *digits = name + sizeof JOB_PREFIX - 1;
+    return strncmp(name, JOB_PREFIX, sizeof JOB_PREFIX - 1) == 0 && strlen(digits) == JOB_DIGITS &&
+           strspn(digits, "0123456789abcdef") == JOB_DIGITS;
+}
+
+static bool is_a_runs_name(const char *name)
+{
+    return strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 && strlen(name) == sizeof PREFIX - 1 + 6;
 }
 
 /* Those below parent that nobody holds: their run was killed as a whole. */
@@ -57,8 +82,7 @@ static void remove_abandoned(const char *parent)
     if (list == NULL)
         return;
     for (const struct dirent *entry; (entry = readdir(list)) != NULL;) {
-        if (strncmp(entry->d_name, PREFIX, sizeof PREFIX - 1) != 0 ||
-            strlen(entry->d_name) != sizeof PREFIX - 1 + 6)
+        if (!is_a_runs_name(entry->d_name) && !is_a_jobs_name(entry->d_name))
             continue;
         int fd = open_private(dirfd(list), entry->d_name);
         if (fd < 0)
@@ -92,17 +116,22 @@ static psr_err make_below(const char *parent, psr_socket_directory *ret_director
     return PSR_OK;
 }
 
+/* name_bytes: of what is to have room behind it. */
+static const char *choose_parent(const char *runtime_directory, size_t name_bytes)
+{
+    if (runtime_directory == NULL || runtime_directory[0] != '/' ||
+        strlen(runtime_directory) + name_bytes > PSR_SOCKET_DIRECTORY_BYTES)
+        return "/tmp";
+    int fd = open_private(AT_FDCWD, runtime_directory);
+    if (fd < 0)
+        return "/tmp";
+    close(fd);
+    return runtime_directory;
+}
+
 psr_err psr_socket_directory_make(const char *runtime_directory, psr_socket_directory *ret_directory)
 {
-    const char *parent = "/tmp";
-    if (runtime_directory != NULL && runtime_directory[0] == '/' &&
-        strlen(runtime_directory) + sizeof "/." PREFIX "XXXXXX" <= PSR_SOCKET_DIRECTORY_BYTES) {
-        int fd = open_private(AT_FDCWD, runtime_directory);
-        if (fd >= 0) {
-            close(fd);
-            parent = runtime_directory;
-        }
-    }
+    const char *parent = choose_parent(runtime_directory, sizeof "/." PREFIX "XXXXXX");
     remove_abandoned(parent);
     return make_below(parent, ret_directory);
 }
@@ -133,9 +162,118 @@ psr_err psr_socket_directory_hold(const char *path, psr_socket_directory *ret_di
     return PSR_OK;
 }
 
+/* ---- of a job ---- */
+
+void psr_socket_directory_of_job(const char *runtime_directory, uint64_t job,
+                                 char ret_path[PSR_SOCKET_DIRECTORY_BYTES])
+{
+    const char *parent = choose_parent(runtime_directory, sizeof "/" JOB_PREFIX + JOB_DIGITS);
+    snprintf(ret_path, PSR_SOCKET_DIRECTORY_BYTES, "%s/" JOB_PREFIX "%0*" PRIx64, parent, JOB_DIGITS, job);
+}
+
+bool psr_socket_directory_is_a_jobs(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && is_a_jobs_name(slash + 1);
+}
+
+static psr_err refuse_shared(const char *path)
+{
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "the sockets' directory %s: it should be a directory of the user who runs this, of mode 0700; "
+        "somebody else has put something there",
+        path);
+}
+
+/* One try. *ret_gone: it was removed meanwhile. Who removes one has the lock for a moment only, and waits for nobody. */
+static psr_err enter_once(const char *path, psr_socket_directory *ret_directory, bool *ret_gone)
+{
+    struct stat info;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return psr_fail(PSR_ERR_IO, "a directory for sockets, %s: %s", path, strerror(errno));
+    int fd = open_private(AT_FDCWD, path);
+    if (fd < 0) {
+        *ret_gone = lstat(path, &info) != 0 && errno == ENOENT;
+        return *ret_gone ? PSR_OK : refuse_shared(path);
+    }
+    int refused;
+    while ((refused = flock(fd, LOCK_SH)) != 0 && errno == EINTR)
+        continue;
+    *ret_gone = refused == 0 && fstat(fd, &info) == 0 && info.st_nlink == 0;
+    if (refused != 0 || *ret_gone) {
+        psr_err err =
+            refused == 0 ? PSR_OK : psr_fail(PSR_ERR_IO, "the lock of %s: %s", path, strerror(errno));
+        close(fd);
+        return err;
+    }
+    ret_directory->hold = fd;
+    memcpy(ret_directory->path, path, strlen(path) + 1);
+    return PSR_OK;
+}
+
+psr_err psr_socket_directory_enter(const char *path, psr_socket_directory *ret_directory)
+{
+    if (!psr_socket_directory_is_a_jobs(path) || strlen(path) >= PSR_SOCKET_DIRECTORY_BYTES)
+        return psr_fail(PSR_ERR_USAGE, "the sockets' directory %.100s is not a job's", path);
+    char parent[PSR_SOCKET_DIRECTORY_BYTES];
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(path, '/') - path), path);
+    remove_abandoned(parent);
+    for (int tries = 0; tries < ENTER_TRIES; tries++) {
+        psr_socket_directory entered = PSR_SOCKET_DIRECTORY_NONE;
+        bool gone = false;
+        PSR_TRY(enter_once(path, &entered, &gone));
+        if (!gone) {
+            *ret_directory = entered;
+            return PSR_OK;
+        }
+    }
+    return psr_fail(PSR_ERR_IO, "the sockets' directory %s is removed again and again", path);
+}
+
+/* The process that has a claim, as its file says; 0: not known. */
+static long holder_of(int fd)
+{
+    char text[24] = "";
+    return pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
+}
+
+psr_err psr_socket_directory_claim(const psr_socket_directory *directory, const char *name, const char *what,
+                                   int *ret_fd)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%.48s" CLAIM, name);
+    int fd = openat(directory->hold, file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return psr_fail(PSR_ERR_IO, "%s/%s: %s", directory->path, file, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        psr_err err =
+            psr_fail(PSR_ERR_USAGE,
+                     "%s is taken: process %ld of this job (%s) has it; each is to be started once, and two "
+                     "jobs that run at once need something that tells them apart",
+                     what, holder_of(fd), directory->path);
+        close(fd);
+        return err;
+    }
+    if (ftruncate(fd, 0) != 0 || dprintf(fd, "%ld\n", (long)getpid()) < 0) {
+        psr_err err = psr_fail(PSR_ERR_IO, "%s/%s: %s", directory->path, file, strerror(errno));
+        close(fd);
+        return err;
+    }
+    *ret_fd = fd;
+    return PSR_OK;
+}
+
+/* ---- the end ---- */
+
+static bool others_hold(const psr_socket_directory *directory)
+{
+    return psr_socket_directory_is_a_jobs(directory->path) && flock(directory->hold, LOCK_EX | LOCK_NB) != 0;
+}
+
 void psr_socket_directory_remove(psr_socket_directory *directory)
 {
-    if (directory->hold >= 0) {
+    if (directory->hold >= 0 && !others_hold(directory)) {
         unlink_sockets(directory->hold);
         (void)rmdir(directory->path); /* another may have been quicker */
     }

@@ -9,7 +9,9 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* A socket's whole path has 107 bytes at most (sun_path); 24 are for "/scheduler-0-01234567". */
 #define PSR_SOCKET_DIRECTORY_BYTES 84
@@ -30,7 +32,28 @@ PSR_MUST_CHECK psr_err psr_socket_directory_make(const char *runtime_directory,
  * owns: as above, or psr_socket_directory_release. */
 PSR_MUST_CHECK psr_err psr_socket_directory_hold(const char *path, psr_socket_directory *ret_directory);
 
-/* Removes the sockets in it and the directory itself; nothing else that may be there. None: does nothing. */
+/* ---- of a job: one whose path all processes know before any of them has begun ---- */
+
+/* "/run/user/7/psring-job-0123456789abcdef", for a number that tells this job from others; the directory above is chosen as
+ * psr_socket_directory_make does. Makes nothing. */
+void psr_socket_directory_of_job(const char *runtime_directory, uint64_t job,
+                                 char ret_path[PSR_SOCKET_DIRECTORY_BYTES]);
+/* Whether a path is one of these. */
+bool psr_socket_directory_is_a_jobs(const char *path);
+
+/* Makes it, or takes the one that another process of the job has made, and holds it. USAGE: somebody else's is there, or something else, or
+ * others may use it. IO. ret owns: psr_socket_directory_remove, which leaves it to those who still hold it. */
+PSR_MUST_CHECK psr_err psr_socket_directory_enter(const char *path, psr_socket_directory *ret_directory);
+
+/* Takes a name ("rank-3") for this process alone, of those that hold the directory, until the descriptor is closed. USAGE: another
+ * process has it; the line says which, and begins with what: "rank 3". ret owns: close(). */
+PSR_MUST_CHECK psr_err psr_socket_directory_claim(const psr_socket_directory *directory, const char *name,
+                                                  const char *what, int *ret_fd);
+
+/* ---- the end ---- */
+
+/* Removes the sockets in it and the directory itself; nothing else that may be there. A job's goes when the last process that holds it does
+ * so. None: does nothing. */
 void psr_socket_directory_remove(psr_socket_directory *directory);
 
 /* Lets go of it without removing it. */

@@ -125,6 +125,91 @@ static void an_endpoint_tells_its_directory(void **state)
         assert_fails(psr_socket_directory_of(others[i], path), PSR_ERR_USAGE, "ipc:///DIRECTORY/SOCKET");
 }
 
+/* ---- of a job ---- */
+
+static void a_jobs_directory_goes_with_the_last_who_holds_it(void **state)
+{
+    (void)state;
+    char path[PSR_SOCKET_DIRECTORY_BYTES], other[PSR_SOCKET_DIRECTORY_BYTES];
+    psr_socket_directory first, second;
+    psr_socket_directory_of_job(top, 7, path);
+    psr_socket_directory_of_job(top, 8, other);
+    assert_string_not_equal(path, other);
+    assert_true(psr_socket_directory_is_a_jobs(path));
+    assert_false(psr_socket_directory_is_a_jobs("/tmp/psring-abcdef"));
+    assert_false(exists(path));
+    assert_ok(psr_socket_directory_enter(path, &first));
+    assert_ok(psr_socket_directory_enter(path, &second));
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0700);
+    put_socket(&first, "scheduler");
+    psr_socket_directory_remove(&first);
+    assert_true(exists(path));
+    psr_socket_directory_remove(&second);
+    assert_false(exists(path));
+}
+
+static void what_a_killed_job_left_is_used_by_its_next_and_removed_by_others(void **state)
+{
+    (void)state;
+    char path[PSR_SOCKET_DIRECTORY_BYTES];
+    psr_socket_directory killed, again, other;
+    int claim;
+    psr_socket_directory_of_job(top, 7, path);
+    assert_ok(psr_socket_directory_enter(path, &killed));
+    assert_ok(psr_socket_directory_claim(&killed, "rank-0", "rank 0", &claim));
+    put_socket(&killed, "scheduler");
+    close(claim);
+    psr_socket_directory_release(&killed);
+    assert_ok(psr_socket_directory_enter(path, &again));
+    assert_ok(psr_socket_directory_claim(&again, "rank-0", "rank 0", &claim));
+    close(claim);
+    psr_socket_directory_release(&again);
+    assert_ok(psr_socket_directory_make(top, &other));
+    assert_false(exists(path));
+    psr_socket_directory_remove(&other);
+}
+
+static void a_name_in_a_jobs_directory_is_one_processs(void **state)
+{
+    (void)state;
+    char path[PSR_SOCKET_DIRECTORY_BYTES], who[64];
+    psr_socket_directory first, second;
+    int claim, other;
+    psr_socket_directory_of_job(top, 7, path);
+    assert_ok(psr_socket_directory_enter(path, &first));
+    assert_ok(psr_socket_directory_enter(path, &second));
+    assert_ok(psr_socket_directory_claim(&first, "rank-2", "rank 2", &claim));
+    snprintf(who, sizeof who, "rank 2 is taken: process %d of this job", (int)getpid());
+    assert_fails(psr_socket_directory_claim(&second, "rank-2", "rank 2", &other), PSR_ERR_USAGE, who);
+    assert_ok(psr_socket_directory_claim(&second, "rank-3", "rank 3", &other));
+    close(other);
+    close(claim);
+    assert_ok(psr_socket_directory_claim(&second, "rank-2", "rank 2", &other));
+    close(other);
+    psr_socket_directory_remove(&first);
+    psr_socket_directory_remove(&second);
+    assert_false(exists(path));
+}
+
+static void a_jobs_directory_that_others_put_there_is_not_entered(void **state)
+{
+    (void)state;
+    char path[PSR_SOCKET_DIRECTORY_BYTES];
+    psr_socket_directory directory;
+    psr_socket_directory_of_job(top, 7, path);
+    assert_int_equal(mkdir(path, 0755), 0);
+    assert_fails(psr_socket_directory_enter(path, &directory), PSR_ERR_USAGE,
+                 "somebody else has put something");
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(symlink(top, path), 0);
+    assert_fails(psr_socket_directory_enter(path, &directory), PSR_ERR_USAGE,
+                 "somebody else has put something");
+    assert_int_equal(unlink(path), 0);
+    assert_fails(psr_socket_directory_enter("/tmp/elsewhere", &directory), PSR_ERR_USAGE, "is not a job's");
+}
+
 /* ---- inboxes in it ---- */
 
 static psr_transport *open_in(const psr_socket_directory *directory, const run_keys *keys, psr_peer self)
@@ -211,6 +296,10 @@ int main(void)
         cmocka_unit_test(one_that_nobody_holds_is_removed_by_the_next_run_and_one_that_is_held_is_not),
         cmocka_unit_test(a_place_that_others_may_use_is_not_taken),
         cmocka_unit_test(an_endpoint_tells_its_directory),
+        cmocka_unit_test(a_jobs_directory_goes_with_the_last_who_holds_it),
+        cmocka_unit_test(what_a_killed_job_left_is_used_by_its_next_and_removed_by_others),
+        cmocka_unit_test(a_name_in_a_jobs_directory_is_one_processs),
+        cmocka_unit_test(a_jobs_directory_that_others_put_there_is_not_entered),
         cmocka_unit_test(members_talk_over_sockets_of_names_that_none_has_twice),
         cmocka_unit_test(a_wrong_token_is_turned_away_by_the_process_that_sent_it),
         cmocka_unit_test(nobody_is_led_to_a_socket_elsewhere),
