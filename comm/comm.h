@@ -11,7 +11,8 @@
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads),
  *                                           compression/ (in fewer bytes)
  *     the progress thread                   loop.h
- *     launcher and scheduler                launcher_line.h */
+ *     launcher and scheduler                launcher_line.h
+ *     a process and who started it          start/: start.h (its place by the environment), meeting.h (where the scheduler is) */
 #ifndef PSR_COMM_COMM_H
 #define PSR_COMM_COMM_H
 
@@ -36,6 +37,8 @@
 #include "comm/outbox.h"
 #include "comm/plan.h"
 #include "comm/reduce.h"
+#include "comm/start/meeting.h"
+#include "comm/start/start.h"
 #include "comm/tables/consistency.h"
 #include "comm/tables/table.h"
 #include "comm/tables/table_shard.h"

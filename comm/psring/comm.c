@@ -256,6 +256,7 @@ static psr_err join(psring_comm *comm, const psring_options *o)
 static psr_err find_others(psring_comm *comm, const psring_options *o)
 {
     PSR_TRY(psr_place_provision(o, &comm->provision));
+    PSR_TRY(psr_place_enter(&comm->provision, &comm->folder));
     if (o->host_scheduler)
         PSR_TRY(psr_place_host(o, &comm->hosting));
     return join(comm, o);
@@ -348,6 +349,7 @@ static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
     psr_driver_free(comm->driver);
     psr_member_free(comm->member);
     psr_hosting_free(comm->hosting, why);
+    psr_place_leave(&comm->folder);
     psr_provision_done(&comm->provision);
     psr_view_done(&comm->alone);
     for (psring_group *g = comm->groups, *next; g != NULL; g = next) {
@@ -380,6 +382,7 @@ psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
     psring_comm *comm = calloc(1, sizeof *comm);
     if (comm == NULL)
         return (psring_err)psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
+    comm->folder = PSR_JOB_FOLDER_NONE;
     comm->rank = o.rank == PSRING_NO_RANK ? 0 : (uint32_t)o.rank;
     err = open_comm(comm, &o);
     if (err != PSR_OK) {

@@ -4,6 +4,7 @@
 
 #include "comm/psring/driver.h"
 #include "comm/psring/hosting.h"
+#include "comm/psring/place.h"
 #include "comm/psring/psring.h"
 
 struct psring_group {
@@ -47,6 +48,7 @@ typedef struct psr_joining {
 struct psring_comm {
     psr_joining joining;
     psr_provision provision;
+    psr_job_folder folder;
     psr_transport *transport; /* NULL: alone, as member and hosting */
     psr_member *member;
     psr_hosting *hosting; /* NULL: another process is the scheduler */

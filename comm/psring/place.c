@@ -1,7 +1,7 @@
 #include "comm/psring/place.h"
 
 #include "comm/psring/internal.h"
-#include "comm/start/environment.h"
+#include "comm/start/meeting.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +40,34 @@ static psr_err load_keys(const psring_options *options, psr_peer self, bool over
                         "one that all share");
     open_to_all(keys);
     return PSR_OK;
+}
+
+/* ---- the folder of a job ---- */
+
+psr_err psr_place_enter(const psr_provision *provision, psr_job_folder *ret_folder)
+{
+    char name[64], what[64];
+    psr_job_folder folder = PSR_JOB_FOLDER_NONE;
+    if (!psr_socket_directory_is_a_jobs(provision->directory) || provision->self.rank == PSR_RANK_ANY)
+        return PSR_OK;
+    snprintf(name, sizeof name, "rank-%u", provision->self.rank);
+    snprintf(what, sizeof what, "rank %u", provision->self.rank);
+    PSR_TRY(psr_socket_directory_enter(provision->directory, &folder.directory));
+    psr_err err = psr_socket_directory_claim(&folder.directory, name, what, &folder.claim);
+    if (err != PSR_OK) {
+        psr_place_leave(&folder);
+        return err;
+    }
+    *ret_folder = folder;
+    return PSR_OK;
+}
+
+void psr_place_leave(psr_job_folder *folder)
+{
+    if (folder->claim >= 0)
+        close(folder->claim);
+    folder->claim = -1;
+    psr_socket_directory_remove(&folder->directory);
 }
 
 /* ---- places ---- */
@@ -119,23 +147,55 @@ psr_err psr_place_host(const psring_options *options, psr_hosting **ret_hosting)
 
 /* ---- from the environment ---- */
 
+/* Where the ranks listen; a path has no interface, and who says PSRING_SCHEDULER says that too. */
+static psr_err choose_interface(psr_start *s)
+{
+    if (s->level == PSR_START_OWN || s->interface[0] != '\0' || s->scheduler[0] == '\0' ||
+        s->scheduler[0] == '/')
+        return PSR_OK;
+    return psr_start_interface(s->scheduler, s->interface);
+}
+
+static psr_err read_place(psr_start *ret_start)
+{
+    psr_start s;
+    PSR_TRY(psr_start_read(&s));
+    bool told = s.role == PSR_ROLE_WORKER && s.rank != PSR_RANK_ANY;
+    if (!told && s.level != PSR_START_OWN) /* PSRING_SCHEDULER's gives ranks */
+        return psr_fail(
+            PSR_ERR_UNSUPPORTED,
+            "%s gives no rank to a program on libpsring: start it by a launcher that does (psring run, "
+            "torchrun)",
+            s.way);
+    if (s.level != PSR_START_OWN)
+        PSR_TRY(psr_start_meet(&s));
+    PSR_TRY(choose_interface(&s));
+    *ret_start = s;
+    return PSR_OK;
+}
+
+static const char *or_null(const char *text)
+{
+    return text[0] != '\0' ? text : NULL;
+}
+
 psring_err psring_options_env(psring_options *ret_options)
 {
-    psr_environment e;
+    static _Thread_local psr_start s; /* what the options' text is borrowed from */
     psr_err err = psr_comm_need(ret_options, "ret_options");
     if (err == PSR_OK)
-        err = psr_environment_read(&e);
+        err = read_place(&s);
     if (err != PSR_OK)
         return (psring_err)err;
-    const psring_options options = {.ranks = (int)e.ranks,
-                                    .rank = e.rank >= 0 ? (int)e.rank : PSRING_NO_RANK,
-                                    .scheduler = e.scheduler,
-                                    .key_file = e.key_file,
-                                    .host = e.host,
-                                    .interface = e.interface,
-                                    .host_scheduler = e.host_scheduler && e.scheduler != NULL,
-                                    .deadline_ms = e.deadline_ms,
-                                    .shards = (int)e.shards};
+    const psring_options options = {.ranks = (int)s.ranks,
+                                    .rank = s.rank != PSR_RANK_ANY ? (int)s.rank : PSRING_NO_RANK,
+                                    .scheduler = or_null(s.scheduler),
+                                    .key_file = or_null(s.key_file),
+                                    .host = or_null(s.host),
+                                    .interface = or_null(s.interface),
+                                    .host_scheduler = s.starts_scheduler && s.scheduler[0] != '\0',
+                                    .deadline_ms = s.deadline_ms,
+                                    .shards = s.shards != PSR_START_UNTOLD ? (int)s.shards : 0};
     return (psring_err)psr_options_write("psring_options", &options, sizeof options, ret_options,
                                          sizeof options);
 }

@@ -142,14 +142,15 @@ typedef struct psring_options {
     int shards;
 } psring_options;
 
-/* [any] From PSRING_RANKS, PSRING_RANK, PSRING_SHARDS, PSRING_SCHEDULER, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE,
- * PSRING_HOST_SCHEDULER (0, 1; the default is 1 for rank 0), PSRING_DEADLINE_MS. Its text is the environment's. USAGE: what there is makes no sense.
- * NOT_FOUND: there is no PSRING_RANKS. */
+/* [any] The place that a launcher gives this process: from PSRING_RANKS, PSRING_RANK, PSRING_SHARDS, PSRING_SCHEDULER,
+ * PSRING_HOST_SCHEDULER (0, 1; the default is 1 for rank 0), or from RANK, WORLD_SIZE and the others of torchrun; beside all of them
+ * PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS. docs/launching.md has each way. Its text stays until the thread's next call. USAGE:
+ * what there is makes no sense, or two launchers' variables contradict each other. NOT_FOUND: no rank is given. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
 
 /* Joins, and returns when all ranks have. options NULL: psring_options_env's. USAGE: what they say cannot be, or two ranks disagree.
  * DENIED: wrong keys. PEER: the scheduler is not there, or says who never came; or another communicator, of this process or another
- * one, has joined as this rank (so a process has one at a time of psring run's). NOT_FOUND: there is no PSRING_RANKS, no such folder or
+ * one, has joined as this rank (so a process has one at a time of psring run's). NOT_FOUND: the environment gives no rank, no such folder or
  * file. VERSION. ret owns: psring_close, psring_abort. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *options, psring_comm **ret_comm);
 

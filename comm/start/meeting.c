@@ -1,0 +1,116 @@
+#include "comm/start/meeting.h"
+
+#include "comm/start/variables.h"
+#include "net/socket_directory.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+static psr_err meet_in_directory(psr_start *s)
+{
+    char text[sizeof s->job + 32], directory[PSR_SOCKET_DIRECTORY_BYTES];
+    int length = snprintf(text, sizeof text, "%s of %u", s->job, (unsigned)geteuid());
+    psr_socket_directory_of_job(psr_variable("XDG_RUNTIME_DIR"), XXH3_64bits(text, (size_t)length),
+                                directory);
+    snprintf(s->scheduler, sizeof s->scheduler, "%s/scheduler", directory);
+    return PSR_OK;
+}
+
+static psr_err meet_over_tcp(psr_start *s)
+{
+    if (s->address[0] == '\0' || s->port == 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "with a key file the ranks meet over TCP, and nothing says where: give --scheduler "
+                        "HOST:PORT, or set PSRING_SCHEDULER");
+    bool ipv6 = strchr(s->address, ':') != NULL;
+    int length = snprintf(s->scheduler, sizeof s->scheduler, "%s%s%s:%u", ipv6 ? "[" : "", s->address,
+                          ipv6 ? "]" : "", (unsigned)s->port);
+    return length < (int)sizeof s->scheduler
+               ? PSR_OK
+               : psr_fail(PSR_ERR_USAGE, "%s is longer than a host's name may be", s->address_variable);
+}
+
+psr_err psr_start_meet(psr_start *s)
+{
+    if (s->scheduler[0] != '\0')
+        return PSR_OK;
+    if (s->key_file[0] != '\0')
+        return meet_over_tcp(s);
+    if (psr_start_is_on_one_host(s) && s->job[0] != '\0')
+        return meet_in_directory(s);
+    if (s->ranks == 1)
+        return PSR_OK;
+    if (s->job[0] == '\0')
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "%s and %s do not say where the ranks meet: set PSRING_SCHEDULER to HOST:PORT or to a "
+            "socket's path",
+            s->rank_variable, s->ranks_variable);
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "the ranks may be on several hosts (%s is %s), where they meet over TCP, encrypted: give --key-file "
+        "DIR, as psring keygen writes it, or set PSRING_KEY_FILE; on this host alone let %s be "
+        "127.0.0.1",
+        s->address_variable != NULL ? s->address_variable : "the scheduler's address",
+        s->address[0] != '\0' ? s->address : "not told",
+        s->address_variable != NULL ? s->address_variable : "it");
+}
+
+/* ---- the way to the scheduler ---- */
+
+static psr_err split(const char *scheduler, char host[PSR_HOST_MAX], char port[8])
+{
+    const char *colon = strrchr(scheduler, ':');
+    size_t length = colon != NULL ? (size_t)(colon - scheduler) : 0;
+    bool bracketed = length > 2 && scheduler[0] == '[' && scheduler[length - 1] == ']';
+    if (bracketed) {
+        scheduler++;
+        length -= 2;
+    }
+    if (length == 0 || length >= PSR_HOST_MAX || colon[1] == '\0' || strlen(colon + 1) >= 8)
+        return psr_fail(PSR_ERR_USAGE, "\"%s\" is not HOST:PORT", scheduler);
+    memcpy(host, scheduler, length);
+    host[length] = '\0';
+    strcpy(port, colon + 1);
+    return PSR_OK;
+}
+
+/* What connecting a datagram socket chooses is the address of the way there. */
+static bool own_address(const struct addrinfo *to, char ret_address[PSR_HOST_MAX])
+{
+    struct sockaddr_storage own;
+    socklen_t size = sizeof own;
+    int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool found =
+        fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
+        getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
+        getnameinfo((struct sockaddr *)&own, size, ret_address, PSR_HOST_MAX, NULL, 0, NI_NUMERICHOST) == 0;
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+psr_err psr_start_interface(const char *scheduler, char ret_address[PSR_HOST_MAX])
+{
+    char host[PSR_HOST_MAX], port[8], address[PSR_HOST_MAX];
+    PSR_TRY(split(scheduler, host, port));
+    const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *list = NULL;
+    int refused = getaddrinfo(host, port, &hints, &list);
+    if (refused != 0)
+        return psr_fail(PSR_ERR_USAGE, "host %s of the scheduler: %s", host, gai_strerror(refused));
+    bool found = false;
+    for (const struct addrinfo *to = list; to != NULL && !found; to = to->ai_next)
+        found = own_address(to, address);
+    freeaddrinfo(list);
+    if (!found)
+        return psr_fail(PSR_ERR_USAGE, "this host has no way to host %s of the scheduler", host);
+    memcpy(ret_address, address, sizeof address);
+    return PSR_OK;
+}

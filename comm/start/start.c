@@ -1,0 +1,117 @@
+#include "comm/start/start.h"
+
+#include "comm/start/variables.h"
+#include "comm/start/ways.h"
+#include "net/interface.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* From the inside to the outside (psr_start_level): the first that is there counts. */
+static psr_start_reader *const readers[] = {psr_start_by_psring, psr_start_by_torch};
+enum { WAYS = sizeof readers / sizeof *readers };
+
+psr_start psr_start_blank(void)
+{
+    return (psr_start){
+        .role = PSR_ROLE_WORKER,
+        .rank = PSR_RANK_ANY,
+        .local_rank = PSR_START_UNTOLD,
+        .local_ranks = PSR_START_UNTOLD,
+        .node = PSR_START_UNTOLD,
+        .nodes = PSR_START_UNTOLD,
+        .shards = PSR_START_UNTOLD,
+    };
+}
+
+/* ---- several sources ---- */
+
+/* "RANK=3 and WORLD_SIZE=8 say rank 3 of 8" */
+static void quote(const psr_start *s, char *text, size_t size)
+{
+    const char *rank = psr_variable(s->rank_variable), *ranks = psr_variable(s->ranks_variable);
+    snprintf(text, size, "%s=%.20s and %s=%.20s say rank %" PRIu32 " of %" PRIu32, s->rank_variable,
+             rank != NULL ? rank : "", s->ranks_variable, ranks != NULL ? ranks : "", s->rank, s->ranks);
+}
+
+/* Whether what outer says can be of the same process: it gives the same place, or it started a process on each of several places that started
+ * ranks itself. */
+static bool agree(const psr_start *inner, const psr_start *outer)
+{
+    if (inner->by_launcher || outer->rank == PSR_RANK_ANY || inner->rank == PSR_RANK_ANY)
+        return true;
+    if (outer->ranks == inner->ranks)
+        return outer->rank == inner->rank;
+    return outer->level < inner->level && outer->ranks < inner->ranks && inner->ranks % outer->ranks == 0;
+}
+
+static psr_err check_agreement(const psr_start *inner, const psr_start *outer)
+{
+    char one[160], other[160];
+    if (agree(inner, outer))
+        return PSR_OK;
+    quote(inner, one, sizeof one);
+    quote(outer, other, sizeof other);
+    return psr_fail(PSR_ERR_USAGE, "%s, but %s: unset those that are not meant", one, other);
+}
+
+/* ---- what every way has ---- */
+
+static psr_err read_common(psr_start *s)
+{
+    PSR_TRY(psr_variable_copy("PSRING_KEY_FILE", s->key_file, sizeof s->key_file));
+    PSR_TRY(psr_variable_copy("PSRING_HOST", s->host, sizeof s->host));
+    PSR_TRY(psr_variable_copy("PSRING_INTERFACE", s->interface, sizeof s->interface));
+    int64_t port = s->port;
+    PSR_TRY(psr_variable_number("PSRING_PORT", 1, UINT16_MAX, &port));
+    s->port = (uint16_t)port;
+    return psr_variable_number("PSRING_DEADLINE_MS", 1, INT32_MAX, &s->deadline_ms);
+}
+
+psr_err psr_start_read(psr_start *ret_start)
+{
+    psr_start found[WAYS];
+    size_t count = 0;
+    for (size_t i = 0; i < WAYS; i++) {
+        found[count] = psr_start_blank();
+        psr_err err = readers[i](&found[count]);
+        if (err != PSR_OK && err != PSR_ERR_NOT_FOUND)
+            return err;
+        count += err == PSR_OK;
+    }
+    if (count == 0)
+        return psr_fail(PSR_ERR_NOT_FOUND,
+                        "the environment gives this process no rank: start it by psring run -n RANKS -- "
+                        "PROGRAM, by another launcher, or set PSRING_RANK and PSRING_RANKS");
+    for (size_t i = 1; i < count; i++)
+        PSR_TRY(check_agreement(&found[0], &found[i]));
+    PSR_TRY(read_common(&found[0]));
+    *ret_start = found[0];
+    return PSR_OK;
+}
+
+/* ---- what it comes to ---- */
+
+void psr_start_describe(const psr_start *s, char *line, size_t size)
+{
+    const char *name = s->role == PSR_ROLE_WORKER ? "rank" : psr_role_name(s->role);
+    const char *and = s->rank_variable != NULL && s->ranks_variable != NULL ? " and " : "";
+    char who[64];
+    if (s->role == PSR_ROLE_SCHEDULER)
+        snprintf(who, sizeof who, "the scheduler of %" PRIu32, s->ranks);
+    else if (s->rank == PSR_RANK_ANY)
+        snprintf(who, sizeof who, "one %s of %" PRIu32, name,
+                 s->role == PSR_ROLE_SHARD ? s->shards : s->ranks);
+    else
+        snprintf(who, sizeof who, "%s %" PRIu32 " of %" PRIu32, name, s->rank,
+                 s->role == PSR_ROLE_SHARD ? s->shards : s->ranks);
+    snprintf(line, size, "%s from %s%s%s (%s)", who, s->rank_variable != NULL ? s->rank_variable : "", and,
+             s->ranks_variable != NULL ? s->ranks_variable : "", s->way);
+}
+
+bool psr_start_is_on_one_host(const psr_start *s)
+{
+    return s->ranks == 1 || s->local_ranks == s->ranks || s->nodes == 1 ||
+           strcmp(s->address, "localhost") == 0 || psr_address_is_loopback(s->address);
+}

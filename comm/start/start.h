@@ -1,0 +1,67 @@
+/* How a process finds its place in a run by what its launcher has put into the environment: one typed struct, whichever the launcher is.
+ * Each way has a file of its own in this folder, which reads its variables and fills the struct (comm/start/ways.h); which of several
+ * sources counts is decided here, and comm/start/meeting.h says where the processes find their scheduler. No state. Any thread, while nobody
+ * changes the environment. */
+#ifndef PSR_COMM_START_H
+#define PSR_COMM_START_H
+
+#include "comm/view.h"
+
+#include <stdbool.h>
+
+#define PSR_START_UNTOLD UINT32_MAX /* of counts and numbers: nobody said so */
+#define PSR_START_RANKS_MAX 65536
+#define PSR_START_LINE_MAX 512
+
+/* From the outside to the inside: what one level starts may start the next one's ranks. */
+typedef enum psr_start_level {
+    PSR_START_MANAGER, /* a resource manager: Slurm, Kubernetes */
+    PSR_START_MPI,     /* a launcher of ranks on hosts: Open MPI, MPICH */
+    PSR_START_RANKS,   /* what a framework's launcher, or a script, says of each rank */
+    PSR_START_OWN,     /* PSRING_RANK */
+} psr_start_level;
+
+typedef struct psr_start {
+    /* Which way it is */
+    const char *way; /* "torchrun"; static, as the names of variables */
+    psr_start_level level;
+    bool
+        by_launcher; /* a launcher has set it: another level's variables are of what started the launcher. false: perhaps a script */
+    const char *rank_variable, *ranks_variable; /* that said so; rank_variable may be one of a role */
+
+    /* Who this process is */
+    psr_role role;
+    uint32_t rank;  /* of its role; PSR_RANK_ANY: the scheduler gives one */
+    uint32_t ranks; /* workers of the run; for a program on libpsring all of its ranks */
+    uint32_t local_rank, local_ranks, node, nodes; /* or PSR_START_UNTOLD */
+    uint32_t
+        shards; /* processes that are started as shards, beside the workers; PSR_START_UNTOLD: none is, options say */
+
+    /* Where the scheduler is, and who starts it */
+    char scheduler
+        [PSR_ENDPOINT_MAX];       /* told: HOST:PORT or a socket's path; "": comm/start/meeting.h finds it */
+    char address[PSR_HOST_MAX];   /* of the host that it is on; "": not told */
+    uint16_t port;                /* that it listens on there, over TCP; 0: not told */
+    const char *address_variable; /* NULL: there is none */
+    bool starts_scheduler;        /* this process does */
+    char job
+        [256]; /* what this run alone has, the same in all of its processes: text of the launcher's. "": nothing */
+
+    /* Of every way: PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, and PSRING_PORT in port's place. "" and 0: not set */
+    char key_file[PSR_START_LINE_MAX];
+    char host[PSR_HOST_MAX], interface[PSR_HOST_MAX];
+    int64_t deadline_ms;
+} psr_start;
+
+/* The place that the environment gives. NOT_FOUND: none. USAGE: a variable is not what it should be, one is missing beside another, or two
+ * sources contradict each other; the line names them. */
+PSR_MUST_CHECK psr_err psr_start_read(psr_start *ret_start);
+
+/* "rank 3 of 8 from RANK and WORLD_SIZE (torchrun)". */
+void psr_start_describe(const psr_start *start, char *line, size_t size);
+
+/* Whether all processes of the run are on this host, as far as is known: its ranks are as many as are local, it has one node, or the
+ * scheduler's address is one that only this host reaches. */
+bool psr_start_is_on_one_host(const psr_start *start);
+
+#endif

@@ -1,0 +1,16 @@
+/* The ways to start: a function each, in a file of its name. It fills what its variables say into a start that psr_start_blank has made, and
+ * checks that they fit each other. NOT_FOUND: none of its variables is there. USAGE: as psr_start_read. For comm/start's own files. */
+#ifndef PSR_COMM_START_WAYS_H
+#define PSR_COMM_START_WAYS_H
+
+#include "comm/start/start.h"
+
+typedef psr_err psr_start_reader(psr_start *start);
+
+psr_start_reader psr_start_by_psring; /* PSRING_RANK, PSRING_RANKS: psring run, or by hand */
+psr_start_reader psr_start_by_torch;  /* RANK, WORLD_SIZE: torchrun, torch.distributed.launch, a shell loop */
+
+/* A worker, of which nothing is told. */
+psr_start psr_start_blank(void);
+
+#endif
