@@ -4,6 +4,7 @@
 #include "base/printable.h"
 #include "base/secret.h"
 #include "deploy/agent/child.h"
+#include "deploy/agent/environment.h"
 #include "deploy/agent/host.h"
 #include "deploy/agent/program.h"
 #include "deploy/report/json.h"
@@ -70,6 +71,8 @@ typedef struct agent {
     const char *because;          /* why it ends, when not by command */
     psr_socket_directory sockets; /* of the run, to be removed when the launcher cannot any more */
     psr_program program;          /* of `psring run`; without words: psring's own two */
+    cJSON *variables;             /* those two's, or NULL */
+    psr_environment environment;  /* with them; not begun: ours */
 } agent;
 
 typedef struct line_from {
@@ -252,7 +255,7 @@ static psr_err start_program(const agent *a, process *p, const cJSON *provision)
 }
 
 /* One of psring's two programs, from beside this one: nothing of what is run is the launcher's to say. */
-static psr_err start_own(process *p, const cJSON *provision)
+static psr_err start_own(const agent *a, process *p, const cJSON *provision)
 {
     char path[4096], option[] = "--provision", from[] = "-";
     PSR_TRY(
@@ -261,7 +264,8 @@ static psr_err start_own(process *p, const cJSON *provision)
     char *text = psr_secret_print(provision);
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
-    psr_err err = psr_child_start(argv, PSR_CHILD_LOSSY_OUTPUT, &p->child);
+    const psr_child_setting setting = {.environment = a->environment.items};
+    psr_err err = psr_child_start_with(argv, PSR_CHILD_LOSSY_OUTPUT, &setting, &p->child);
     if (err == PSR_OK)
         psr_line_writer_put(&p->child.in, text);
     psr_secret_free(text);
@@ -284,7 +288,7 @@ static psr_err spawn(agent *a, const cJSON *command)
     PSR_TRY(read_spawn(a, command, p));
     if (a->ending)
         return PSR_OK; /* whom nobody waits for */
-    if ((runs_program(a) ? start_program(a, p, provision) : start_own(p, provision)) != PSR_OK)
+    if ((runs_program(a) ? start_program(a, p, provision) : start_own(a, p, provision)) != PSR_OK)
         tell_exit(a, p->peer, false, false, psr_err_detail());
     else
         a->count++;
@@ -327,6 +331,23 @@ static psr_err take_program(agent *a, cJSON *command)
     return PSR_OK;
 }
 
+/* Before the first spawn, once. */
+static psr_err take_variables(agent *a, cJSON *command)
+{
+    const cJSON *item;
+    if (a->variables != NULL || a->count > 0)
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent variables when others were started");
+    a->variables = cJSON_DetachItemFromObjectCaseSensitive(command, "variables");
+    PSR_TRY(psr_environment_begin((size_t)cJSON_GetArraySize(a->variables), &a->environment));
+    cJSON_ArrayForEach(item, a->variables)
+    {
+        if (!cJSON_IsString(item))
+            return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a variable that is no text");
+        psr_environment_set(&a->environment, item->valuestring);
+    }
+    return PSR_OK;
+}
+
 static psr_err on_command(void *context, char *line)
 {
     agent *a = context;
@@ -340,6 +361,8 @@ static psr_err on_command(void *context, char *line)
         err = begin(a, command);
     else if (strcmp(op, "program") == 0)
         err = take_program(a, command);
+    else if (strcmp(op, "variables") == 0)
+        err = take_variables(a, command);
     else if (strcmp(op, "spawn") == 0)
         err = spawn(a, command);
     else if (strcmp(op, "end") == 0)
@@ -544,6 +567,8 @@ int psr_agent_main(void)
         psr_program_end_strays();
     psr_socket_directory_remove(&a.sockets);
     psr_program_done(&a.program);
+    psr_environment_done(&a.environment);
+    cJSON_Delete(a.variables);
     psr_line_writer_flush(&a.events);
     psr_line_reader_done(&a.commands);
     psr_line_writer_done(&a.events);

@@ -8,6 +8,8 @@
  *   {"op":"program","program":{"words":["./a","1"],"variables":[],"directory":"/home/u","output":"","ranks":8,"deadline_s":30}}
  *                                        of psring run, before the first spawn: that is run in the place of psring-worker. From
  *                                        here alone an agent hears of any other program
+ *   {"op":"variables","variables":["OMP_PROC_BIND=true"]}   before the first spawn: for psring's own two programs, beside what is in the
+ *                                        agent's environment
  *   {"op":"alive"}                       at least four times a deadline; it is answered
  *   {"op":"pause"}, {"op":"go_on"}       Ctrl-Z: stop its processes and count no time; let them go on. The agent itself stays awake
  *   {"op":"end","grace_ms":1500}         wait that long for its processes, then kill; then leave

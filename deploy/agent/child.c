@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern char **environ;
+
 #define EVENT_PIPE_BYTES (1 << 20)
 
 typedef struct pipes {
@@ -96,33 +98,40 @@ static _Noreturn void give_up(const pipes *p, bool of_directory)
     _exit(127);
 }
 
-/* In the child, with all signals blocked: never returns. Only async-signal-safe calls (execvpe of glibc's is). with: NULL for one of our
- * own programs. */
-static _Noreturn void become(char *const argv[], const pipes *p, unsigned flags, pid_t parent,
-                             const psr_child_surroundings *with)
+/* What a child is to become. */
+typedef struct start_of {
+    char *const *argv;
+    unsigned flags;
+    const psr_child_setting *setting;
+    const psr_child_surroundings *with; /* NULL for one of our own programs */
+} start_of;
+
+/* In the child, with all signals blocked: never returns. Only async-signal-safe calls (execvpe of glibc's is). */
+static _Noreturn void become(const start_of *s, const pipes *p, pid_t parent)
 {
+    char *const *environment = s->setting->environment ? s->setting->environment : environ;
     sigset_t none;
     setpgid(0, 0);
     forget_the_terminal();
     signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (!(flags & PSR_CHILD_SEES_END)) {
+    if (!(s->flags & PSR_CHILD_SEES_END)) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) /* it died before the line above */
             _exit(1);
     }
     if (dup2(p->in[0], 0) < 0 || dup2(p->out[1], 1) < 0 ||
-        (!(flags & PSR_CHILD_KEEP_STDERR) && dup2(p->err[1], 2) < 0))
+        (!(s->flags & PSR_CHILD_KEEP_STDERR) && dup2(p->err[1], 2) < 0))
         _exit(1);
-    if (with == NULL) {
-        execv(argv[0], argv);
+    if (s->with == NULL) {
+        execve(s->argv[0], s->argv, environment);
         give_up(p, false);
     }
-    if (chdir(with->directory) != 0)
+    if (chdir(s->with->directory) != 0)
         give_up(p, true);
-    (void)fcntl(with->inherits, F_SETFD, 0);
-    execvpe(argv[0], argv, with->environment);
+    (void)fcntl(s->with->inherits, F_SETFD, 0);
+    execvpe(s->argv[0], s->argv, environment);
     give_up(p, false);
 }
 
@@ -134,8 +143,7 @@ static psr_err describe_failure(const failure *why, const char *program, const p
     return psr_fail(PSR_ERR_NOT_FOUND, "cannot run %s: %s", program, strerror(why->number));
 }
 
-static psr_err fork_child(char *const argv[], unsigned flags, const psr_child_surroundings *with, pipes *p,
-                          pid_t *ret_pid)
+static psr_err fork_child(const start_of *s, pipes *p, pid_t *ret_pid)
 {
     pid_t parent = getpid();
     sigset_t all, before;
@@ -144,7 +152,7 @@ static psr_err fork_child(char *const argv[], unsigned flags, const psr_child_su
     pid_t pid = fork();
     int refused = errno;
     if (pid == 0)
-        become(argv, p, flags, parent, with);
+        become(s, p, parent);
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid < 0)
         return psr_fail(PSR_ERR_IO, "fork: %s", strerror(refused));
@@ -157,23 +165,22 @@ static psr_err fork_child(char *const argv[], unsigned flags, const psr_child_su
     while (got < 0 && errno == EINTR);
     if (got == (ssize_t)sizeof why) {
         waitpid(pid, NULL, 0);
-        return describe_failure(&why, argv[0], with);
+        return describe_failure(&why, s->argv[0], s->with);
     }
     *ret_pid = pid;
     return PSR_OK;
 }
 
 /* Takes what is open in p. */
-static psr_err start(char *const argv[], unsigned flags, const psr_child_surroundings *with, pipes *p,
-                     psr_child *ret_child)
+static psr_err start(const start_of *s, pipes *p, psr_child *ret_child)
 {
     pid_t pid = 0;
-    psr_err err = fork_child(argv, flags, with, p, &pid);
+    psr_err err = fork_child(s, p, &pid);
     if (err != PSR_OK) {
         close_all(p);
         return err;
     }
-    psr_child child = {.pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0), .group = with != NULL};
+    psr_child child = {.pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0), .group = s->with != NULL};
     if (child.pidfd >= 0)
         (void)fcntl(child.pidfd, F_SETFD, FD_CLOEXEC);
     psr_line_writer_init(&child.in, p->in[1]);
@@ -190,11 +197,17 @@ static psr_err start(char *const argv[], unsigned flags, const psr_child_surroun
     return PSR_OK;
 }
 
-psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child)
+psr_err psr_child_start_with(char *const argv[], unsigned flags, const psr_child_setting *setting,
+                             psr_child *ret_child)
 {
     pipes p;
     PSR_TRY(open_all(&p, flags));
-    return start(argv, flags, NULL, &p, ret_child);
+    return start(&(start_of){argv, flags, setting, NULL}, &p, ret_child);
+}
+
+psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child)
+{
+    return psr_child_start_with(argv, flags, &(psr_child_setting){NULL}, ret_child);
 }
 
 psr_err psr_child_start_program(char *const argv[], const psr_child_surroundings *surroundings,
@@ -202,7 +215,7 @@ psr_err psr_child_start_program(char *const argv[], const psr_child_surroundings
 {
     pipes p;
     PSR_TRY(open_for_program(&p, surroundings));
-    return start(argv, 0, surroundings, &p, ret_child);
+    return start(&(start_of){argv, 0, &surroundings->setting, surroundings}, &p, ret_child);
 }
 
 /* What waitpid tells of a child that is signalled by itself. */

@@ -34,12 +34,21 @@ typedef enum psr_child_flags {
 /* Runs argv[0] (a path) in a process group of its own. NOT_FOUND when it cannot be executed. */
 PSR_MUST_CHECK psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child);
 
+/* What a process is given before its program begins. All borrowed for the call. */
+typedef struct psr_child_setting {
+    char *const *environment; /* NAME=VALUE.., NULL; NULL: this process's own */
+} psr_child_setting;
+
+/* The same, with that. */
+PSR_MUST_CHECK psr_err psr_child_start_with(char *const argv[], unsigned flags,
+                                            const psr_child_setting *setting, psr_child *ret_child);
+
 /* What somebody else's program finds when it begins. Its standard input is /dev/null. */
 typedef struct psr_child_surroundings {
-    const char *directory;    /* that it runs in */
-    char *const *environment; /* NAME=VALUE.., NULL */
-    int out, err;             /* its standard streams, which this takes in any case; -1: pipes */
-    int inherits;             /* a descriptor that it has too, under the same number; stays the caller's */
+    const char *directory; /* that it runs in */
+    psr_child_setting setting;
+    int out, err; /* its standard streams, which this takes in any case; -1: pipes */
+    int inherits; /* a descriptor that it has too, under the same number; stays the caller's */
 } psr_child_surroundings;
 
 /* Runs argv[0], a path or a name that is looked for in PATH, with what it starts: the process group is ended as one. NOT_FOUND: it, or

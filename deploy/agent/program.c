@@ -1,6 +1,7 @@
 #include "deploy/agent/program.h"
 
 #include "base/secret.h"
+#include "deploy/agent/environment.h"
 #include "deploy/report/json.h"
 
 #include <errno.h>
@@ -16,8 +17,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 /* ---- between launcher and agent ---- */
 
@@ -144,34 +143,9 @@ enum {
 };
 
 typedef struct environment {
-    char **items; /* owned, their texts not; NULL at the end */
-    size_t count;
+    psr_environment all;
     char place[PLACE_COUNT][PSR_ENDPOINT_MAX + 32];
 } environment;
-
-static bool same_name(const char *a, const char *b)
-{
-    size_t length = strcspn(a, "=");
-    return length == strcspn(b, "=") && memcmp(a, b, length) == 0;
-}
-
-static void unset(environment *e, const char *name)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < e->count; i++)
-        if (!same_name(e->items[i], name))
-            e->items[kept++] = e->items[i];
-    e->count = kept;
-    e->items[kept] = NULL;
-}
-
-/* Text: borrowed. */
-static void set(environment *e, const char *text)
-{
-    unset(e, text);
-    e->items[e->count++] = (char *)(uintptr_t)text;
-    e->items[e->count] = NULL;
-}
 
 /* As psring_init takes it: HOST:PORT, or a socket's path. */
 static const char *without_scheme(const char *endpoint)
@@ -193,28 +167,21 @@ static void set_place(environment *e, const psr_program *program, const psr_prov
     snprintf(e->place[PLACE_HOST_SCHEDULER], size, "PSRING_HOST_SCHEDULER=0");
     snprintf(e->place[PLACE_SHARDS], size, "PSRING_SHARDS=%" PRIu32, program->shards);
     for (size_t i = 0; i < PLACE_COUNT - (program->shards == 0); i++) /* a program may have its own */
-        set(e, e->place[i]);
+        psr_environment_set(&e->all, e->place[i]);
     if (provision->interface[0] == '\0')
-        unset(e, "PSRING_INTERFACE");
+        psr_environment_unset(&e->all, "PSRING_INTERFACE");
 }
 
 static psr_err make_environment(const psr_program *program, const psr_provision *provision, int keys,
                                 environment *ret_environment)
 {
     environment *e = ret_environment;
-    size_t count = PLACE_COUNT + 1;
-    for (size_t i = 0; environ[i] != NULL; i++)
+    size_t count = 0;
+    while (program->variables[count] != NULL)
         count++;
-    for (size_t i = 0; program->variables[i] != NULL; i++)
-        count++;
-    e->count = 0;
-    e->items = calloc(count, sizeof *e->items);
-    if (e->items == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a program's environment");
-    for (size_t i = 0; environ[i] != NULL; i++)
-        e->items[e->count++] = environ[i];
-    for (size_t i = 0; program->variables[i] != NULL; i++)
-        set(e, program->variables[i]);
+    PSR_TRY(psr_environment_begin(PLACE_COUNT + count, &e->all));
+    for (size_t i = 0; i < count; i++)
+        psr_environment_set(&e->all, program->variables[i]);
     set_place(e, program, provision, keys);
     return PSR_OK;
 }
@@ -324,11 +291,11 @@ static psr_err start_with_keys(const psr_program *program, const psr_provision *
     psr_child_surroundings with = {.directory = program->directory, .inherits = keys};
     PSR_TRY(words_of(program, provision->self.rank, path, shard_words, &words));
     PSR_TRY(make_environment(program, provision, keys, &e));
-    with.environment = e.items;
+    with.setting.environment = e.all.items;
     psr_err err = open_output(program, provision->self.rank, &with.out, &with.err);
     if (err == PSR_OK)
         err = psr_child_start_program(words, &with, ret_child);
-    free(e.items);
+    psr_environment_done(&e.all);
     return err;
 }
 

@@ -14,6 +14,8 @@ typedef struct psr_launch_options {
     const psr_placement *placement;
     const psr_program
         *program; /* of `psring run`: of config only workers, deadline and transport count; NULL: training */
+    const char *const
+        *variables; /* NAME=VALUE.., NULL: of workers and shards; NULL: none. A program has its own */
     const char *
         interface; /* --interface, or NULL: none or loopback when all hosts are this one, else where ssh came in */
     const char *ssh;        /* --ssh CMD, words separated by spaces; NULL: "ssh" */
