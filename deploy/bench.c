@@ -21,8 +21,8 @@ static const struct {
 #define BENCHMARKS (sizeof benchmarks / sizeof *benchmarks)
 
 /* Options of `psring run` that say where the ranks are. Each has a value. */
-static const char *const places[] = {"--hostfile",      "-H",         "--interface", "--ssh",
-                                     "--remote-psring", "--transport"};
+static const char *const places[] = {"--hostfile",  "-H",    "--map-by",        "-x",
+                                     "--interface", "--ssh", "--remote-psring", "--transport"};
 static const char *const counts[] = {"--ranks", "-n"};
 
 static void usage(FILE *to)
@@ -32,9 +32,9 @@ static void usage(FILE *to)
         fprintf(to, "  %-8s %s\n", benchmarks[i].name, benchmarks[i].help);
     fprintf(to,
             "\nWithout more, ranks are started on this machine. With --hostfile FILE or -H HOST:N,HOST:N\n"
-            "`psring run` starts them there; it takes --interface, --ssh, --remote-psring and\n"
-            "--transport too, and -n N: how many (default: one for each slot). The program must\n"
-            "lie at the same path on every host.\n\n"
+            "`psring run` starts them there; it takes --map-by, -x, --interface, --ssh,\n"
+            "--remote-psring and --transport too, and -n N: how many (default: one for each slot).\n"
+            "The program must lie at the same path on every host.\n\n"
             "`psring bench WHAT --help` tells the other options. For a start:\n"
             "  psring bench comm -n 2 --operation all_reduce\n");
 }
@@ -67,8 +67,11 @@ static void add(words *w, const char *const *from, int count)
 static bool divide(int argc, char **argv, words *run, words *program, bool *ret_placed)
 {
     bool placed = false;
-    for (int i = 0; i < argc; i++)
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "-np") == 0) /* as mpirun is given it */
+            argv[i][2] = '\0';
         placed = placed || words_of(argv[i], places, sizeof places / sizeof *places) > 0;
+    }
     for (int i = 0, count = 0; i < argc; i += count) {
         count = words_of(argv[i], places, sizeof places / sizeof *places);
         if (count == 0 && placed)

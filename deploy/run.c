@@ -4,6 +4,7 @@
 #include "base/options_argp.h"
 #include "base/printable.h"
 #include "deploy/launch/launch.h"
+#include "deploy/launch/places.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -15,23 +16,13 @@
 
 #define RANKS_MAX 1024
 
-enum {
-    KEY_HOSTFILE = 1000,
-    KEY_INTERFACE,
-    KEY_SSH,
-    KEY_REMOTE,
-    KEY_DEADLINE,
-    KEY_OUTPUT,
-    KEY_TRANSPORT,
-    KEY_SHARDS
-};
+enum { KEY_DEADLINE = 1000, KEY_OUTPUT, KEY_TRANSPORT, KEY_SHARDS };
 
 typedef struct run_options {
     psr_config config; /* workers: 0, as long as it is not given; later all ranks, with shards */
     uint32_t shards;
-    const char *hostfile, *host_list, *interface, *ssh, *remote_program, *output;
-    const char **variables; /* owned, their texts too; NULL at the end */
-    size_t variable_count;
+    psr_places places;
+    const char *output;
     char **words; /* the program and its arguments: argv's */
 } run_options;
 
@@ -55,63 +46,18 @@ static void set_config(const struct argp_state *state, psr_config *config, const
         psr_options_refuse(state, psr_err_detail());
 }
 
-static bool is_name(const char *text, size_t length)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
-    return length > 0 && (text[0] < '0' || text[0] > '9') && strspn(text, letters) >= length;
-}
-
-/* "NAME=VALUE", or "NAME" of this environment. */
-static void add_variable(const struct argp_state *state, run_options *o, const char *text)
-{
-    size_t length = strcspn(text, "=");
-    const char *value = text[length] == '=' ? text + length + 1 : getenv(text);
-    char detail[256], *variable = NULL;
-    if (!is_name(text, length) || value == NULL) {
-        snprintf(detail, sizeof detail, "-x '%.100s': %s", text,
-                 value == NULL ? "there is no such variable here; give NAME=VALUE"
-                               : "a variable's name has letters, digits and _");
-        psr_options_refuse(state, detail);
-        return;
-    }
-    const char **grown = realloc(o->variables, (o->variable_count + 2) * sizeof *grown);
-    if (grown != NULL)
-        o->variables = grown;
-    if (grown == NULL || asprintf(&variable, "%.*s=%s", (int)length, text, value) < 0) {
-        psr_options_refuse(state, "no memory for -x");
-        return;
-    }
-    o->variables[o->variable_count++] = variable;
-    o->variables[o->variable_count] = NULL;
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     run_options *o = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &o->places;
+        return 0;
     case 'n':
-        o->config.workers = read_ranks(state, "--ranks", arg);
+        o->config.workers = read_ranks(state, "--ranks", psr_places_count(state, arg));
         return 0;
     case KEY_SHARDS:
         o->shards = read_ranks(state, "--shards", arg);
-        return 0;
-    case 'H':
-        o->host_list = arg;
-        return 0;
-    case 'x':
-        add_variable(state, o, arg);
-        return 0;
-    case KEY_HOSTFILE:
-        o->hostfile = arg;
-        return 0;
-    case KEY_INTERFACE:
-        o->interface = arg;
-        return 0;
-    case KEY_SSH:
-        o->ssh = arg;
-        return 0;
-    case KEY_REMOTE:
-        o->remote_program = arg;
         return 0;
     case KEY_OUTPUT:
         o->output = arg;
@@ -141,15 +87,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option own_options[] = {
-    {"ranks", 'n', "N", 0, "processes (default: one for each slot of the hosts)", 1},
+    {"ranks", 'n', "N", 0, "processes (default: one for each slot of the hosts); -np N is the same", 1},
     {"shards", KEY_SHARDS, "S", 0,
      "psring-ps processes that hold the program's tables: ranks behind its own, beside them on the hosts in "
      "turn",
      1},
-    {"hostfile", KEY_HOSTFILE, "FILE", 0, "they go to these hosts, over ssh; lines 'HOST slots=N'", 1},
-    {NULL, 'H', "HOST:N,HOST:N", 0, "the same as a list", 1},
-    {NULL, 'x', "NAME[=VALUE]", 0,
-     "a variable for all ranks, with its value here or the one given; may be repeated", 1},
     {"output-filename", KEY_OUTPUT, "DIR", 0,
      "what rank N prints goes to DIR/1/rank.N/stdout and stderr on its host, byte by byte, and not to the "
      "terminal",
@@ -158,11 +100,6 @@ static const struct argp_option own_options[] = {
      "without a sign of life of a rank, after which the run ends and names it (default 30)", 1},
     {"transport", KEY_TRANSPORT, "auto|tcp|ipc", 0,
      "ipc: sockets that only this user reaches, for a run on one host; auto: that, or TCP (default auto)", 1},
-    {"interface", KEY_INTERFACE, "NAME|ADDRESS", 0,
-     "network interface to use on every host (default: where ssh connects; on one host none)", 1},
-    {"ssh", KEY_SSH, "CMD", 0, "how to reach hosts (default: ssh); host keys are checked", 1},
-    {"remote-psring", KEY_REMOTE, "PATH", 0,
-     "psring's path on other hosts (default: the same as here, then PATH)", 1},
     {0}};
 
 static const char doc[] =
@@ -188,22 +125,13 @@ static const char doc[] =
 
 /* ---- the run ---- */
 
-static psr_err read_hosts(const run_options *o, psr_hosts *hosts)
-{
-    if (o->hostfile && o->host_list)
-        return psr_fail(PSR_ERR_USAGE, "--hostfile and -H say the same thing twice; give one");
-    if (o->hostfile)
-        return psr_hostfile_read(o->hostfile, hosts);
-    return o->host_list ? psr_hosts_from_list(o->host_list, hosts) : PSR_OK;
-}
-
 /* To all but this file shards are ranks like the others. */
 static psr_err place_all(run_options *o, const psr_hosts *hosts, psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
     config->mode = o->shards > 0 ? PSR_MODE_PS : PSR_MODE_RING; /* no process but the ranks */
     config->shards = o->shards;
-    PSR_TRY(psr_placement_make(config, hosts, NULL, ret_placement));
+    PSR_TRY(psr_placement_make(config, hosts, NULL, o->places.map_by, ret_placement));
     for (size_t i = 0; i < ret_placement->count; i++) {
         psr_peer *peer = &ret_placement->items[i].peer;
         if (peer->role == PSR_ROLE_SHARD)
@@ -217,7 +145,7 @@ static psr_err place_all(run_options *o, const psr_hosts *hosts, psr_placement *
 static psr_err place(run_options *o, psr_hosts *hosts, psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
-    PSR_TRY(read_hosts(o, hosts));
+    PSR_TRY(psr_places_read(&o->places, hosts));
     if (config->workers == 0) /* not given: every slot, or one */
         config->workers = hosts->count ? psr_hosts_slots(hosts) : 1;
     if (hosts->count == 0)
@@ -225,9 +153,7 @@ static psr_err place(run_options *o, psr_hosts *hosts, psr_placement *ret_placem
     if (config->workers + o->shards > RANKS_MAX)
         return psr_fail(PSR_ERR_USAGE, "%u ranks and %u shards are more than %d; give -n", config->workers,
                         o->shards, RANKS_MAX);
-    if (config->workers > psr_hosts_slots(hosts))
-        return psr_fail(PSR_ERR_USAGE, "-n %u: the hosts have %u slots in all; add slots=N or hosts",
-                        config->workers, psr_hosts_slots(hosts));
+    PSR_TRY(psr_placement_check_room("-n", config->workers, hosts));
     return place_all(o, hosts, ret_placement);
 }
 
@@ -252,7 +178,7 @@ static psr_err launch(run_options *o, const psr_placement *placement, int *ret_s
     char directory[PATH_MAX], output[2 * PATH_MAX];
     PSR_TRY(find_directories(o, directory, output));
     const psr_program program = {.words = (const char *const *)o->words,
-                                 .variables = o->variables ? o->variables : none,
+                                 .variables = o->places.variables ? o->places.variables : none,
                                  .directory = directory,
                                  .output = output,
                                  .ranks = o->config.workers,
@@ -262,24 +188,19 @@ static psr_err launch(run_options *o, const psr_placement *placement, int *ret_s
     const psr_launch_options options = {.config = &o->config,
                                         .placement = placement,
                                         .program = &program,
-                                        .interface = o->interface,
-                                        .ssh = o->ssh,
+                                        .interface = o->places.interface,
+                                        .ssh = o->places.ssh,
                                         .progress = PSR_SHOW_NONE,
-                                        .remote_program = o->remote_program};
+                                        .remote_program = o->places.remote_program};
     *ret_status = psr_launch(&options);
     return PSR_OK;
 }
 
-static void free_variables(run_options *o)
-{
-    for (size_t i = 0; i < o->variable_count; i++)
-        free((char *)(uintptr_t)o->variables[i]);
-    free(o->variables);
-}
-
 int psr_command_run(int argc, char **argv)
 {
-    static const struct argp argp = {own_options, parse, "-- PROGRAM [ARGUMENT...]", doc, NULL, NULL, NULL};
+    static const struct argp_child children[] = {{&psr_places_argp, 0, NULL, 0}, {0}};
+    static const struct argp argp = {own_options, parse, "-- PROGRAM [ARGUMENT...]", doc, children,
+                                     NULL,        NULL};
     run_options o = {0};
     psr_hosts hosts = {0};
     psr_placement placement = {0};
@@ -296,6 +217,6 @@ int psr_command_run(int argc, char **argv)
     }
     psr_placement_done(&placement);
     psr_hosts_done(&hosts);
-    free_variables(&o);
+    psr_places_done(&o.places);
     return status;
 }

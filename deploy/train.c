@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "deploy/report/earlier_run.h"
 #include "deploy/launch/launch.h"
+#include "deploy/launch/places.h"
 #include "model/networks/network_list.h"
 
 #include <argp.h>
@@ -15,12 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEY_HOSTFILE = 1000, KEY_PS_HOSTFILE, KEY_INTERFACE, KEY_SSH, KEY_REMOTE, KEY_CONFIG, KEY_PROGRESS };
+enum { KEY_PS_HOSTFILE = 1000, KEY_CONFIG, KEY_PROGRESS };
 
 typedef struct train_options {
     psr_config config;
     psr_earlier_run earlier;
-    const char *hostfile, *host_list, *ps_hostfile, *interface, *ssh, *remote_program;
+    psr_places places;
+    const char *ps_hostfile;
     const char *progress; /* NULL: what stdout can show */
 } train_options;
 
@@ -50,24 +52,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &o->config;
+        state->child_inputs[1] = &o->places;
         return 0;
-    case 'H':
-        o->host_list = arg;
-        return 0;
-    case KEY_HOSTFILE:
-        o->hostfile = arg;
+    case 'n':
+        if (psr_config_set(&o->config, "workers", psr_places_count(state, arg)) != PSR_OK)
+            psr_options_refuse(state, psr_err_detail());
         return 0;
     case KEY_PS_HOSTFILE:
         o->ps_hostfile = arg;
-        return 0;
-    case KEY_INTERFACE:
-        o->interface = arg;
-        return 0;
-    case KEY_SSH:
-        o->ssh = arg;
-        return 0;
-    case KEY_REMOTE:
-        o->remote_program = arg;
         return 0;
     case KEY_PROGRESS:
         if (!progress_of(arg, &(psr_show_kind){0}))
@@ -90,15 +82,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option own_options[] = {
-    {"hostfile", KEY_HOSTFILE, "FILE", 0, "workers go to these hosts, over ssh; lines 'HOST slots=N'", 1},
-    {NULL, 'H', "HOST:N,HOST:N", 0, "the same as a list", 1},
+    {NULL, 'n', "N", 0, "the same as --workers, and so is -np N", 1},
     {"ps-hostfile", KEY_PS_HOSTFILE, "FILE", 0,
      "shards go to these hosts (default: beside the workers, round robin)", 1},
-    {"interface", KEY_INTERFACE, "NAME|ADDRESS", 0,
-     "network interface to use on every host (default: where ssh connects; on one host none)", 1},
-    {"ssh", KEY_SSH, "CMD", 0, "how to reach hosts (default: ssh); host keys are checked", 1},
-    {"remote-psring", KEY_REMOTE, "PATH", 0,
-     "psring's path on other hosts (default: the same as here, then PATH)", 1},
     {"config", KEY_CONFIG, "RUN|FILE", 0,
      "an earlier run's directory or its run.json: the same run again; options beside it win", 1},
     {"progress", KEY_PROGRESS, "bar|lines|none", 0,
@@ -126,17 +112,10 @@ static const char doc[] = "Trains a network with parameter servers or with ring 
 
 static psr_err read_hosts(const train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts)
 {
-    if (o->hostfile && o->host_list)
-        return psr_fail(PSR_ERR_USAGE, "--hostfile and -H say the same thing twice; give one");
     if (o->ps_hostfile && o->config.mode != PSR_MODE_PS)
         return psr_fail(PSR_ERR_USAGE, "--ps-hostfile does not fit this --mode; only --mode ps has shards");
-    if (o->hostfile)
-        PSR_TRY(psr_hostfile_read(o->hostfile, hosts));
-    else if (o->host_list)
-        PSR_TRY(psr_hosts_from_list(o->host_list, hosts));
-    if (o->ps_hostfile)
-        PSR_TRY(psr_hostfile_read(o->ps_hostfile, ps_hosts));
-    return PSR_OK;
+    PSR_TRY(psr_places_read(&o->places, hosts));
+    return o->ps_hostfile ? psr_hostfile_read(o->ps_hostfile, ps_hosts) : PSR_OK;
 }
 
 /* psring-runs/20261120-174530-resnet20-ps, and -2, -3 .. when that is taken. */
@@ -171,7 +150,8 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
     else if (access(config->out, F_OK) == 0)
         return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make",
                         config->out);
-    return psr_placement_make(config, hosts, ps_hosts->count ? ps_hosts : NULL, ret_placement);
+    return psr_placement_make(config, hosts, ps_hosts->count ? ps_hosts : NULL, o->places.map_by,
+                              ret_placement);
 }
 
 /* What an earlier run tells, and the command line on top of it. */
@@ -216,7 +196,8 @@ int psr_command_train(int argc, char **argv)
     psr_options_argp *table = psr_options_argp_new(networks);
     psr_err err = table ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for the options");
     if (!err) {
-        const struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 2}, {0}};
+        const struct argp_child children[] = {
+            {psr_options_argp_child(table), 0, NULL, 2}, {&psr_places_argp, 0, NULL, 0}, {0}};
         const struct argp argp = {own_options, parse, NULL, doc, children, NULL, NULL};
         err = read_options(&argp, argc, argv, &o);
     }
@@ -228,15 +209,17 @@ int psr_command_train(int argc, char **argv)
     } else {
         psr_launch_options options = {.config = &o.config,
                                       .placement = &placement,
-                                      .interface = o.interface,
-                                      .ssh = o.ssh,
+                                      .variables = o.places.variables,
+                                      .interface = o.places.interface,
+                                      .ssh = o.places.ssh,
                                       .progress = progress_by_default(),
-                                      .remote_program = o.remote_program};
+                                      .remote_program = o.places.remote_program};
         if (o.progress)
             (void)progress_of(o.progress, &options.progress);
         status = psr_launch(&options);
     }
     psr_placement_done(&placement);
+    psr_places_done(&o.places);
     psr_hosts_done(&hosts);
     psr_hosts_done(&ps_hosts);
     psr_options_argp_free(table);

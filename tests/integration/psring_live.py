@@ -244,13 +244,13 @@ class Live:
 
 
 class LiveRun(Live):
-    """`psring train` with options: a dict of long names (True: a flag)."""
+    """`psring train` with options: a dict of long names (True: a flag). more: words behind them."""
 
-    def __init__(self, psring, directory, name, options, out=None, env=None, before=()):
+    def __init__(self, psring, directory, name, options, out=None, env=None, before=(), more=()):
         self.out = os.path.join(directory, name)
         self.options = dict(options)
         words = ["--" + key if value is True else "--%s=%s" % (key, value) for key, value in options.items()]
-        super().__init__(list(before) + [psring, "train", "--out", self.out] + words, directory, name, out=out, env=env)
+        super().__init__(list(before) + [psring, "train", "--out", self.out] + words + list(more), directory, name, out=out, env=env)
 
     def json(self):
         with open(os.path.join(self.out, "run.json")) as text:

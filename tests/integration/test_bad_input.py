@@ -269,11 +269,17 @@ def hostfiles(t):
             file.write(text)
         return t.path(name)
 
-    t.refuse("a hostfile with a bad line", ["hosts-bad line 3", "slots=many", "'HOST slots=N'"],
+    t.refuse("a hostfile with a bad line", ["hosts-bad line 3", "slots=many", "'HOST slots=N max_slots=M'"],
              hostfile=hostfile("hosts-bad", "# two hosts\nlocalhost slots=1\nlocalhost slots=many\n"))
     t.refuse("a hostfile that names no host", ["hosts-none", "names no host"], hostfile=hostfile("hosts-none", "# nobody\n\n"))
     t.refuse("a hostfile that is not there", ["hosts-absent", "No such file"], hostfile=t.path("hosts-absent"))
     t.refuse("more workers than slots", ["--workers 2", "1 slots"], hostfile=hostfile("hosts-few", "localhost slots=1\n"))
+    t.refuse("more workers than max_slots", ["--workers 9", "room for 3 by their max_slots"], workers=9,
+             hostfile=hostfile("hosts-max", "localhost slots=1 max_slots=3\n"))
+    t.refuse("a range of hosts that goes down", ["hosts-range line 1", "node\\[4-1\\]", "ranges that go up"],
+             hostfile=hostfile("hosts-range", "node[4-1] slots=2\n"))
+    t.refuse("more shards than slots of --ps-hostfile", ["--shards 2", "--ps-hostfile", "1 slots"], mode="ps", shards=2,
+             **{"ps-hostfile": hostfile("hosts-ps", "localhost\n")})
 
 
 def options(t):

@@ -297,6 +297,10 @@ def two_hosts(tap, start, directory):
     tap.ok(sorted(run.text("out")) == ["%d %s 127.0.0.1 it %s 127.0.0.1" % (rank, host, run.here)
                                        for rank, host in enumerate(["host-b", "host-b", "host-c"])],
            "each slot has a rank, in this directory, with a key of its own", run.why())
+    run = start("hosts-by-node", ["-H", "host-b:2,host-c", "--ssh", ssh, "-np", "3", "--map-by", "node"],
+                ["sh", "-c", 'echo "$PSRING_RANK $PSRING_HOST"'])
+    ends(tap, run, 0, [], "one slot a host in turn")
+    tap.ok(sorted(run.text("out")) == ["0 host-b", "1 host-c", "2 host-b"], "ranks are mapped by node", run.why())
     run = start("hosts-sum", options, [RANK, "sum"])
     ends(tap, run, 0, [], "libpsring on two hosts")
     tap.ok(sorted(run.text("out")) == ["rank %d of 3 on %s: 6" % (rank, host) for rank, host in enumerate(["host-b", "host-b", "host-c"])],
@@ -346,7 +350,8 @@ def a_shard_is_killed(tap, start, directory):
 def bad_input(tap, start, directory):
     for number, (options, program, why) in enumerate((
             ([], [], "the program is missing; .*"), (["-n", "0"], ["true"], "--ranks: '0' is not a number from 1 to 1024"),
-            (["-n", "3", "-H", "localhost:2"], ["true"], "-n 3: the hosts have 2 slots in all; add slots=N or hosts"),
+            (["-n", "3", "-H", "localhost:2"], ["true"], "-n 3: the hosts have 2 slots in all; add slots=N or hosts, or .*"),
+            (["-np", "0"], ["true"], "--ranks: '0' is not a number from 1 to 1024"), (["--map-by", "core"], ["true"], "--map-by: 'core' is not one of slot, node"),
             (["-H", "a", "--hostfile", "b"], ["true"], "--hostfile and -H say the same thing twice; give one"),
             (["-x", "NOT_SET_ANYWHERE"], ["true"], "-x 'NOT_SET_ANYWHERE': there is no such variable here; give NAME=VALUE"),
             (["-x", "4=5"], ["true"], "-x '4=5': a variable's name has letters, digits and _"),

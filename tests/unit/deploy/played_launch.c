@@ -3,14 +3,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static psr_host host_items[] = {{"a", 2}, {"b", 1}};
+static psr_host host_items[] = {{"a", 2, 0}, {"b", 1, 0}};
 static psr_placed placed[] = {{{PSR_ROLE_SHARD, 0}, A},
                               {{PSR_ROLE_WORKER, 0}, A},
                               {{PSR_ROLE_WORKER, 1}, A},
                               {{PSR_ROLE_WORKER, 2}, B}};
-static const psr_placement placement = {{host_items, 2}, placed, 4, 2};
+static const psr_placement placement = {{host_items, 2}, placed, 4, 2, 2};
 
-static const psr_placement of_program = {{host_items, 2}, placed + 1, 3, 2};
+static const psr_placement of_program = {{host_items, 2}, placed + 1, 3, 2, 2};
 
 /* ---- the actions ---- */
 
