@@ -61,15 +61,26 @@ bool psr_config_option(size_t i, psr_option_info *ret_info)
     return true;
 }
 
-bool psr_config_aloud(const psr_config *config, size_t *at, char *line, size_t size)
+/* The option has a value that a person must be told of; the value to text. */
+static bool is_aloud(const psr_option *option, const psr_config *config,
+                     char text[static PSR_OPTION_TEXT_MAX])
 {
     psr_config defaults;
+    char initial[PSR_OPTION_TEXT_MAX];
+    if (option->aloud == NULL || !psr_option_print(option, config, text, PSR_OPTION_TEXT_MAX))
+        return false;
+    if (option->aloud_at != NULL)
+        return strcmp(text, option->aloud_at) == 0;
     psr_config_defaults(&defaults);
+    return psr_option_print(option, &defaults, initial, sizeof initial) && strcmp(text, initial) != 0;
+}
+
+bool psr_config_aloud(const psr_config *config, size_t *at, char *line, size_t size)
+{
     for (; *at < psr_options_count; ++*at) {
         const psr_option *option = &psr_options[*at];
-        char text[PSR_OPTION_TEXT_MAX] = "", initial[PSR_OPTION_TEXT_MAX] = "";
-        if (option->aloud == NULL || !psr_option_print(option, config, text, sizeof text) ||
-            !psr_option_print(option, &defaults, initial, sizeof initial) || strcmp(text, initial) == 0)
+        char text[PSR_OPTION_TEXT_MAX] = "";
+        if (!is_aloud(option, config, text))
             continue;
         if (option->argument == NULL)
             snprintf(line, size, "--%s%s: %s", strcmp(text, "true") == 0 ? "" : "no-", option->name,

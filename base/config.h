@@ -178,14 +178,14 @@ typedef struct psr_option_info {
     const char *implied;  /* the value when the argument is left out; NULL: it must be given */
     const char *help;
     const char *group; /* heading in --help */
-    const char
-        *aloud; /* NULL, or what a person must be told when it is not at its default, wherever it came from */
+    const char *
+        aloud; /* NULL, or what a person must be told when it is not at its default, or at one value, wherever it came from */
     bool hidden;
     bool negatable;
 } psr_option_info;
 bool psr_config_option(size_t i, psr_option_info *ret_info);
 
-/* The options that must be told: from *at on (0 at first) the next that is not at its default, as "--slow 1:10: why that
+/* The options that must be told: from *at on (0 at first) the next whose value is one to be told, as "--slow 1:10: why that
  * matters"; *at moves behind it. false: no more. */
 bool psr_config_aloud(const psr_config *config, size_t *at, char *line, size_t size);
 

@@ -28,9 +28,9 @@ static bool differs_from_default(const psr_config *config, const char *name)
 static psr_err check_build(const psr_config *config)
 {
     char text[PSR_OPTION_TEXT_MAX];
-    if (config->mode == PSR_MODE_NCCL || config->mode == PSR_MODE_MPI)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "--mode %s is not in this build; give ps, ring or local",
-                        word(config, "mode", text));
+    if (config->mode == PSR_MODE_NCCL || (config->mode == PSR_MODE_MPI && !PSR_MPI))
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--mode %s is not in this build; give ps, ring%s or local",
+                        word(config, "mode", text), PSR_MPI ? ", mpi" : "");
     if (strcmp(config->device, "cpu") != 0)
         return psr_fail(PSR_ERR_UNSUPPORTED, "--device %s is not in this build; give cpu", config->device);
     if (config->precision == PSR_PRECISION_FP16)
@@ -75,6 +75,8 @@ static psr_err check_compression(const psr_config *config)
     if (config->compress_as != PSR_COMPRESS_AS_PS && !compresses)
         return refuse_pair(config, "compress-as", "compress",
                            "nothing is rounded then; leave --compress-as out");
+    if (compresses && config->mode == PSR_MODE_MPI)
+        return refuse_pair(config, "compress", "mode", "MPI sums float32; leave --compress out");
     if (compresses && !config->exchange)
         return refuse_pair(config, "compress", "exchange", "nothing is sent then; leave one out");
     if (config->compress_weights == PSR_COMPRESS_WEIGHTS_NONE)

@@ -33,7 +33,13 @@ static const char *const backend_words[] = {"onednn", "reference", NULL};
 static const char *const network_words[] = {"auto", "tcp", "ipc", "shm", NULL};
 static const char *const shortcut_words[] = {"a", "b", NULL};
 /* Of those, what a user is not offered. */
+#if PSR_MPI
+#define MODES "ps|ring|mpi|local"
+static const char *const mode_unlisted[] = {"nccl", NULL};
+#else
+#define MODES "ps|ring|local"
 static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
+#endif
 static const char *const fold_unlisted[] = {"reversed", NULL};
 static const char *const precision_unlisted[] = {"fp16", NULL};
 static const char *const augment_unlisted[] = {"imagenet", NULL};
@@ -261,9 +267,12 @@ static psr_err judge_fault_point(psr_config *config, const char *text)
 #define STEPS_MOST ((uint64_t)1 << 40)
 
 const psr_option psr_options[] = {
-    {"mode", "ps|ring|local",
-     "parameter servers, ring all-reduce, or one process that does every worker's share", ARCHITECTURE, "ps",
-     ENUM(mode, mode_words), .unlisted = mode_unlisted},
+    {"mode", MODES,
+     "parameter servers, ring all-reduce, sums by MPI where the build has it, or one process that does every "
+     "worker's share",
+     ARCHITECTURE, "ps", ENUM(mode, mode_words), .unlisted = mode_unlisted, .aloud_at = "mpi",
+     .aloud =
+         "MPI sums in an order of its own, so losses come near those of ps, ring and local, and bits do not"},
     {"sync", "bsp|ssp:K|async",
      "bulk synchronous, stale synchronous with a bound of K steps, or unbounded; the last two in mode ps",
      ARCHITECTURE, "bsp", SPECIAL(read_sync, print_sync), .for_shards = true},

@@ -24,8 +24,9 @@ struct psr_option {
     const char *const *words; /* of ENUM by value; ends with NULL */
     const char *const
         *unlisted; /* of words: those that no refusal offers, for they are no user's or not in this build */
-    const char *aloud;   /* as in psr_option_info */
-    const char *implied; /* what "--NAME" without an argument says; NULL: the argument must be given */
+    const char *aloud;    /* as in psr_option_info */
+    const char *aloud_at; /* the value that aloud is about; NULL: all but the default */
+    const char *implied;  /* what "--NAME" without an argument says; NULL: the argument must be given */
     bool hidden;
     bool negatable;
     bool for_shards; /* told to shards: psr_config_to_json_for_shards */

@@ -131,6 +131,18 @@ static void default_out(psr_config *config, const char *mode)
         snprintf(config->out + stem, sizeof config->out - stem, "-%d", i);
 }
 
+/* MPI's processes know each other from its own launcher alone. */
+static psr_err check_launcher(const psr_config *config)
+{
+    if (config->mode == PSR_MODE_MPI && config->workers > 1)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--mode mpi: psring train cannot start MPI's processes; give these options to mpirun -n %u "
+            "psring-worker --mode mpi",
+            config->workers);
+    return PSR_OK;
+}
+
 static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
@@ -143,6 +155,7 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
     if (config->workers == 0) /* not given: every slot, or one */
         config->workers = hosts->count ? psr_hosts_slots(hosts) : 1;
     PSR_TRY(psr_config_check(config));
+    PSR_TRY(check_launcher(config));
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
     if (config->out[0] == '\0')

@@ -30,6 +30,7 @@ typedef struct psr_engine_env {
     psr_outbox outbox;
     void *context;
     psr_err (*landed)(void *context, uint64_t step, uint32_t bucket);
+    void (*wake)(void *context); /* the engine's woken will be called. Any thread, until the engine's stop */
 } psr_engine_env;
 
 /* A bucket of env's gradients, for the operation that exchanges it. */
@@ -55,6 +56,8 @@ typedef struct psr_engine_ops {
     psr_phase waits_in; /* what a report calls it when the compute thread waits for weights */
 
     psr_err (*open)(const psr_engine_env *env, psr_engine **ret_engine); /* env is copied */
+    /* The exchange thread has ended, and env's wake must not be called any more. NULL: this engine never calls it. */
+    void (*stop)(psr_engine *engine);
     void (*close)(psr_engine *engine);
     /* Where a rank writes its gradient; NULL: every rank in env's arena. */
     float *(*gradients)(psr_engine *engine, uint32_t rank);
@@ -65,11 +68,13 @@ typedef struct psr_engine_ops {
     psr_err (*installed)(psr_engine *engine, bool goes_on);
     /* The weights as a checkpoint has them, borrowed; NULL: shards have them. No such function: env's. */
     const float *(*saved)(const psr_engine *engine);
-    /* Takes it. NULL: nobody sends it any, and there is nothing to wait for: the next two are NULL too. */
+    /* Takes it. NULL: nobody sends it any. */
     psr_err (*message)(psr_engine *engine, psr_message **message);
-    /* Whom it waits for, in which step: for PROGRESS and the deadline's line. false: nobody. */
+    /* A thread of the engine's own called env's wake, or something else woke the exchange thread. NULL: it has no such thread. */
+    psr_err (*woken)(psr_engine *engine);
+    /* Whom it waits for, in which step: for PROGRESS and the deadline's line. false: nobody. NULL: never anybody. */
     bool (*waits)(const psr_engine *engine, psr_waiting *ret_waiting, uint32_t *ret_bucket);
-    /* Lent slices of a bucket's gradient; its range may be written again when 0. Any thread. */
+    /* Lent slices of a bucket's gradient; its range may be written again when 0. Any thread. NULL: what has landed is not lent. */
     uint32_t (*lent)(const psr_engine *engine, uint32_t bucket);
     uint64_t (*staleness)(psr_engine *engine); /* largest since the last call; NULL: always 0 */
 } psr_engine_ops;
@@ -78,6 +83,7 @@ extern const psr_engine_ops psr_engine_ps;
 extern const psr_engine_ops psr_engine_ring;
 extern const psr_engine_ops psr_engine_local; /* the reference: one process */
 extern const psr_engine_ops psr_engine_none;  /* --no-exchange: weights stay as they are */
+extern const psr_engine_ops psr_engine_mpi;   /* where the build has MPI (PSR_MPI) */
 
 /* The engine that config asks for: the one place in worker/ that reads --mode. UNSUPPORTED: this build has none for it. */
 PSR_MUST_CHECK psr_err psr_engine_choose(const psr_config *config, const psr_engine_ops **ret_engine);

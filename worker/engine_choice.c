@@ -13,8 +13,12 @@ psr_err psr_engine_choose(const psr_config *config, const psr_engine_ops **ret_e
     case PSR_MODE_LOCAL:
         engine = &psr_engine_local;
         break;
-    case PSR_MODE_NCCL:
     case PSR_MODE_MPI:
+#if PSR_MPI
+        engine = &psr_engine_mpi;
+#endif
+        break;
+    case PSR_MODE_NCCL:
         break;
     }
     if (engine == NULL)

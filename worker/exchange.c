@@ -64,6 +64,11 @@ static psr_err wait_for_weights(psr_exchange *exchange, psr_wait wait, uint32_t 
 
 /* ---- life ---- */
 
+static void wake(void *context)
+{
+    psr_transport_wake(((psr_exchange *)context)->session->options.transport);
+}
+
 static psr_err open_engine(psr_exchange *exchange)
 {
     const psr_exchange_options *o = &exchange->options;
@@ -82,6 +87,7 @@ static psr_err open_engine(psr_exchange *exchange)
         .outbox = psr_exchange_outbox(exchange),
         .context = exchange,
         .landed = psr_exchange_landed,
+        .wake = wake,
     };
     return exchange->ops->open(&env, &exchange->engine);
 }

@@ -10,8 +10,8 @@
  * A process normally plays one rank; with --mode local one process plays all n in turn (begin..end for rank 0, 1,
  * .. n-1 of the same step), and the update happens in the last rank's end_step.
  *
- * Engines (worker/engine_ps.c, engine_ring.c, engine_local.c, engine_none.c) are free of I/O. exchange_thread.c drives them
- * on the exchange thread, which owns all sockets; one that plays all ranks needs none and works on the compute thread. A
+ * Engines (worker/engine_ps.c, engine_ring.c, engine_local.c, engine_none.c) are free of I/O; engine_mpi.c's is
+ * MPI's, behind worker/mpi_sums.h. exchange_thread.c drives them on the exchange thread, which owns all sockets; one that plays all ranks needs none and works on the compute thread. A
  * failure anywhere (deadline, abort from the scheduler, peer's violation) makes every call return that status at once. */
 #ifndef PSR_WORKER_EXCHANGE_H
 #define PSR_WORKER_EXCHANGE_H

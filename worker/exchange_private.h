@@ -51,6 +51,10 @@ bool psr_exchange_waits(const psr_exchange *exchange, bool collective, psr_peer 
 
 /* exchange_thread.c. take: what a command tells engine or collective, on the engine's thread. */
 psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command);
+/* Something woke the exchange thread. */
+psr_err psr_exchange_woken(psr_exchange *exchange);
+/* The exchange thread has ended: nothing wakes it any more. */
+void psr_exchange_stop(psr_exchange *exchange);
 /* Its messages come to it from now on. */
 void psr_exchange_register(psr_exchange *exchange);
 /* Shows the compute thread what was counted. */

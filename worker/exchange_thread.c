@@ -79,6 +79,17 @@ psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
     return PSR_OK;
 }
 
+psr_err psr_exchange_woken(psr_exchange *exchange)
+{
+    return exchange->ops->woken != NULL ? exchange->ops->woken(exchange->engine) : PSR_OK;
+}
+
+void psr_exchange_stop(psr_exchange *exchange)
+{
+    if (exchange->ops->stop != NULL)
+        exchange->ops->stop(exchange->engine);
+}
+
 /* ---- messages ---- */
 
 static psr_err take_of_shard(void *context, psr_message **message)

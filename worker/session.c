@@ -228,6 +228,11 @@ static psr_err take_command(void *context, const psr_command *command)
     return psr_exchange_take(((psr_session *)context)->exchange, command);
 }
 
+static psr_err woken(void *context)
+{
+    return psr_exchange_woken(((psr_session *)context)->exchange);
+}
+
 static void publish(void *context)
 {
     psr_exchange_publish(((psr_session *)context)->exchange);
@@ -248,6 +253,7 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
         .context = session,
         .command = take_command,
         .message = refuse,
+        .woken = woken,
         .turned = publish,
         .waiter = options->waiter,
     };
@@ -276,8 +282,11 @@ psr_err psr_session_step(psr_session *session, int64_t now_ms, int64_t *ret_next
 
 void psr_session_stop(psr_session *session)
 {
-    if (session != NULL)
-        psr_loop_stop(session->loop);
+    if (session == NULL)
+        return;
+    psr_loop_stop(session->loop);
+    if (session->exchange != NULL)
+        psr_exchange_stop(session->exchange);
 }
 
 void psr_session_free(psr_session *session)

@@ -10,6 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if PSR_MPI
+#define MODES "ps, ring, local, mpi"
+#else
+#define MODES "ps, ring, local"
+#endif
+
 /* A run that fits together. */
 static psr_config fitting(void)
 {
@@ -200,7 +206,7 @@ static void wrong_json_is_refused_by_name_and_changes_nothing(void **state)
         {"{\"workers\": \"5\", \"wrokers\": \"5\"}", "'wrokers' is not an option of this version"},
         {"{\"workers\": 5}", "'workers' must be a string, as in \"workers\": \"1\""},
         {"{\"shards\": \"3\", \"workers\": \"0\"}", "--workers: 0 is out of bounds; give 1 to 1024"},
-        {"{\"config\": {\"mode\": \"x\"}}", "--mode: 'x' is not known; give one of ps, ring, local"},
+        {"{\"config\": {\"mode\": \"x\"}}", "--mode: 'x' is not known; give one of " MODES},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting(), before = config;
@@ -268,8 +274,8 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"momentum", "1", "--momentum: 1 is out of bounds; give a number from 0 and below 1"},
         {"label-smoothing", "1", "--label-smoothing: 1 is out of bounds; give a number from 0 and below 1"},
         {"deadline", "0", "--deadline: 0 is out of bounds; give a number above 0 and up to 1000000"},
-        {"mode", "rong", "--mode: 'rong' is not known (ring?); give one of ps, ring, local"},
-        {"mode", "ncl", "--mode: 'ncl' is not known; give one of ps, ring, local"},
+        {"mode", "rong", "--mode: 'rong' is not known (ring?); give one of " MODES},
+        {"mode", "ncl", "--mode: 'ncl' is not known; give one of " MODES},
         {"precision", "fp15", "--precision: 'fp15' is not known (fp32?); give one of fp32, bf16"},
         {"augment", "imagnet", "--augment: 'imagnet' is not known; give one of none, crop-flip"},
         {"fold", "reverse", "--fold: 'reverse' is not known; give one of rank, arrival"},
@@ -426,6 +432,22 @@ static void what_must_be_told_is_told_when_it_is_set(void **state)
     assert_false(psr_config_aloud(&config, &at, line, sizeof line));
 }
 
+/* Another mode is another road to the same bits, but for one. */
+static void a_mode_is_told_where_it_changes_the_bits(void **state)
+{
+    (void)state;
+    psr_config config = fitting();
+    char line[256];
+    size_t at = 0;
+    config.mode = PSR_MODE_RING;
+    assert_false(psr_config_aloud(&config, &at, line, sizeof line));
+    config.mode = PSR_MODE_MPI;
+    at = 0;
+    assert_true(psr_config_aloud(&config, &at, line, sizeof line));
+    assert_non_null(strstr(line, "--mode mpi: MPI sums in an order of its own"));
+    assert_false(psr_config_aloud(&config, &at, line, sizeof line));
+}
+
 static void every_hidden_option_is_told_when_it_is_set(void **state)
 {
     (void)state;
@@ -538,8 +560,21 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
         {{{"workers", "3"}, {"slow", "3:2"}},
          PSR_ERR_USAGE,
          "--slow 3:2 does not go with --workers 3: there is no worker of that rank; ranks count from 0"},
+#if PSR_MPI
+        {{{"mode", "nccl"}},
+         PSR_ERR_UNSUPPORTED,
+         "--mode nccl is not in this build; give ps, ring, mpi or local"},
+        {{{"mode", "mpi"}, {"compress", "int8"}},
+         PSR_ERR_USAGE,
+         "--compress int8 does not go with --mode mpi: MPI sums float32; leave --compress out"},
+        {{{"mode", "mpi"}, {"sync", "async"}},
+         PSR_ERR_USAGE,
+         "--sync async does not go with --mode mpi: only shards can let workers be apart; use --mode ps or "
+         "--sync bsp"},
+#else
         {{{"mode", "nccl"}}, PSR_ERR_UNSUPPORTED, "--mode nccl is not in this build; give ps, ring or local"},
         {{{"mode", "mpi"}}, PSR_ERR_UNSUPPORTED, "--mode mpi is not in this build; give ps, ring or local"},
+#endif
         {{{"device", "cuda:0"}}, PSR_ERR_UNSUPPORTED, "--device cuda:0 is not in this build; give cpu"},
         {{{"precision", "fp16"}},
          PSR_ERR_UNSUPPORTED,
@@ -681,6 +716,7 @@ int main(void)
         cmocka_unit_test(an_unknown_option_is_refused_with_the_nearest_name),
         cmocka_unit_test(hidden_options_are_not_offered),
         cmocka_unit_test(what_must_be_told_is_told_when_it_is_set),
+        cmocka_unit_test(a_mode_is_told_where_it_changes_the_bits),
         cmocka_unit_test(every_hidden_option_is_told_when_it_is_set),
         cmocka_unit_test(what_does_not_fit_together_is_refused_by_name),
         cmocka_unit_test(what_fits_together_is_taken),

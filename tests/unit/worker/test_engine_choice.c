@@ -21,13 +21,16 @@ static void every_mode_of_this_build_has_its_engine(void **state)
     assert_ptr_equal(chosen(PSR_MODE_RING, true), &psr_engine_ring);
     assert_ptr_equal(chosen(PSR_MODE_RING, false), &psr_engine_none);
     assert_ptr_equal(chosen(PSR_MODE_LOCAL, true), &psr_engine_local);
+#if PSR_MPI
+    assert_ptr_equal(chosen(PSR_MODE_MPI, true), &psr_engine_mpi);
+#endif
 }
 
 static void a_mode_that_this_build_has_not_is_refused(void **state)
 {
     (void)state;
     const psr_mode modes[] = {PSR_MODE_NCCL, PSR_MODE_MPI};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < (PSR_MPI ? 1 : 2); i++) {
         psr_config config;
         const psr_engine_ops *engine = &psr_engine_none;
         psr_config_defaults(&config);
@@ -42,9 +45,16 @@ static void a_mode_that_this_build_has_not_is_refused(void **state)
 static void every_engine_takes_gradients_bucket_by_bucket_or_step_by_step(void **state)
 {
     (void)state;
-    const psr_engine_ops *const engines[] = {&psr_engine_ps, &psr_engine_ring, &psr_engine_local,
-                                             &psr_engine_none};
-    for (size_t i = 0; i < 4; i++)
+    const psr_engine_ops *const engines[] = {
+        &psr_engine_ps,
+        &psr_engine_ring,
+        &psr_engine_local,
+        &psr_engine_none,
+#if PSR_MPI
+        &psr_engine_mpi,
+#endif
+    };
+    for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++)
         assert_true((engines[i]->ready == NULL) != (engines[i]->end_step == NULL));
 }
 
