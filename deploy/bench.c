@@ -2,7 +2,7 @@
 #include "deploy/commands.h"
 
 #include "base/printable.h"
-#include "deploy/agent/child.h"
+#include "base/child.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/printable.h"
 #include "base/secret.h"
-#include "deploy/agent/child.h"
+#include "base/child.h"
 #include "deploy/agent/environment.h"
 #include "deploy/agent/host.h"
 #include "deploy/agent/program.h"

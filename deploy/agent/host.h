@@ -2,7 +2,7 @@
 #ifndef PSR_DEPLOY_HOST_H
 #define PSR_DEPLOY_HOST_H
 
-#include "deploy/agent/child.h"
+#include "base/child.h"
 #include "deploy/report/json.h"
 
 #include <stdint.h>

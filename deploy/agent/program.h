@@ -4,7 +4,7 @@
 #define PSR_DEPLOY_PROGRAM_H
 
 #include "comm/comm.h"
-#include "deploy/agent/child.h"
+#include "base/child.h"
 
 #include <cjson/cJSON.h>
 

@@ -1,6 +1,6 @@
 #include "deploy/launch/launch_machine_private.h"
 
-#include "deploy/agent/child.h"
+#include "base/child.h"
 #include "deploy/agent/host.h"
 
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 #ifndef PSR_DEPLOY_JSON_H
 #define PSR_DEPLOY_JSON_H
 
-#include "deploy/lines.h"
+#include "base/lines.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* deploy/agent/child.h and deploy/lines.h, with real processes. */
-#include "deploy/agent/child.h"
+/* base/child.h and base/lines.h, with real processes. */
+#include "base/child.h"
 
 #include "base/clock.h"
 

@@ -1,7 +1,7 @@
 /* Lines over pipes that never block: what launcher, agents and scheduler say to each other, one JSON object a line, and
  * what the programs print. One thread. */
-#ifndef PSR_DEPLOY_LINES_H
-#define PSR_DEPLOY_LINES_H
+#ifndef PSR_BASE_LINES_H
+#define PSR_BASE_LINES_H
 
 #include "base/err.h"
 

@@ -1,4 +1,4 @@
-#include "deploy/agent/child.h"
+#include "base/child.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
-/* A child process with pipes on its standard streams, that dies with its parent. Used by launcher and agent alike. One
+/* A child process with pipes on its standard streams, that dies with its parent. Used by launcher, agent and worker alike. One
  * thread (the parent-death signal is tied to the thread that started the child). */
-#ifndef PSR_DEPLOY_CHILD_H
-#define PSR_DEPLOY_CHILD_H
+#ifndef PSR_BASE_CHILD_H
+#define PSR_BASE_CHILD_H
 
 #include "base/err.h"
-#include "deploy/lines.h"
+#include "base/lines.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

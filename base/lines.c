@@ -1,4 +1,4 @@
-#include "deploy/lines.h"
+#include "base/lines.h"
 
 #include "base/secret.h"
 
