@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* From the inside to the outside (psr_start_level): the first that is there counts. */
-static psr_start_reader *const readers[] = {psr_start_by_psring, psr_start_by_torch};
+static psr_start_reader *const readers[] = {psr_start_by_psring, psr_start_by_torch, psr_start_by_openmpi,
+                                            psr_start_by_hydra, psr_start_by_slurm};
 enum { WAYS = sizeof readers / sizeof *readers };
 
 psr_start psr_start_blank(void)
@@ -39,7 +40,8 @@ static void quote(const psr_start *s, char *text, size_t size)
  * ranks itself. */
 static bool agree(const psr_start *inner, const psr_start *outer)
 {
-    if (inner->by_launcher || outer->rank == PSR_RANK_ANY || inner->rank == PSR_RANK_ANY)
+    if ((inner->by_launcher && outer->level < inner->level) || outer->rank == PSR_RANK_ANY ||
+        inner->rank == PSR_RANK_ANY)
         return true;
     if (outer->ranks == inner->ranks)
         return outer->rank == inner->rank;

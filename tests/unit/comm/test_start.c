@@ -3,8 +3,11 @@
 
 #include "comm/start/start.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* All that any way reads. */
 static const char *const names[] = {
@@ -28,6 +31,28 @@ static const char *const names[] = {
     "MASTER_ADDR",
     "TORCHELASTIC_RESTART_COUNT",
     "MASTER_PORT",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMIX_NAMESPACE",
+    "PMIX_SERVER_URI2",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_FD",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_STEP_NUM_NODES",
+    "SLURM_STEP_NODELIST",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_RESTART_COUNT",
+    "SLURM_CLUSTER_NAME",
 };
 
 static int forget_all(void **state)
@@ -135,6 +160,101 @@ static void a_shell_loop_gives_rank_or_local_rank(void **state)
     assert_int_equal(place("RANK=0 WORLD_SIZE=1").ranks, 1);
 }
 
+#define OPENMPI                                                                                              \
+    "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=2 "                            \
+    "OMPI_COMM_WORLD_LOCAL_SIZE=4 "
+#define HYDRA "PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 "
+#define SRUN                                                                                                 \
+    "SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=8 SLURM_NTASKS=8 SLURM_LOCALID=1 SLURM_NODEID=1 "                   \
+    "SLURM_STEP_NUM_NODES=2 "                                                                                \
+    "SLURM_JOB_ID=1234 SLURM_STEP_ID=3 SLURM_RESTART_COUNT=1 SLURM_CLUSTER_NAME=c "
+
+static void open_mpi_gives_a_place(void **state)
+{
+    (void)state;
+    psr_start s = place(OPENMPI "PMIX_NAMESPACE=77 PMIX_SERVER_URI2=76.0;tcp4://127.0.0.1:5");
+    assert_true(s.rank == 2 && s.ranks == 4 && s.local_rank == 2 && s.local_ranks == 4);
+    assert_true(!s.starts_scheduler && psr_start_is_on_one_host(&s));
+    assert_string_equal(s.job, "openmpi 77 76.0;tcp4://127.0.0.1:5");
+    assert_described(&s,
+                     "rank 2 of 4 from OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE (Open MPI's mpirun)");
+    s = place("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2");
+    assert_true(s.starts_scheduler && !psr_start_is_on_one_host(&s));
+    assert_string_equal(s.job, "");
+    assert_refused("OMPI_COMM_WORLD_RANK=4 OMPI_COMM_WORLD_SIZE=4",
+                   "OMPI_COMM_WORLD_RANK is \"4\": it should be a number from 0 to 3");
+    assert_refused("OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK is not set, and OMPI_COMM_WORLD_SIZE is: "
+                                             "it says which of them this process is");
+}
+
+/* Hydra's proxy made both ends of the socket; here this test did. */
+static void hydra_gives_a_place_and_its_proxy_names_the_job(void **state)
+{
+    (void)state;
+    int fds[2], other[2];
+    char text[256], job[256], wanted[64];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, other), 0);
+    snprintf(text, sizeof text, HYDRA "PMI_FD=%d", fds[0]);
+    psr_start s = place(text);
+    assert_true(s.rank == 2 && s.ranks == 4 && s.local_rank == 0 && s.local_ranks == 2 &&
+                !s.starts_scheduler);
+    assert_described(&s, "rank 2 of 4 from PMI_RANK and PMI_SIZE (MPICH's Hydra)");
+    snprintf(wanted, sizeof wanted, "hydra %d ", (int)getpid());
+    assert_memory_equal(s.job, wanted, strlen(wanted));
+    assert_true(strlen(s.job) > strlen(wanted));
+    strcpy(job, s.job);
+    snprintf(text, sizeof text, HYDRA "PMI_FD=%d", other[1]);
+    assert_string_equal(place(text).job, job);
+    for (int i = 0; i < 2; i++) {
+        close(fds[i]);
+        close(other[i]);
+    }
+    assert_string_equal(place(text).job, ""); /* no socket any more */
+    assert_refused(HYDRA "PMI_FD=x", "PMI_FD is \"x\": it should be a number from 0 to 2147483647");
+    assert_refused("PMI_RANK=1", "PMI_SIZE is not set, and PMI_RANK is: it says of how many");
+}
+
+static void srun_gives_a_place_on_the_steps_nodes(void **state)
+{
+    (void)state;
+    psr_start s = place(SRUN "SLURM_STEP_NODELIST=node[08-11,20],other");
+    assert_true(s.rank == 5 && s.ranks == 8 && s.local_rank == 1 && s.node == 1 && s.nodes == 2);
+    assert_true(!s.starts_scheduler && !psr_start_is_on_one_host(&s));
+    assert_string_equal(s.address, "node08");
+    assert_int_equal(s.port, 30000 + 1234 * 16 + 3);
+    assert_string_equal(s.job, "slurm c 1234 3 1");
+    assert_described(&s, "rank 5 of 8 from SLURM_PROCID and SLURM_STEP_NUM_TASKS (Slurm's srun)");
+    assert_string_equal(place(SRUN "SLURM_STEP_NODELIST=rack[2,4]n[7-9].example").address, "rack2n7.example");
+    assert_string_equal(place(SRUN "SLURM_STEP_NODELIST=one").address, "one");
+    s = place("SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=one");
+    assert_true(s.starts_scheduler && psr_start_is_on_one_host(&s));
+    static const char *const wrong[] = {"node[", "node[x-y]", ",a", "a[1-2"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[512], detail[256];
+        snprintf(text, sizeof text, SRUN "SLURM_STEP_NODELIST=%s", wrong[i]);
+        snprintf(detail, sizeof detail,
+                 "SLURM_STEP_NODELIST is \"%s\": it should be a list of nodes as \"node[1-3]\"", wrong[i]);
+        assert_refused(text, detail);
+    }
+    assert_refused(SRUN "SLURM_STEP_NODELIST=n SLURM_PROCID=8",
+                   "SLURM_PROCID is \"8\": it should be a number from 0 to 7");
+}
+
+/* A script of sbatch is no task, whatever Slurm has told it; and what starts ranks within a step is nearer than the step. */
+static void what_is_nearer_than_slurm_counts(void **state)
+{
+    (void)state;
+    psr_start s;
+    surround("SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_JOB_ID=5 SLURM_LOCALID=0");
+    assert_int_equal(psr_start_read(&s), PSR_ERR_NOT_FOUND);
+    assert_string_equal(place(OPENMPI SRUN "SLURM_STEP_NODELIST=a").way, "Open MPI's mpirun");
+    assert_string_equal(place(HYDRA SRUN "SLURM_STEP_NODELIST=a").way, "MPICH's Hydra");
+    assert_string_equal(place("PMI_RANK=5 PMI_SIZE=8 " SRUN "SLURM_STEP_NODELIST=a").way, "Slurm's srun");
+    assert_string_equal(place(LOOP "RANK=2 LOCAL_RANK=2 " OPENMPI "WORLD_SIZE=4").way,
+                        "torch.distributed's variables");
+}
+
 static void a_wrong_variable_is_refused_by_name(void **state)
 {
     (void)state;
@@ -182,6 +302,13 @@ static void sources_that_contradict_each_other_are_refused_by_name(void **state)
         "PSRING_RANK=3 and PSRING_RANKS=4 say rank 3 of 4, but RANK=3 and WORLD_SIZE=8 say rank 3 of 8: "
         "unset those that are not meant");
     assert_int_equal(place(LOOP "RANK=3 PSRING_RANK=3 PSRING_RANKS=8").rank, 3);
+    assert_refused(OPENMPI "PMI_RANK=1 PMI_SIZE=4", "OMPI_COMM_WORLD_RANK=2 and OMPI_COMM_WORLD_SIZE=4 say "
+                                                    "rank 2 of 4, but PMI_RANK=1 and PMI_SIZE=4 say "
+                                                    "rank 1 of 4: unset those that are not meant");
+    assert_refused(
+        SRUN "SLURM_STEP_NODELIST=a RANK=3 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1",
+        "RANK=3 and WORLD_SIZE=8 say rank 3 of 8, but SLURM_PROCID=5 and SLURM_STEP_NUM_TASKS=8 say "
+        "rank 5 of 8: unset those that are not meant");
     /* What psring run has started is in a place of its own, wherever psring run itself is. */
     assert_int_equal(place(LOOP "RANK=3 PSRING_RANK=1 PSRING_RANKS=2 PSRING_HOST_SCHEDULER=0").ranks, 2);
     /* A process on each of two places, which starts four ranks. */
@@ -196,6 +323,10 @@ int main(void)
         cmocka_unit_test_teardown(psring_run_gives_a_place, forget_all),
         cmocka_unit_test_teardown(torchrun_gives_a_place, forget_all),
         cmocka_unit_test_teardown(a_shell_loop_gives_rank_or_local_rank, forget_all),
+        cmocka_unit_test_teardown(open_mpi_gives_a_place, forget_all),
+        cmocka_unit_test_teardown(hydra_gives_a_place_and_its_proxy_names_the_job, forget_all),
+        cmocka_unit_test_teardown(srun_gives_a_place_on_the_steps_nodes, forget_all),
+        cmocka_unit_test_teardown(what_is_nearer_than_slurm_counts, forget_all),
         cmocka_unit_test_teardown(a_wrong_variable_is_refused_by_name, forget_all),
         cmocka_unit_test_teardown(a_variable_that_is_missing_beside_another_is_named, forget_all),
         cmocka_unit_test_teardown(sources_that_contradict_each_other_are_refused_by_name, forget_all),

@@ -1,0 +1,79 @@
+/* The variables that Slurm's srun gives each task (https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES): SLURM_PROCID,
+ * SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_LOCALID, SLURM_NODEID, SLURM_STEP_NUM_NODES, SLURM_STEP_NODELIST, SLURM_JOB_ID, SLURM_STEP_ID and
+ * SLURM_RESTART_COUNT.
+ *
+ * A script of sbatch has some of them too, but no SLURM_STEP_NODELIST: it is no task of a step of srun's. Task 0 is on the step's first node,
+ * which is where the scheduler is. */
+#include "comm/start/variables.h"
+#include "comm/start/ways.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Ports from here on: a job's and a step's own, so that several on one node rarely want the same. */
+#define PORT_FIRST 30000
+#define PORTS 20000
+
+/* The first of "node[01-03,7],other", "rack[1-2]n[4-6]": node01, rack1n4. false: it is not of that form, or too long. */
+static bool first_host(const char *list, char ret_host[PSR_HOST_MAX])
+{
+    size_t length = 0;
+    for (const char *at = list; *at != '\0' && *at != ','; at++) {
+        if (*at == '[') {
+            size_t digits = strspn(at + 1, "0123456789");
+            const char *end = strchr(at, ']');
+            if (digits == 0 || end == NULL || length + digits >= PSR_HOST_MAX)
+                return false;
+            memcpy(ret_host + length, at + 1, digits);
+            length += digits;
+            at = end;
+        } else {
+            if (length + 1 >= PSR_HOST_MAX)
+                return false;
+            ret_host[length++] = *at;
+        }
+    }
+    ret_host[length] = '\0';
+    return length > 0;
+}
+
+static psr_err read_numbers(psr_start *s)
+{
+    PSR_TRY(psr_variable_need("SLURM_PROCID", "SLURM_STEP_NODELIST is: it says which task this is"));
+    PSR_TRY(psr_variable_need(s->ranks_variable, "SLURM_PROCID is: it says of how many"));
+    PSR_TRY(psr_variable_u32(s->ranks_variable, 1, PSR_START_RANKS_MAX, &s->ranks));
+    PSR_TRY(psr_variable_u32("SLURM_PROCID", 0, s->ranks - 1, &s->rank));
+    PSR_TRY(psr_variable_u32("SLURM_LOCALID", 0, s->ranks - 1, &s->local_rank));
+    PSR_TRY(psr_variable_u32("SLURM_STEP_NUM_NODES", 1, s->ranks, &s->nodes));
+    return psr_variable_u32("SLURM_NODEID", 0, s->nodes != PSR_START_UNTOLD ? s->nodes - 1 : s->ranks - 1,
+                            &s->node);
+}
+
+psr_err psr_start_by_slurm(psr_start *s)
+{
+    int64_t job = 0, step = 0, restarts = 0;
+    const char *nodes = psr_variable("SLURM_STEP_NODELIST");
+    if (nodes == NULL)
+        return PSR_ERR_NOT_FOUND;
+    s->way = "Slurm's srun";
+    s->level = PSR_START_MANAGER;
+    s->rank_variable = "SLURM_PROCID";
+    s->ranks_variable =
+        psr_variable("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    s->address_variable = "SLURM_STEP_NODELIST";
+    PSR_TRY(read_numbers(s));
+    PSR_TRY(psr_variable_number("SLURM_JOB_ID", 0, UINT32_MAX, &job));
+    PSR_TRY(psr_variable_number("SLURM_STEP_ID", 0, UINT32_MAX, &step));
+    PSR_TRY(psr_variable_number("SLURM_RESTART_COUNT", 0, UINT32_MAX, &restarts));
+    if (!first_host(nodes, s->address))
+        return psr_fail(PSR_ERR_USAGE,
+                        "SLURM_STEP_NODELIST is \"%.80s\": it should be a list of nodes as \"node[1-3]\"",
+                        nodes);
+    s->port = (uint16_t)(PORT_FIRST + (job * 16 + step) % PORTS);
+    s->starts_scheduler = s->rank == 0;
+    char cluster[64] = "";
+    PSR_TRY(psr_variable_copy("SLURM_CLUSTER_NAME", cluster, sizeof cluster));
+    snprintf(s->job, sizeof s->job, "slurm %s %lld %lld %lld", cluster, (long long)job, (long long)step,
+             (long long)restarts);
+    return PSR_OK;
+}
