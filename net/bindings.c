@@ -1,5 +1,6 @@
 #include "net/bindings.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ static psr_err grow(psr_bindings *bindings)
 }
 
 psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes, psr_peer peer,
-                         psr_binding **ret_binding)
+                         const char *admitted, psr_binding **ret_binding)
 {
     if (id_bytes != PSR_ROUTING_ID_BYTES)
         return psr_fail(PSR_ERR_DENIED, "its routing id has %zu bytes, ours have %d", id_bytes,
@@ -61,6 +62,7 @@ psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes
     psr_binding *slot = slot_of(bindings, id);
     *slot = (psr_binding){.peer = peer, .used = true};
     memcpy(slot->id, id, PSR_ROUTING_ID_BYTES);
+    snprintf(slot->admitted, sizeof slot->admitted, "%s", admitted);
     bindings->count++;
     *ret_binding = slot;
     return PSR_OK;

@@ -3,11 +3,14 @@
  * A sender picks its routing id itself: 16 random bytes, kept over reconnects. So an id is a secret that
  * tells a reconnecting member from another process, and a rank belongs to the id that claimed it first for as
  * long as the inbox lives, or until it has left: a second claim is refused, whoever makes it. Peers without a rank (PSR_RANK_ANY)
- * may be many. Plain data; one thread. */
+ * may be many.
+ *
+ * An id is also bound to the name under which admission let its connection in, which is the CURVE key's (net/admission.h): whoever else
+ * comes to know or guesses it is nobody all the same. Plain data; one thread. */
 #ifndef PSR_NET_BINDINGS_H
 #define PSR_NET_BINDINGS_H
 
-#include "net/message.h"
+#include "net/admission.h"
 
 #define PSR_ROUTING_ID_BYTES 16
 #define PSR_BINDINGS_MAX 8192 /* of an inbox: more than the members of the largest run */
@@ -15,8 +18,9 @@
 typedef struct psr_binding {
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_peer peer;
-    uint64_t sequence; /* of the next message */
-    bool banned;       /* claimed a rank that is taken, or has left: its messages are dropped */
+    char admitted[PSR_ADMISSION_NAME_BYTES]; /* "worker 1"; "worker any" keeps that when it has its rank */
+    uint64_t sequence;                       /* of the next message */
+    bool banned; /* claimed a rank that is taken, or has left: its messages are dropped */
     bool used;
 } psr_binding;
 
@@ -31,9 +35,9 @@ psr_binding *psr_bindings_find(const psr_bindings *bindings, const void *id, siz
 /* The id that holds a rank, or NULL; always NULL for PSR_RANK_ANY. */
 psr_binding *psr_bindings_holder(const psr_bindings *bindings, psr_peer peer);
 
-/* Binds an id that is not bound. DENIED: it is not of our making, or there are PSR_BINDINGS_MAX already. */
+/* Binds an id that is not bound to a peer that was admitted under that name. DENIED: it is not of our making, or there are PSR_BINDINGS_MAX already. */
 PSR_MUST_CHECK psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes,
-                                        psr_peer peer, psr_binding **ret_binding);
+                                        psr_peer peer, const char *admitted, psr_binding **ret_binding);
 
 /* Whoever holds that rank has left: another id may claim it, and what comes of the first is dropped. */
 void psr_bindings_retire(psr_bindings *bindings, psr_peer peer);

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -161,13 +160,20 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
         return drop(inbox, peer, "another process joined under that name before");
     psr_binding *binding;
     psr_err err =
-        psr_bindings_add(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id), peer, &binding);
+        psr_bindings_add(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id), peer, name, &binding);
     if (err == PSR_ERR_DENIED)
         return drop(inbox, peer, psr_err_detail());
     PSR_TRY(err);
     binding->sequence = 1;
     inbox->introductions++;
     return PSR_OK;
+}
+
+/* Whether the connection that a message came on was let in under the name to which its routing id is bound. */
+static bool is_bound(const psr_binding *binding, frames *f)
+{
+    const char *name = zmq_msg_gets(&f->head, "User-Id");
+    return name != NULL && strcmp(name, binding->admitted) == 0;
 }
 
 /* A later HELLO: a peer without a rank was given one. */
@@ -243,6 +249,8 @@ static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
         return introduce(inbox, f, decoded, &head);
     if (binding->banned)
         return drop(inbox, binding->peer, "another process joined under that name before");
+    if (!is_bound(binding, f))
+        return drop(inbox, binding->peer, "the channel whose id it has is another process's");
     if (decoded != PSR_OK)
         return violation(binding->peer, decoded);
     if (head.sequence < binding->sequence)
@@ -377,22 +385,13 @@ static psr_err take_name(psr_inbox *inbox)
     return PSR_OK;
 }
 
-/* A name that no other socket of the run has or had, so that none is ever bound over another:
- * "worker-1-01234567". */
 static psr_err name_socket(psr_inbox *inbox)
 {
-    uint32_t random;
+    char name[PSR_ADMISSION_NAME_BYTES];
     if (inbox->options.socket != NULL)
         return take_name(inbox);
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
-    char name[PSR_ADMISSION_NAME_BYTES];
     psr_admission_name(inbox->options.self, name);
-    *strchr(name, ' ') = '-';
-    int length =
-        snprintf(inbox->file, sizeof inbox->file, "%s/%s-%08" PRIx32, inbox->options.directory, name, random);
-    return length < (int)sizeof inbox->file ? PSR_OK
-                                            : psr_fail(PSR_ERR_USAGE, "the path of %s is too long", name);
+    return psr_socket_directory_name(inbox->options.directory, name, sizeof inbox->file, inbox->file);
 }
 
 /* The directory keeps other users out; where something else let them in, their number does not pass. */

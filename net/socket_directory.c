@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -285,6 +286,22 @@ void psr_socket_directory_release(psr_socket_directory *directory)
     if (directory->hold >= 0)
         close(directory->hold);
     *directory = PSR_SOCKET_DIRECTORY_NONE;
+}
+
+psr_err psr_socket_directory_name(const char *directory, const char *of, size_t size, char *ret_path)
+{
+    uint32_t random;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
+    char path[PSR_SOCKET_DIRECTORY_BYTES + 64];
+    int length = snprintf(path, sizeof path, "%s/%s-%08" PRIx32, directory, of, random);
+    if (length < 0 || (size_t)length >= sizeof path || (size_t)length >= size)
+        return psr_fail(PSR_ERR_USAGE, "the path of %s's socket in %s is too long", of, directory);
+    char *space = strchr(path + strlen(directory), ' ');
+    if (space != NULL)
+        *space = '-';
+    memcpy(ret_path, path, (size_t)length + 1);
+    return PSR_OK;
 }
 
 psr_err psr_socket_directory_of(const char *endpoint, char ret_path[PSR_SOCKET_DIRECTORY_BYTES])

@@ -59,6 +59,11 @@ void psr_socket_directory_remove(psr_socket_directory *directory);
 /* Lets go of it without removing it. */
 void psr_socket_directory_release(psr_socket_directory *directory);
 
+/* A path in that directory that no other socket of the run has or had, so that none is ever bound over another:
+ * "DIRECTORY/worker-1-01234567" of "worker 1". USAGE: it is not shorter than size. IO. */
+PSR_MUST_CHECK psr_err psr_socket_directory_name(const char *directory, const char *of, size_t size,
+                                                 char *ret_path);
+
 /* The directory part of "ipc:///run/user/7/psring-x/scheduler-0-01234567". USAGE: not such an endpoint, or too long. */
 PSR_MUST_CHECK psr_err psr_socket_directory_of(const char *endpoint,
                                                char ret_path[PSR_SOCKET_DIRECTORY_BYTES]);

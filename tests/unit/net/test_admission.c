@@ -410,6 +410,29 @@ static void a_second_process_cannot_take_a_rank(void **state)
     free_keys(&keys);
 }
 
+static void who_has_the_id_of_anothers_channel_is_nobody(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *s = open_scheduler(&keys);
+    raw first = raw_open(s, "worker 1", keys.sets[0].token);
+    raw_hello(&first, PSR_ROLE_WORKER, 1);
+    raw_head(&first, (psr_head){.type = PSR_MSG_HELD, .fields = {1}}, 1, 0, false);
+    receive_number(s, worker1, 1);
+    /* It was admitted too, as another member; libzmq gives it the first one's place. */
+    raw second = raw_open(s, "worker 0", keys.sets[0].token);
+    raw_head(&second, (psr_head){.type = PSR_MSG_ABORT}, 2, 0, false);
+    raw_send(&second, "garbage", 7, false);
+    await_strangers(s, 2);
+    assert_non_null(
+        strstr(stranger_lines,
+               "a stranger who says it is worker 1: the channel whose id it has is another process's"));
+    raw_close(&second);
+    raw_close(&first);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
 /* What a member that was let in as worker 1 sends, and what the scheduler makes of it. */
 static void violation(void (*act)(const raw *r), psr_err code, const char *text)
 {
@@ -671,6 +694,7 @@ int main(void)
         cmocka_unit_test(without_the_token_nobody_comes_in),
         cmocka_unit_test(a_name_that_no_member_has_is_turned_away),
         cmocka_unit_test(a_second_process_cannot_take_a_rank),
+        cmocka_unit_test(who_has_the_id_of_anothers_channel_is_nobody),
         cmocka_unit_test(a_member_that_breaks_the_protocol_is_named),
         cmocka_unit_test(lost_messages_are_noticed),
         cmocka_unit_test(a_member_of_another_version_is_named_with_both),
