@@ -107,17 +107,18 @@ typedef struct psr_config {
     double label_smoothing;  /* --label-smoothing */
     uint64_t seed;           /* --seed */
     /* the run */
-    char out[PSR_PATH_MAX];       /* --out DIR */
-    char init[PSR_PATH_MAX];      /* --init CKPT (weights only) */
-    char resume[PSR_PATH_MAX];    /* --resume CKPT or run directory */
-    uint64_t checkpoint_every;    /* --checkpoint-every STEPS; 0: only at the end */
-    uint64_t eval_every;          /* --eval-every STEPS; 0: only at the end */
-    bool eval;                    /* --eval / --no-eval */
-    uint64_t log_every;           /* --log-every STEPS: the step line, default 20 */
-    double deadline_s;            /* --deadline SECONDS, default 30 */
-    psr_transport_kind transport; /* --transport auto|tcp|ipc; auto: ipc when all processes are on one host */
-    psr_bare bare;                /* --no-encrypt[=trusted-network] */
-    bool hash;                    /* --hash: weight hash after every step */
+    char out[PSR_PATH_MAX];    /* --out DIR */
+    char init[PSR_PATH_MAX];   /* --init CKPT (weights only) */
+    char resume[PSR_PATH_MAX]; /* --resume CKPT or run directory */
+    uint64_t checkpoint_every; /* --checkpoint-every STEPS; 0: only at the end */
+    uint64_t eval_every;       /* --eval-every STEPS; 0: only at the end */
+    bool eval;                 /* --eval / --no-eval */
+    uint64_t log_every;        /* --log-every STEPS: the step line, default 20 */
+    double deadline_s;         /* --deadline SECONDS, default 30 */
+    psr_transport_kind
+        transport; /* --transport auto|tcp|ipc|shm; auto: ipc when all processes are on one host, and shared memory within each */
+    psr_bare bare; /* --no-encrypt[=trusted-network] */
+    bool hash;     /* --hash: weight hash after every step */
     /* --algorithms auto|timed|direct|TEXT: of convolutions (model/onednn/rule.h); run.json of a timed run has the TEXT */
     char algorithms[PSR_OPTION_TEXT_MAX];
     bool exchange; /* --no-exchange: every worker computes alone, to measure what the exchange costs */

@@ -395,8 +395,10 @@ const psr_option psr_options[] = {
      STRING(fault_point), .hidden = true, .read = judge_fault_point,
      .aloud = "that process stops itself there; for tests", .for_shards = true},
     {"transport", "auto|tcp|ipc|shm",
-     "for a run on one host, ipc: sockets that only this user reaches; shm: these, and gradients and weights "
-     "through shared memory; auto: shm on one host, else TCP",
+     "tcp alone; ipc: sockets that only this user reaches, for a run on one host; shm: gradients and weights "
+     "through "
+     "shared memory within each host, beside ipc on one, beside tcp between several; auto: shm wherever it "
+     "can be had",
      NETWORK, "auto", ENUM(transport, network_words), .for_shards = true},
     {"no-encrypt", "trusted-network",
      "TCP without encryption: within this machine, or with =trusted-network on hosts whose network nobody "

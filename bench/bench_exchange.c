@@ -35,7 +35,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ENDPOINT_BYTES 128
 #define LR 0.125f /* a power of two: the check needs no rounding of its own */
 
 typedef struct bench {
@@ -167,6 +166,11 @@ static void share_memory(process *p)
     must(psr_transport_lend_from(p->transport, &p->shared), "lending memory");
 }
 
+/* Where a process is reached: for messages, and to share memory. */
+typedef struct places {
+    char endpoint[128], memory[128];
+} places;
+
 /* Binds, tells the parent, hears of everybody, connects to everybody. */
 static void join(process *p, uint32_t index, int link)
 {
@@ -175,13 +179,16 @@ static void join(process *p, uint32_t index, int link)
         .self = p->self, .directory = b->sockets.path, .interface = "127.0.0.1", .keys = &b->keys[1 + index]};
     must(psr_transport_zmq_new(&options, &p->transport), "a transport");
     share_memory(p);
-    char endpoint[ENDPOINT_BYTES] = "";
-    snprintf(endpoint, sizeof endpoint, "%s", psr_transport_endpoint(p->transport));
-    write_all(link, endpoint, sizeof endpoint);
+    places own = {.endpoint = ""}, other;
+    snprintf(own.endpoint, sizeof own.endpoint, "%s", psr_transport_endpoint(p->transport));
+    snprintf(own.memory, sizeof own.memory, "%s", psr_transport_share_path(p->transport));
+    write_all(link, &own, sizeof own);
     for (uint32_t i = 0; i < b->members; i++) {
-        read_all(link, endpoint, sizeof endpoint);
-        if (i != index)
-            must(psr_transport_connect(p->transport, member_peer(b, i), endpoint, NULL), "a connection");
+        read_all(link, &other, sizeof other);
+        if (i == index)
+            continue;
+        must(psr_transport_connect(p->transport, member_peer(b, i), other.endpoint, NULL), "a connection");
+        psr_transport_lend_to(p->transport, member_peer(b, i), other.memory);
     }
 }
 
@@ -389,14 +396,14 @@ static void start_members(const bench *b, member *members)
         }
         close(pair[1]);
     }
-    char(*endpoints)[ENDPOINT_BYTES] = calloc(b->members, sizeof *endpoints);
-    if (!endpoints)
+    places *of = calloc(b->members, sizeof *of);
+    if (!of)
         die("memory");
     for (uint32_t i = 0; i < b->members; i++)
-        read_all(members[i].link, endpoints[i], ENDPOINT_BYTES);
+        read_all(members[i].link, &of[i], sizeof of[i]);
     for (uint32_t i = 0; i < b->members; i++)
-        write_all(members[i].link, endpoints, (size_t)b->members * ENDPOINT_BYTES);
-    free(endpoints);
+        write_all(members[i].link, of, b->members * sizeof *of);
+    free(of);
 }
 
 static int compare(const void *a, const void *b)

@@ -60,6 +60,8 @@ static cJSON *members_array(const psr_view *view)
         psr_fields_put_number(&w, "rank", view->members[i].peer.rank);
         psr_fields_put_text(&w, "host", view->members[i].host);
         psr_fields_put_text(&w, "endpoint", view->members[i].endpoint);
+        if (view->members[i].memory.socket[0] != '\0')
+            psr_fields_put_item(&w, "memory", psr_memory_place_to_object(&view->members[i].memory));
         if (w.failed || !cJSON_AddItemToArray(array, w.object)) {
             cJSON_Delete(w.object);
             cJSON_Delete(array);
@@ -84,7 +86,8 @@ static psr_err read_member(const cJSON *object, psr_view_member *member)
         return psr_fail(PSR_ERR_FORMAT, "field \"role\" is \"%s\"", role);
     PSR_TRY(psr_fields_u32(object, "rank", &member->peer.rank));
     PSR_TRY(psr_fields_text(object, "host", member->host, sizeof member->host));
-    return psr_fields_text(object, "endpoint", member->endpoint, sizeof member->endpoint);
+    PSR_TRY(psr_fields_text(object, "endpoint", member->endpoint, sizeof member->endpoint));
+    return psr_memory_place_from_object(cJSON_GetObjectItemCaseSensitive(object, "memory"), &member->memory);
 }
 
 static psr_err read_members(const cJSON *object, psr_view *view)

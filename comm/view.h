@@ -3,6 +3,7 @@
 #ifndef PSR_COMM_VIEW_H
 #define PSR_COMM_VIEW_H
 
+#include "comm/members/memory_place.h"
 #include "comm/plan.h"
 
 struct cJSON;
@@ -14,6 +15,7 @@ typedef struct psr_view_member {
     psr_peer peer;
     char host[PSR_HOST_MAX];
     char endpoint[PSR_ENDPOINT_MAX];
+    psr_memory_place memory;
 } psr_view_member;
 
 typedef struct psr_view {

@@ -143,6 +143,14 @@ bool psr_share_path(const char *endpoint, char ret_path[PSR_SHARE_PATH_BYTES])
     return length > 0 && length < PSR_SHARE_PATH_BYTES;
 }
 
+bool psr_share_path_is_beside(const char *path, const char *other)
+{
+    const char *slash = strrchr(path, '/'), *of_other = strrchr(other, '/');
+    return slash != NULL && of_other != NULL && slash - path == of_other - other &&
+           memcmp(path, other, (size_t)(slash - path)) == 0 && of_other[1] != '\0' &&
+           strlen(other) < PSR_SHARE_PATH_BYTES;
+}
+
 bool psr_share_user(int fd, unsigned *ret_user)
 {
     struct ucred who;

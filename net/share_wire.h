@@ -85,6 +85,8 @@ psr_record_write_result psr_record_write(int fd, const psr_record *records, size
 /* Where the process that listens on "ipc:///DIRECTORY/NAME" can be passed descriptors: "/DIRECTORY/NAME.fd". false: no such endpoint, or
  * the path is too long for a socket. */
 bool psr_share_path(const char *endpoint, char ret_path[PSR_SHARE_PATH_BYTES]);
+/* Whether the other path is of a socket in the same directory, however it is written: no other path to it counts. */
+bool psr_share_path_is_beside(const char *path, const char *other);
 /* The user of the process at the other end of a Unix socket, as the kernel knows it. false: it does not say. */
 bool psr_share_user(int fd, unsigned *ret_user);
 

@@ -17,6 +17,7 @@ typedef struct lending {
 
 struct psr_sharing {
     psr_sharing_options options;
+    char path[PSR_SHARE_PATH_BYTES];
     int epoll; /* a lender's descriptor has its place in lendings plus one as data, the borrower's have zero */
     const psr_shared_arena *arenas[PSR_SHARED_ARENAS_MAX];
     uint32_t arena_count;
@@ -69,12 +70,12 @@ static lending *make_place(psr_sharing *sharing)
     return &grown[sharing->count++];
 }
 
-static psr_err open_lender(psr_sharing *sharing, psr_peer peer, const char *endpoint,
+static psr_err open_lender(psr_sharing *sharing, psr_peer peer, const char *path,
                            const uint8_t id[PSR_ROUTING_ID_BYTES], psr_lender **ret_lender)
 {
-    char path[PSR_SHARE_PATH_BYTES];
-    if (!psr_share_path(endpoint, path))
-        return psr_fail(PSR_ERR_UNSUPPORTED, "it listens at %s", endpoint);
+    if (!psr_share_path_is_beside(sharing->path, path))
+        return psr_fail(PSR_ERR_DENIED, "it says that it listens at %s, which is not in the directory of %s",
+                        path, sharing->path);
     lending *place = make_place(sharing);
     if (place == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to share memory");
@@ -95,11 +96,11 @@ static psr_err open_lender(psr_sharing *sharing, psr_peer peer, const char *endp
     return PSR_OK;
 }
 
-psr_lender *psr_sharing_connect(psr_sharing *sharing, psr_peer peer, const char *endpoint,
+psr_lender *psr_sharing_connect(psr_sharing *sharing, psr_peer peer, const char *path,
                                 const uint8_t id[PSR_ROUTING_ID_BYTES])
 {
     psr_lender *lender = NULL;
-    if (open_lender(sharing, peer, endpoint, id, &lender) != PSR_OK)
+    if (open_lender(sharing, peer, path, id, &lender) != PSR_OK)
         say_why_not(sharing, peer);
     return lender;
 }
@@ -157,16 +158,13 @@ psr_borrower *psr_sharing_borrower(psr_sharing *sharing)
 
 /* ---- beginning and end ---- */
 
-static psr_err open_all(psr_sharing *sharing, const char *endpoint)
+static psr_err open_all(psr_sharing *sharing)
 {
     const psr_sharing_options *o = &sharing->options;
-    char path[PSR_SHARE_PATH_BYTES];
-    if (!psr_share_path(endpoint, path))
-        return psr_fail(PSR_ERR_IO, "beside %s there is no place for a socket", endpoint);
     sharing->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (sharing->epoll < 0)
         return psr_fail(PSR_ERR_IO, "no descriptor to wait on: %s", strerror(errno));
-    const psr_borrower_options borrower = {.path = path,
+    const psr_borrower_options borrower = {.path = sharing->path,
                                            .user = o->user,
                                            .epoll = sharing->epoll,
                                            .context = o->context,
@@ -177,12 +175,16 @@ static psr_err open_all(psr_sharing *sharing, const char *endpoint)
 
 psr_err psr_sharing_new(const psr_sharing_options *options, psr_sharing **ret_sharing)
 {
+    if (strlen(options->path) >= PSR_SHARE_PATH_BYTES)
+        return psr_fail(PSR_ERR_IO, "the path %s is too long for a socket", options->path);
     psr_sharing *sharing = calloc(1, sizeof *sharing);
     if (sharing == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to share memory");
     sharing->options = *options;
+    strcpy(sharing->path, options->path);
+    sharing->options.path = sharing->path;
     sharing->epoll = -1;
-    psr_err err = open_all(sharing, options->endpoint);
+    psr_err err = open_all(sharing);
     if (err != PSR_OK) {
         psr_sharing_free(sharing);
         return err;

@@ -10,8 +10,8 @@
 typedef struct psr_sharing psr_sharing;
 
 typedef struct psr_sharing_options {
-    const char *endpoint; /* "ipc:///DIRECTORY/NAME": where this process listens; borrowed for the call */
-    unsigned user;        /* whose processes may share: this process's own */
+    const char *path; /* "/DIRECTORY/NAME.fd": where this process listens; borrowed for the call */
+    unsigned user;    /* whose processes may share: this process's own */
     void *context;
     bool (*known)(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer); /* borrower's */
     void (*stranger)(void *context, const char *line);                                        /* borrower's */
@@ -27,9 +27,10 @@ void psr_sharing_free(psr_sharing *sharing);
 /* Lends from that arena from now on, which outlives this. USAGE: PSR_SHARED_ARENAS_MAX are there. */
 PSR_MUST_CHECK psr_err psr_sharing_add(psr_sharing *sharing, const psr_shared_arena *arena);
 
-/* The lending end towards a peer that listens at endpoint, under the routing id of the channel to it; NULL: none, which is said. It ends by
+/* The lending end towards a peer that says that it listens at path, under the routing id of the channel to it. Only what is in the
+ * directory where this process listens too is connected to, whatever a peer says. NULL: none, which is said. It ends by
  * psr_sharing_disconnect. */
-psr_lender *psr_sharing_connect(psr_sharing *sharing, psr_peer peer, const char *endpoint,
+psr_lender *psr_sharing_connect(psr_sharing *sharing, psr_peer peer, const char *path,
                                 const uint8_t id[PSR_ROUTING_ID_BYTES]);
 /* NULL: does nothing. */
 void psr_sharing_disconnect(psr_sharing *sharing, psr_lender *lender);

@@ -79,6 +79,17 @@ psr_err psr_transport_share(psr_transport *transport,
     return transport->ops->share(transport, say, context);
 }
 
+const char *psr_transport_share_path(const psr_transport *transport)
+{
+    return transport->ops->share_path != NULL ? transport->ops->share_path(transport) : "";
+}
+
+void psr_transport_lend_to(psr_transport *transport, psr_peer peer, const char *path)
+{
+    if (transport->ops->lend_to != NULL)
+        transport->ops->lend_to(transport, peer, path);
+}
+
 psr_err psr_transport_lend_from(psr_transport *transport, const psr_shared_arena *arena)
 {
     if (transport->ops->lend_from == NULL)

@@ -64,11 +64,20 @@ PSR_MUST_CHECK psr_err psr_transport_connect(psr_transport *transport, psr_peer 
                                              const char *public_key);
 
 /* From now on memory is shared with members on this host: before the first of them connects here or is connected to. say hears once
- * of each to which this process may lend that it does, or why not: messages go on then. NULL: nobody listens. UNSUPPORTED: this transport
- * shares none (TCP, the simulated network). IO: no socket can be made for it. */
+ * of each to which this process shall lend (psr_transport_lend_to) that it does, or why not: messages go on then. NULL: nobody listens.
+ * UNSUPPORTED: this transport shares none (TCP without a directory for that, the simulated network). USAGE: the directory is not this user's
+ * alone. IO, NOT_FOUND: no socket can be made for it. */
 PSR_MUST_CHECK psr_err psr_transport_share(psr_transport *transport,
                                            void (*say)(void *context, bool shared, const char *line),
                                            void *context);
+
+/* The Unix socket at which this process hears of others on its host that would share memory, from psr_transport_share on: for its peers to
+ * know. "": there is none. Borrowed for life. */
+const char *psr_transport_share_path(const psr_transport *transport);
+
+/* From now on what is lent to that connected peer may go by reference: it says that it listens at path, as psr_transport_share_path. That
+ * it does, or why not, is said. Does nothing when no memory is shared, or peer is the scheduler. */
+void psr_transport_lend_to(psr_transport *transport, psr_peer peer, const char *path);
 
 /* Lent payloads of 4 KiB or more that lie in the arena go by reference to members that have mapped it: nothing is copied, and a loan ends
  * when the receiver has freed its message. So whoever lends for the time until an answer comes has to know that the receiver read it
@@ -101,6 +110,9 @@ typedef struct psr_zmq_options {
         directory; /* of the run's ipc sockets (net/socket_directory.h), to bind one there; NULL or "": TCP; borrowed for life */
     /* Its name there, when others must know it before; NULL: one of its own. Borrowed for life. */
     const char *socket;
+    /* Over TCP: where this host's members share memory, a directory as above, which is theirs alone; NULL or "": nowhere. Borrowed for
+     * life. */
+    const char *sharing;
     const char *interface; /* address or interface name to bind; "127.0.0.1" by default */
     uint16_t port;         /* 0: the kernel gives one */
     const struct psr_keys

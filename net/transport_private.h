@@ -22,6 +22,8 @@ typedef struct psr_transport_ops {
     /* NULL: it shares no memory. */
     psr_err (*share)(psr_transport *transport, void (*say)(void *context, bool shared, const char *line),
                      void *context);
+    const char *(*share_path)(const psr_transport *transport);
+    void (*lend_to)(psr_transport *transport, psr_peer peer, const char *path);
     psr_err (*lend_from)(psr_transport *transport, const psr_shared_arena *arena);
     void (*free)(psr_transport *transport, int linger_ms);
 } psr_transport_ops;

@@ -37,6 +37,7 @@ enum { WATCHED_INBOX, WATCHED_WAKE, WATCHED_STRANGERS, WATCHED_REFUSED, WATCHED_
 typedef struct channel {
     void *dealer;
     uint64_t sequence;
+    uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_lender *lender; /* the sharing's; NULL: no memory is shared with this peer */
 } channel;
 
@@ -53,7 +54,8 @@ typedef struct zmq_transport {
     unsigned dead_handshakes;
     int64_t connected_ms;
 
-    psr_sharing *sharing; /* NULL: no memory is shared */
+    char share_path[PSR_SHARE_PATH_BYTES]; /* "": it can share no memory */
+    psr_sharing *sharing;                  /* NULL: no memory is shared */
     uint64_t introductions;
     void (*say)(void *context, bool shared, const char *line);
     void *say_context;
@@ -432,17 +434,14 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
             err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
     if (err == PSR_OK) {
         *c = (channel){.dealer = dealer};
+        memcpy(c->id, id, sizeof id);
         err = say_hello(transport, c);
     }
     if (err != PSR_OK) {
         c->dealer = NULL;
         close_dealer(dealer, 0);
-        return err;
     }
-    /* The scheduler is lent nothing. */
-    if (transport->sharing != NULL && peer.role != PSR_ROLE_SCHEDULER)
-        c->lender = psr_sharing_connect(transport->sharing, peer, endpoint, id);
-    return PSR_OK;
+    return err;
 }
 
 static void zmq_transport_disconnect(psr_transport *base, psr_peer peer)
@@ -502,13 +501,51 @@ static void say_shared(void *context, bool shared, const char *line)
         transport->say(transport->say_context, shared, line);
 }
 
+/* Over TCP. */
+static bool may_share(const psr_zmq_options *options)
+{
+    return options->sharing != NULL && options->sharing[0] != '\0';
+}
+
+/* Where others of this host reach this process to share memory. Stays "" where there is no directory for that, or no room for a name. */
+static void name_share_path(zmq_transport *transport)
+{
+    const psr_zmq_options *o = &transport->options;
+    char name[PSR_ADMISSION_NAME_BYTES], path[PSR_SHARE_PATH_BYTES];
+    psr_admission_name(o->self, name);
+    if (is_ipc(o) && psr_share_path(psr_inbox_endpoint(transport->inbox), path))
+        memcpy(transport->share_path, path, sizeof path);
+    else if (!is_ipc(o) && may_share(o) &&
+             psr_socket_directory_name(o->sharing, name, sizeof path - strlen(".fd"), path) == PSR_OK)
+        strcpy(transport->share_path, strcat(path, ".fd"));
+}
+
+static const char *zmq_transport_share_path(const psr_transport *base)
+{
+    return ((const zmq_transport *)base)->share_path;
+}
+
+/* Is it this user's alone? Whoever made it holds it. */
+static psr_err check_directory(const char *path)
+{
+    psr_socket_directory directory;
+    PSR_TRY(psr_socket_directory_hold(path, &directory));
+    psr_socket_directory_release(&directory);
+    return PSR_OK;
+}
+
 static psr_err zmq_transport_share(psr_transport *base,
                                    void (*say)(void *context, bool shared, const char *line), void *context)
 {
     zmq_transport *transport = (zmq_transport *)base;
-    if (!is_ipc(&transport->options))
-        return psr_fail(PSR_ERR_UNSUPPORTED, "this process listens on TCP");
-    const psr_sharing_options options = {.endpoint = psr_inbox_endpoint(transport->inbox),
+    bool ipc = is_ipc(&transport->options);
+    if (!ipc && !may_share(&transport->options))
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "this process listens on TCP, and was given no directory to share memory in");
+    if (transport->share_path[0] == '\0')
+        return psr_fail(PSR_ERR_IO, "there is no room for a socket's name in its directory");
+    PSR_TRY(check_directory(ipc ? transport->options.directory : transport->options.sharing));
+    const psr_sharing_options options = {.path = transport->share_path,
                                          .user = (unsigned)geteuid(),
                                          .context = transport,
                                          .known = known_to_inbox,
@@ -521,6 +558,14 @@ static psr_err zmq_transport_share(psr_transport *base,
     transport->watched[WATCHED_SHARED] =
         (struct pollfd){.fd = psr_sharing_fd(transport->sharing), .events = POLLIN};
     return PSR_OK;
+}
+
+static void zmq_transport_lend_to(psr_transport *base, psr_peer peer, const char *path)
+{
+    zmq_transport *transport = (zmq_transport *)base;
+    channel *c = channel_of(transport, peer);
+    if (transport->sharing != NULL && c != NULL && c->lender == NULL && peer.role != PSR_ROLE_SCHEDULER)
+        c->lender = psr_sharing_connect(transport->sharing, peer, path, c->id);
 }
 
 static psr_err zmq_transport_lend_from(psr_transport *base, const psr_shared_arena *arena)
@@ -573,6 +618,7 @@ static psr_err open_all(zmq_transport *transport, const char *address)
         return psr_fail(PSR_ERR_IO, "no descriptors for sockets: %s", strerror(errno));
     (void)zmq_ctx_set(transport->ctx, ZMQ_MAX_SOCKETS, SOCKETS_MAX);
     PSR_TRY(psr_inbox_new(transport->ctx, &transport->options, address, &transport->inbox));
+    name_share_path(transport);
     transport->watched[WATCHED_WAKE] = (struct pollfd){.fd = transport->wake_fd, .events = POLLIN};
     transport->watched[WATCHED_REFUSED].fd = transport->watched[WATCHED_SHARED].fd = -1; /* not yet */
     PSR_TRY(watch(transport, WATCHED_INBOX, psr_inbox_socket(transport->inbox)));
@@ -593,6 +639,8 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .rename = zmq_transport_rename,
         .strangers = zmq_transport_strangers,
         .share = zmq_transport_share,
+        .share_path = zmq_transport_share_path,
+        .lend_to = zmq_transport_lend_to,
         .lend_from = zmq_transport_lend_from,
         .free = zmq_transport_free,
     };
@@ -600,9 +648,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         options->interface != NULL && *options->interface ? options->interface : "127.0.0.1";
     char address[PSR_ADDRESS_BYTES];
     if (is_ipc(options)) {
-        psr_socket_directory directory;
-        PSR_TRY(psr_socket_directory_hold(options->directory, &directory)); /* is it this user's alone? */
-        psr_socket_directory_release(&directory);
+        PSR_TRY(check_directory(options->directory));
     } else {
         PSR_TRY(psr_interface_address(interface, address));
         if (!options->keys->curve && !options->keys->bare)

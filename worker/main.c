@@ -173,6 +173,7 @@ static psr_err join(worker *w)
     PSR_TRY(psr_transport_zmq_new(&zmq, &w->transport));
     const psr_member_options member = {.transport = w->transport,
                                        .provision = &w->provision,
+                                       .shares_memory = true,
                                        .context = w,
                                        .configured = take_config,
                                        .report = report};

@@ -52,6 +52,7 @@ static psr_err take_seat(psr_coordinator *c, psr_seat *seat, const psr_join *joi
     const psr_coordinator_driver *driver = &c->options.driver;
     memcpy(seat->entry.host, join->host, sizeof seat->entry.host);
     memcpy(seat->entry.endpoint, join->endpoint, sizeof seat->entry.endpoint);
+    seat->entry.memory = join->memory;
     PSR_TRY(driver->connect(driver->context, seat->entry.peer, seat->entry.endpoint));
     seat->joined = true;
     c->joined_count++;

@@ -13,6 +13,8 @@ psr_err psr_join_to_json(const psr_join *join, char **ret_json)
     psr_fields_put_text(&w, "version", join->version);
     psr_fields_put_text(&w, "host", join->host);
     psr_fields_put_text(&w, "endpoint", join->endpoint);
+    if (join->memory.socket[0] != '\0')
+        psr_fields_put_item(&w, "memory", psr_memory_place_to_object(&join->memory));
     psr_fields_put_number(&w, "pid", (uint64_t)join->pid);
     return psr_fields_finish(&w, ret_json);
 }
@@ -23,6 +25,7 @@ static psr_err read_join(const cJSON *object, psr_join *join)
     PSR_TRY(psr_fields_text(object, "version", join->version, sizeof join->version));
     PSR_TRY(psr_fields_text(object, "host", join->host, sizeof join->host));
     PSR_TRY(psr_fields_text(object, "endpoint", join->endpoint, sizeof join->endpoint));
+    PSR_TRY(psr_memory_place_from_object(cJSON_GetObjectItemCaseSensitive(object, "memory"), &join->memory));
     PSR_TRY(psr_fields_number(object, "pid", INT32_MAX, &pid));
     join->pid = (int64_t)pid;
     return PSR_OK;

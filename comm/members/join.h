@@ -15,6 +15,7 @@ typedef struct psr_join {
     char version[PSR_VERSION_MAX];
     char host[PSR_HOST_MAX];
     char endpoint[PSR_ENDPOINT_MAX];
+    psr_memory_place memory;
     int64_t pid;
 } psr_join;
 

@@ -109,6 +109,8 @@ static psr_err say_join(psr_member *member)
     if (join.host[0] == '\0' && gethostname(join.host, sizeof join.host) != 0)
         strcpy(join.host, "localhost");
     join.host[sizeof join.host - 1] = '\0';
+    if (member->options.shares_memory)
+        PSR_TRY(psr_memory_place_of(psr_transport_share_path(member->options.transport), &join.memory));
     char *json = NULL;
     PSR_TRY(psr_join_to_json(&join, &json));
     psr_err err = psr_membership_join(member->membership, json);
@@ -295,6 +297,10 @@ psr_err psr_member_connect(psr_member *member, psr_peer peer)
     if (!entry)
         return psr_fail(PSR_ERR_NOT_FOUND, "%s %" PRIu32 " is not in the view", psr_role_name(peer.role),
                         peer.rank);
-    return psr_transport_connect(member->options.transport, peer, entry->endpoint,
-                                 psr_keys_of(&member->options.provision->keys, peer));
+    PSR_TRY(psr_transport_connect(member->options.transport, peer, entry->endpoint,
+                                  psr_keys_of(&member->options.provision->keys, peer)));
+    const psr_view_member *self = psr_view_find(&member->view, member->self);
+    if (self != NULL && psr_memory_place_is_shared(&self->memory, &entry->memory))
+        psr_transport_lend_to(member->options.transport, peer, entry->memory.socket);
+    return PSR_OK;
 }

@@ -22,6 +22,7 @@ typedef struct psr_member_options {
     psr_transport *transport; /* borrowed for the member's life, as all here */
     const psr_provision *provision;
     int64_t first_deadline_ms; /* until CONFIG says the run's; 0: 30 s */
+    bool shares_memory;        /* where CONFIG asks for it (comm/members/shared_memory.h): JOIN tells where */
     void *context;
     /* CONFIG came, once: its place in the run, and what the scheduler's user gives it, borrowed during the call. Returns what
      * FACTS shall say, malloc'ed; left NULL: nothing. A failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
@@ -50,7 +51,7 @@ psr_bytes psr_member_agreed(const psr_member *member);
 /* "worker 2 on host7", or "worker 2" when it is not in the view. Borrowed until the next call. */
 const char *psr_member_name(psr_member *member, psr_peer peer);
 
-/* Opens the channel to a member of the view. NOT_FOUND. */
+/* Opens the channel to a member of the view; what is lent goes by reference where both share memory. NOT_FOUND. */
 PSR_MUST_CHECK psr_err psr_member_connect(psr_member *member, psr_peer peer);
 
 /* READY; json may be NULL. */

@@ -25,6 +25,7 @@ static cJSON *provision_object(const psr_provision *provision, const char *keys)
         cJSON_AddStringToObject(object, "host", provision->host) &&
         cJSON_AddStringToObject(object, "scheduler", provision->scheduler) &&
         cJSON_AddStringToObject(object, "directory", provision->directory) &&
+        cJSON_AddStringToObject(object, "sharing", provision->sharing) &&
         cJSON_AddStringToObject(object, "interface", provision->interface) &&
         cJSON_AddNumberToObject(object, "port", provision->port) &&
         cJSON_AddItemToObject(object, "keys", key_object))
@@ -96,6 +97,7 @@ static psr_err read_object(const cJSON *object, psr_provision *provision)
     PSR_TRY(read_text(object, "host", provision->host, sizeof provision->host));
     PSR_TRY(read_text(object, "scheduler", provision->scheduler, sizeof provision->scheduler));
     PSR_TRY(read_text(object, "directory", provision->directory, sizeof provision->directory));
+    PSR_TRY(read_text(object, "sharing", provision->sharing, sizeof provision->sharing));
     PSR_TRY(read_text(object, "interface", provision->interface, sizeof provision->interface));
     PSR_TRY(read_count(object, "port", UINT16_MAX, &port));
     provision->port = (uint16_t)port;
@@ -210,6 +212,7 @@ psr_zmq_options psr_provision_zmq(const psr_provision *provision)
     return (psr_zmq_options){
         .self = provision->self,
         .directory = provision->directory,
+        .sharing = provision->sharing,
         .interface = provision->interface,
         .port = provision->port,
         .keys = &provision->keys,

@@ -13,6 +13,7 @@ typedef struct psr_provision {
     char host[PSR_HOST_MAX];                    /* what this host is called in messages; "": its own name */
     char scheduler[PSR_ENDPOINT_MAX];           /* endpoint of the scheduler; "" for the scheduler itself */
     char directory[PSR_SOCKET_DIRECTORY_BYTES]; /* to listen on an ipc socket there; "": TCP */
+    char sharing[PSR_SOCKET_DIRECTORY_BYTES];   /* over TCP: to share memory in; "": nowhere */
     char interface[PSR_HOST_MAX];               /* to listen on; "": 127.0.0.1 */
     uint16_t port;                              /* to listen on; 0: the kernel gives one */
     psr_keys keys;

@@ -24,7 +24,7 @@ void psr_shared_memory_begin(psr_shared_memory *memory, psr_transport *transport
     psr_err err = psr_transport_share(transport, say, memory);
     if (err == PSR_OK)
         memory->transport = transport;
-    else if (asked || err != PSR_ERR_UNSUPPORTED)
+    else
         say_none(memory);
 }
 

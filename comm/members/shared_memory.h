@@ -16,8 +16,8 @@ typedef struct psr_shared_memory {
 
 #define PSR_SHARED_MEMORY_NONE ((psr_shared_memory){.arena = {.fd = -1}})
 
-/* Before WELCOME, after which others connect. transport is borrowed, memory too, until the transport ends. say hears once of every peer how
- * it is with it, or why nothing is shared: where it was not asked for, not that this build or system cannot. */
+/* Before WELCOME, after which others connect. transport is borrowed, memory too, until the transport ends. say hears once of every peer on
+ * this host how it is with it, or why nothing is shared. */
 void psr_shared_memory_begin(psr_shared_memory *memory, psr_transport *transport, bool asked,
                              void (*say)(bool warning, const char *line));
 /* Makes the arena, of so many floats. Returns its values, borrowed; NULL: there is none. Once. */

@@ -8,18 +8,6 @@
 
 #define SSH_WORDS_MAX 32
 
-void psr_machine_id(char id[PSR_MACHINE_BYTES])
-{
-    id[0] = '\0';
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (!file)
-        return;
-    if (!fgets(id, PSR_MACHINE_BYTES, file))
-        id[0] = '\0';
-    fclose(file);
-    id[strcspn(id, "\n")] = '\0';
-}
-
 bool psr_host_is_here(const char *name)
 {
     char own[256] = "";

@@ -12,11 +12,6 @@ typedef struct psr_host_link {
     psr_child agent;
 } psr_host_link;
 
-#define PSR_MACHINE_BYTES 64
-
-/* What tells this machine, as long as it runs, from every other: the same in all its namespaces. "" when it is not known. */
-void psr_machine_id(char id[PSR_MACHINE_BYTES]);
-
 /* True for localhost, loopback addresses and this machine's own name. */
 bool psr_host_is_here(const char *name);
 

@@ -130,6 +130,7 @@ static psr_err join(program *p)
     PSR_TRY(psr_input_thread_new(p->by_hand ? -1 : STDIN_FILENO, wake, p, &p->input));
     psr_member_options member = {.transport = p->transport,
                                  .provision = &p->provision,
+                                 .shares_memory = true,
                                  .context = p,
                                  .configured = take_config,
                                  .report = report,

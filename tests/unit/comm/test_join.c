@@ -14,7 +14,11 @@ static void a_join_a_place_and_a_welcome_come_back_as_they_were(void **state)
 {
     (void)state;
     char *json = NULL;
-    const psr_join join = {.version = "1.2", .host = "b\"\\host", .endpoint = "tcp://10.0.0.1:4", .pid = 77};
+    const psr_join join = {.version = "1.2",
+                           .host = "b\"\\host",
+                           .endpoint = "tcp://10.0.0.1:4",
+                           .pid = 77,
+                           .memory = {"5f-0", "/run/psring-x/worker-0-1.fd"}};
     psr_join join_again;
     expect_ok(psr_join_to_json(&join, &json));
     expect_ok(psr_join_from_json((psr_bytes){json, strlen(json)}, &join_again));
@@ -33,8 +37,8 @@ static void a_join_a_place_and_a_welcome_come_back_as_they_were(void **state)
     assert_memory_equal(users.data, "\0{\0", 3);
     free(payload);
 
-    psr_view_member members[] = {{{PSR_ROLE_SHARD, 0}, "a", "tcp://a:1"},
-                                 {{PSR_ROLE_WORKER, 5}, "b", "tcp://b:2"}};
+    psr_view_member members[] = {{{PSR_ROLE_SHARD, 0}, "a", "tcp://a:1", {"", ""}},
+                                 {{PSR_ROLE_WORKER, 5}, "b", "tcp://b:2", {"m", "/run/x/y.fd"}}};
     psr_plan_bucket buckets[] = {
         {.span = {32, 16}, .route = PSR_ROUTE_SHARD, .compression.encoding = PSR_ENCODING_FLOAT32}};
     const psr_view view = {.epoch = 3,
@@ -53,6 +57,7 @@ static void a_join_a_place_and_a_welcome_come_back_as_they_were(void **state)
     assert_int_equal(users.size, 0);
     assert_int_equal(view_again.epoch, 3);
     assert_int_equal(view_again.member_count, 2);
+    assert_memory_equal(view_again.members, members, sizeof members);
     assert_int_equal(view_again.plan.slice_count, 1);
     psr_view_done(&view_again);
     free(payload);
@@ -145,6 +150,7 @@ static void a_provision_comes_back_as_it_was_and_nothing_after_its_line_is_read(
     psr_provision provision = {.self = {PSR_ROLE_WORKER, 1},
                                .host = "b",
                                .scheduler = "tcp://a:1",
+                               .sharing = "/run/psring-x",
                                .interface = "10.0.0.2",
                                .port = 65535,
                                .keys = keys[3]},
@@ -158,6 +164,7 @@ static void a_provision_comes_back_as_it_was_and_nothing_after_its_line_is_read(
     assert_true(psr_peer_equal(again.self, provision.self));
     assert_string_equal(again.host, "b");
     assert_string_equal(again.scheduler, "tcp://a:1");
+    assert_string_equal(again.sharing, "/run/psring-x");
     assert_string_equal(again.interface, "10.0.0.2");
     assert_int_equal(again.port, 65535);
     assert_string_equal(again.keys.secret_key, keys[3].secret_key);

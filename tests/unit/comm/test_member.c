@@ -80,7 +80,9 @@ static void *play_scheduler(void *context)
         send_text(s->peer, worker1, psr_msg_spread_head(&(psr_msg_spread){.number = 5}), NULL);
         send_text(s->peer, worker1, psr_msg_spread_head(&(psr_msg_spread){.number = 6}), NULL);
     }
-    psr_view_member members[] = {{scheduler, "head", ""}, {worker0, "there", ""}, {worker1, "here", ""}};
+    psr_view_member members[] = {{.peer = scheduler, .host = "head"},
+                                 {.peer = worker0, .host = "there"},
+                                 {.peer = worker1, .host = "here"}};
     strcpy(members[1].endpoint, psr_transport_endpoint(s->peer));
     const psr_view view = {
         .members = members,

@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -651,6 +652,7 @@ static void a_peer_that_cannot_map_says_why_and_gets_messages(void **state)
 /* ---- transports ---- */
 
 typedef struct pair {
+    bool tcp; /* with CURVE, and memory shared in the directory; else on ipc sockets there */
     run_keys keys;
     psr_socket_directory directory;
     psr_transport *from, *to; /* worker 0, worker 1 */
@@ -669,16 +671,18 @@ static psr_transport *open_in(const pair *p, psr_peer self)
 {
     psr_zmq_options options = {.self = self,
                                .keys = keys_of(&p->keys, self),
-                               .directory = p->directory.path,
+                               .directory = p->tcp ? NULL : p->directory.path,
+                               .sharing = p->tcp ? p->directory.path : NULL,
                                .log_stranger = note_stranger};
     psr_transport *transport;
     assert_ok(psr_transport_zmq_new(&options, &transport));
     return transport;
 }
 
-static void open_pair(pair *p, bool receiver_shares)
+/* state: NULL, or over TCP. */
+static void open_pair(pair *p, void *const *state, bool receiver_shares)
 {
-    *p = (pair){.keys = make_keys(false)};
+    *p = (pair){.tcp = *state != NULL, .keys = make_keys(*state != NULL)};
     assert_ok(psr_socket_directory_make(NULL, &p->directory));
     p->from = open_in(p, worker0);
     p->to = open_in(p, worker1);
@@ -688,6 +692,7 @@ static void open_pair(pair *p, bool receiver_shares)
     assert_ok(psr_shared_arena_new(FLOATS, &p->arena));
     assert_ok(psr_transport_lend_from(p->from, &p->arena));
     join_to(p->from, worker1, p->to);
+    psr_transport_lend_to(p->from, worker1, psr_transport_share_path(p->to));
 }
 
 static void close_pair(pair *p)
@@ -734,9 +739,8 @@ static uint64_t bytes_lent(const pair *p)
 
 static void a_lent_payload_in_shared_memory_is_read_there(void **state)
 {
-    (void)state;
     pair p;
-    open_pair(&p, true);
+    open_pair(&p, state, true);
     await_sharing(&p);
     lend(&p, 0);
     lend(&p, 1); /* wherever a float may lie */
@@ -760,9 +764,8 @@ static void a_lent_payload_in_shared_memory_is_read_there(void **state)
 
 static void what_a_member_holds_comes_back_when_it_ends(void **state)
 {
-    (void)state;
     pair p;
-    open_pair(&p, true);
+    open_pair(&p, state, true);
     await_sharing(&p);
     lend(&p, 0);
     lend(&p, SLICE);
@@ -779,9 +782,8 @@ static void what_a_member_holds_comes_back_when_it_ends(void **state)
 
 static void a_channel_that_ends_gives_all_back(void **state)
 {
-    (void)state;
     pair p;
-    open_pair(&p, true);
+    open_pair(&p, state, true);
     await_sharing(&p);
     lend(&p, 0);
     psr_message *held = receive(p.to);
@@ -795,9 +797,8 @@ static void a_channel_that_ends_gives_all_back(void **state)
 
 static void with_a_member_that_shares_none_it_is_said_and_messages_go(void **state)
 {
-    (void)state;
     pair p;
-    open_pair(&p, false);
+    open_pair(&p, state, false);
     assert_memory_equal(p.said, "-shares no memory with worker 1, messages go to it: ", 52);
     p.arena.values[0] = 21;
     lend(&p, 0);
@@ -809,19 +810,73 @@ static void with_a_member_that_shares_none_it_is_said_and_messages_go(void **sta
     assert_int_equal(p.returned, 1);
 }
 
-static void over_tcp_no_memory_is_shared(void **state)
+static void without_a_directory_for_it_no_memory_is_shared_over_tcp(void **state)
 {
     (void)state;
     run_keys keys = make_keys(false);
     psr_shared_arena arena;
     psr_transport *transport = open_member(&keys, worker0);
     assert_ok(psr_shared_arena_new(FLOATS, &arena));
-    assert_fails(psr_transport_share(transport, NULL, NULL), PSR_ERR_UNSUPPORTED, "listens on TCP");
+    assert_string_equal(psr_transport_share_path(transport), "");
+    assert_fails(psr_transport_share(transport, NULL, NULL), PSR_ERR_UNSUPPORTED,
+                 "listens on TCP, and was given no directory");
     assert_fails(psr_transport_lend_from(transport, &arena), PSR_ERR_UNSUPPORTED, "no memory is shared");
     psr_transport_free(&transport, 0);
     psr_shared_arena_done(&arena);
     free_keys(&keys);
 }
+
+static void in_a_directory_that_others_may_enter_no_memory_is_shared(void **state)
+{
+    (void)state;
+    pair p = {.tcp = true, .keys = make_keys(true)};
+    assert_ok(psr_socket_directory_make(NULL, &p.directory));
+    p.from = open_in(&p, worker0);
+    assert_memory_equal(psr_transport_share_path(p.from), p.directory.path, strlen(p.directory.path));
+    assert_int_equal(chmod(p.directory.path, 0755), 0);
+    assert_fails(psr_transport_share(p.from, note_shared, &p), PSR_ERR_USAGE, "of mode 0700");
+    assert_int_equal(chmod(p.directory.path, 0700), 0);
+    close_pair(&p);
+}
+
+/* What a peer says of where it listens decides nothing: where it says another place, nobody comes there. */
+static void only_what_is_in_the_own_directory_is_connected_to(void **state)
+{
+    pair p;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char above[PSR_SHARE_PATH_BYTES + 64], around[2 * PSR_SHARE_PATH_BYTES];
+    psr_socket_directory elsewhere;
+    open_pair(&p, state, false);
+    psr_transport_disconnect(p.from, worker1);
+    assert_ok(psr_socket_directory_make(NULL, &elsewhere));
+    snprintf(address.sun_path, sizeof address.sun_path, "%.80s/x.fd", elsewhere.path);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    snprintf(above, sizeof above, "%s/..%s", p.directory.path, strrchr(elsewhere.path, '/'));
+    snprintf(around, sizeof around, "%s/../%s/x.fd", p.directory.path, strrchr(elsewhere.path, '/') + 1);
+    const char *const said[] = {address.sun_path, around,    above,           "", "/",
+                                "x.fd",           "../x.fd", p.directory.path};
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        p.said[0] = '\0';
+        join_to(p.from, worker1, p.to);
+        psr_transport_lend_to(p.from, worker1, said[i]);
+        assert_memory_equal(
+            p.said, "-shares no memory with worker 1, messages go to it: it says that it listens at ", 79);
+        assert_int_equal(accept(listener, NULL, NULL), -1);
+        assert_int_equal(errno, EAGAIN);
+        psr_transport_disconnect(p.from, worker1);
+    }
+    psr_transport_lend_to(p.from, worker1, psr_transport_share_path(p.to)); /* it is not connected any more */
+    close(listener);
+    psr_socket_directory_remove(&elsewhere);
+    close_pair(&p);
+}
+
+#define over_tcp(test)                                                                                       \
+    {                                                                                                        \
+#test "_over_tcp", test, NULL, NULL, (void *)(uintptr_t)1                                            \
+    }
 
 int main(void)
 {
@@ -848,10 +903,17 @@ int main(void)
         cmocka_unit_test(all_comes_back_when_the_peer_is_gone),
         cmocka_unit_test(a_peer_that_cannot_map_says_why_and_gets_messages),
         cmocka_unit_test(a_lent_payload_in_shared_memory_is_read_there),
+        over_tcp(a_lent_payload_in_shared_memory_is_read_there),
         cmocka_unit_test(what_a_member_holds_comes_back_when_it_ends),
+        over_tcp(what_a_member_holds_comes_back_when_it_ends),
         cmocka_unit_test(a_channel_that_ends_gives_all_back),
+        over_tcp(a_channel_that_ends_gives_all_back),
         cmocka_unit_test(with_a_member_that_shares_none_it_is_said_and_messages_go),
-        cmocka_unit_test(over_tcp_no_memory_is_shared),
+        over_tcp(with_a_member_that_shares_none_it_is_said_and_messages_go),
+        cmocka_unit_test(without_a_directory_for_it_no_memory_is_shared_over_tcp),
+        cmocka_unit_test(in_a_directory_that_others_may_enter_no_memory_is_shared),
+        cmocka_unit_test(only_what_is_in_the_own_directory_is_connected_to),
+        over_tcp(only_what_is_in_the_own_directory_is_connected_to),
     };
     return cmocka_run_group_tests_name("sharing", tests, NULL, NULL);
 }

@@ -111,7 +111,7 @@ static void events_are_one_line_of_json_each(void **state)
     pipes p;
     char text[4096];
     open_pipes(&p);
-    const psr_view_member entry = {{PSR_ROLE_WORKER, 1}, "b", "tcp://b:1"};
+    const psr_view_member entry = {.peer = {PSR_ROLE_WORKER, 1}, .host = "b", .endpoint = "tcp://b:1"};
     psr_launcher_listening(p.launcher, "tcp://a:1");
     psr_launcher_joined(p.launcher, &entry, 2, 3);
     psr_launcher_running(p.launcher);
