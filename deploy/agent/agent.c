@@ -1,6 +1,7 @@
 #include "deploy/agent/agent.h"
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/printable.h"
 #include "base/secret.h"
 #include "base/child.h"
@@ -66,13 +67,15 @@ typedef struct agent {
     bool answers_pause; /* when all of them are stopped */
     bool ending;
     int64_t term_at_ms, kill_at_ms;
-    int64_t leave_at_ms;          /* though not all is told */
-    uint64_t taken;               /* bytes of events, when that was put off last */
-    const char *because;          /* why it ends, when not by command */
-    psr_socket_directory sockets; /* of the run, to be removed when the launcher cannot any more */
-    psr_program program;          /* of `psring run`; without words: psring's own two */
-    cJSON *variables;             /* those two's, or NULL */
-    psr_environment environment;  /* with them; not begun: ours */
+    int64_t leave_at_ms; /* though not all is told */
+    uint64_t taken;      /* bytes of events, when that was put off last */
+    const char *because; /* why it ends, when not by command */
+    psr_socket_directory
+        sockets; /* to be removed: of the run, as the launcher does if it can; over TCP this agent's own */
+    bool shares; /* sockets is where its processes share memory, as they are told */
+    psr_program program;         /* of `psring run`; without words: psring's own two */
+    cJSON *variables;            /* those two's, or NULL */
+    psr_environment environment; /* with them; not begun: ours */
 } agent;
 
 typedef struct line_from {
@@ -254,14 +257,21 @@ static psr_err start_program(const agent *a, process *p, const cJSON *provision)
     return err;
 }
 
+/* Where memory is shared is this host's to say, not the launcher's. false: no memory. */
+static bool tell_sharing(const agent *a, cJSON *provision)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(provision, "sharing");
+    return !a->shares || cJSON_AddStringToObject(provision, "sharing", a->sockets.path) != NULL;
+}
+
 /* One of psring's two programs, from beside this one: nothing of what is run is the launcher's to say. */
-static psr_err start_own(const agent *a, process *p, const cJSON *provision)
+static psr_err start_own(const agent *a, process *p, cJSON *provision)
 {
     char path[4096], option[] = "--provision", from[] = "-";
     PSR_TRY(
         psr_program_path(p->peer.role == PSR_ROLE_SHARD ? "psring-ps" : "psring-worker", path, sizeof path));
     char *argv[] = {path, option, from, NULL};
-    char *text = psr_secret_print(provision);
+    char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
     const psr_child_setting setting = {.environment = a->environment.items};
@@ -281,7 +291,7 @@ static void tell_exit(agent *a, psr_peer peer, bool ok, bool by_itself, const ch
 
 static psr_err spawn(agent *a, const cJSON *command)
 {
-    const cJSON *provision = cJSON_GetObjectItemCaseSensitive(command, "provision");
+    cJSON *provision = cJSON_GetObjectItemCaseSensitive(command, "provision");
     process *p = &a->processes[a->count];
     if (!cJSON_IsObject(provision))
         return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a spawn command without a provision");
@@ -308,11 +318,21 @@ static void watch_launcher(agent *a, int64_t deadline_ms)
     a->heard_ms = look(a);
 }
 
+/* Without such a directory nothing is shared on this host, and messages go. */
+static void share(agent *a)
+{
+    a->shares = psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), &a->sockets) == PSR_OK;
+    if (!a->shares)
+        psr_print(stderr, "no memory is shared on this host: %s\n", psr_err_detail());
+}
+
 static psr_err begin(agent *a, const cJSON *command)
 {
     const char *sockets = psr_json_text(command, "sockets");
     watch_launcher(
         a, (int64_t)(between(0.001, psr_json_number(command, "deadline_s", 30), DEADLINE_S_MAX) * 1000));
+    if (a->sockets.hold < 0 && !sockets && psr_json_true(command, "share"))
+        share(a);
     psr_err err = sockets && a->sockets.hold < 0 ? psr_socket_directory_hold(sockets, &a->sockets) : PSR_OK;
     /* A scheduler that could not begin has removed it by now, and the order to end is on its way. */
     return err == PSR_ERR_NOT_FOUND ? PSR_OK : err;

@@ -4,6 +4,7 @@
  *
  * JSON objects, one a line. Launcher to agent:
  *   {"op":"begin","deadline_s":30,"sockets":"/run/user/7/psring-x"}   sockets: of a run on one host, to be removed
+ *   {"op":"begin","deadline_s":30,"share":true}   of a run over TCP: a directory is made in which its processes share memory
  *   {"op":"spawn","role":"worker","rank":0,"provision":{...}}   psring-worker, or of role "shard" psring-ps
  *   {"op":"program","program":{"words":["./a","1"],"variables":[],"directory":"/home/u","output":"","ranks":8,"deadline_s":30}}
  *                                        of psring run, before the first spawn: that is run in the place of psring-worker. From

@@ -2,6 +2,7 @@
 #include "deploy/launch/launch_private.h"
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/printable.h"
 #include "base/secret.h"
 #include "comm/comm.h"
@@ -160,7 +161,7 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
     for (size_t i = 0; i < d->key_count; i++)
         d->keys[i].bare = bare;
     if (!d->options->program)
-        psr_show_configuration(&d->show, &d->config, d->options->placement, d->sockets.path);
+        psr_show_configuration(&d->show, &d->config, d->options->placement, d->sockets.path, d->shares);
     return start_scheduler_process(d, interface);
 }
 
@@ -302,26 +303,27 @@ static void show_outcome(void *context, const cJSON *outcome)
 
 /* ---- before the first agent ---- */
 
-/* Before anything starts: are all processes of the run on this host, and is it to use ipc sockets? */
+/* Before anything starts: are all processes of the run on this host, is it to use ipc sockets, and is memory to be shared? */
 static psr_err choose_transport(psr_launch_driver *d)
 {
     const psr_hosts *hosts = &d->options->placement->hosts;
     const char *elsewhere = NULL;
     for (size_t i = 0; i < hosts->count && !elsewhere; i++)
         elsewhere = psr_host_is_here(hosts->items[i].name) ? NULL : hosts->items[i].name;
-    bool asked = d->config.transport == PSR_TRANSPORT_IPC || d->config.transport == PSR_TRANSPORT_SHM;
-    const char *word = d->config.transport == PSR_TRANSPORT_SHM ? "shm" : "ipc";
-    if (asked && elsewhere)
+    bool ipc = d->config.transport == PSR_TRANSPORT_IPC;
+    if (ipc && elsewhere)
         return psr_fail(
             PSR_ERR_USAGE,
-            "--transport %s: host %s cannot be reached by it; leave it out, or give --transport tcp", word,
+            "--transport ipc: host %s cannot be reached by it; leave it out, or give --transport tcp",
             elsewhere);
-    if (asked && d->options->interface)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--interface does not go with --transport %s, which uses none; leave one of them out",
-                        word);
-    if (d->config.transport == PSR_TRANSPORT_TCP || elsewhere || d->options->interface)
+    if (ipc && d->options->interface)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--interface does not go with --transport ipc, which uses none; leave one of them out");
+    if (d->config.transport == PSR_TRANSPORT_TCP || elsewhere || d->options->interface) {
+        d->shares = d->config.transport != PSR_TRANSPORT_TCP && !d->options->program;
         return PSR_OK;
+    }
     if (d->config.bare != PSR_BARE_NOWHERE)
         return psr_fail(PSR_ERR_USAGE, "--no-encrypt: a run on one host uses ipc sockets, where nothing is "
                                        "encrypted; leave it out, or add --transport tcp");
@@ -395,7 +397,7 @@ static psr_err start_agents(psr_launch_driver *d)
         PSR_TRY(psr_host_start(host, hosts->items[i].name, d->options->ssh, d->options->remote_program));
         d->host_count = i + 1;
         psr_launch_machine_agent_started(d->machine, i, host->local, psr_clock_ms());
-        psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s,
+        psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s, "?share", d->shares,
                      d->sockets.path[0] ? "sockets" : NULL, d->sockets.path, NULL);
         PSR_TRY(name_program(d, host));
         PSR_TRY(name_variables(d, host));

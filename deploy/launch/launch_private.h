@@ -19,6 +19,7 @@ typedef struct psr_launch_driver {
     size_t host_count; /* those that were started */
     psr_child scheduler;
     psr_socket_directory sockets; /* of a run on ipc; none: TCP */
+    bool shares;                  /* over TCP: memory, within each host */
     psr_keys *keys;               /* scheduler, shards, workers: each is wiped when its process has it */
     size_t key_count;
     uint32_t shards; /* processes of that role: 0 but in mode ps */

@@ -34,8 +34,41 @@ const char *psr_show_bare(const psr_config *config)
                                                     : "not encrypted (--no-encrypt), within this machine";
 }
 
+/* Hosts with two processes, at least, of which one sends to the other what can be lent. */
+static size_t sharing_hosts(const psr_config *config, const psr_placement *placement)
+{
+    size_t sharing = 0;
+    for (size_t h = 0; h < placement->hosts.count; h++) {
+        size_t shards = 0, workers = 0;
+        for (size_t i = 0; i < placement->count; i++) {
+            bool here = placement->items[i].host == h;
+            shards += here && placement->items[i].peer.role == PSR_ROLE_SHARD;
+            workers += here && placement->items[i].peer.role == PSR_ROLE_WORKER;
+        }
+        sharing += config->mode == PSR_MODE_PS ? shards > 0 && workers > 0 : workers > 1;
+    }
+    return sharing;
+}
+
+/* By which ways processes reach each other. sharing: hosts within which memory is. */
+static void show_network(psr_screen *screen, const psr_config *config, const char *sockets, size_t sharing,
+                         size_t hosts)
+{
+    const char *tcp = config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE)" : psr_show_bare(config);
+    if (sockets[0])
+        psr_screen_out(screen, "  network    %sipc sockets in %s\n",
+                       config->transport == PSR_TRANSPORT_IPC ? "" : "shared memory, and ", sockets);
+    else if (sharing == 0)
+        psr_screen_out(screen, "  network    tcp, %s\n", tcp);
+    else if (hosts == 1)
+        psr_screen_out(screen, "  network    shared memory, and tcp, %s\n", tcp);
+    else
+        psr_screen_out(screen, "  network    memory shared within %zu host%s, tcp between them, %s\n",
+                       sharing, sharing == 1 ? "" : "s", tcp);
+}
+
 void psr_show_configuration(psr_show *show, const psr_config *config, const psr_placement *placement,
-                            const char *sockets)
+                            const char *sockets, bool shares)
 {
     psr_screen *screen = show->screen;
     char mode[64], sync[64], precision[64], optimizer[64], schedule[128], backend[64], batch[32], length[64],
@@ -78,12 +111,8 @@ void psr_show_configuration(psr_show *show, const psr_config *config, const psr_
     psr_screen_out(screen, "%s\n", placement->hosts.count > 8 ? ", .." : "");
     if (config->resume[0])
         psr_screen_out(screen, "  resumes    %s\n", config->resume);
-    if (sockets[0])
-        psr_screen_out(screen, "  network    %sipc sockets in %s\n",
-                       config->transport == PSR_TRANSPORT_IPC ? "" : "shared memory, and ", sockets);
-    else
-        psr_screen_out(screen, "  network    tcp, %s\n",
-                       config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE)" : psr_show_bare(config));
+    show_network(screen, config, sockets, shares ? sharing_hosts(config, placement) : 0,
+                 placement->hosts.count);
     psr_screen_out(screen, "  run        %s\n", config->out);
     char line[512];
     for (size_t at = 0; psr_config_aloud(config, &at, line, sizeof line);)

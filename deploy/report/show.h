@@ -31,9 +31,9 @@ typedef struct psr_show {
 } psr_show;
 
 void psr_show_init(psr_show *show, psr_screen *screen, psr_show_kind kind, double line_every);
-/* The few lines at the start. sockets: the directory of a run on ipc sockets, "": TCP. */
+/* The few lines at the start. sockets: the directory of a run on ipc sockets, "": TCP. shares: over TCP, memory within each host. */
 void psr_show_configuration(psr_show *show, const psr_config *config, const psr_placement *placement,
-                            const char *sockets);
+                            const char *sockets, bool shares);
 /* What --no-encrypt means, for every summary of a run that had it. */
 const char *psr_show_bare(const psr_config *config);
 void psr_show_progress_event(psr_show *show, const psr_run_progress *progress);

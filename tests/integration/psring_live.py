@@ -85,6 +85,11 @@ class Process:
                 files.append(field[7])
         return files
 
+    def arenas(self):
+        """The shared memory that it has mapped, of its own or of others: devices and inodes."""
+        return {tuple(line.split()[3:5]) for line in read_bytes("/proc/%d/maps" % self.pid).decode(errors="replace").splitlines()
+                if "/memfd:psring-arena" in line}
+
     def children(self):
         """Numbers of its children, those included that have ended and that it has not yet looked at."""
         found = []
@@ -108,6 +113,12 @@ def read_bytes(path):
             return file.read()
     except OSError:
         return b""
+
+
+def still_mapped(arenas):
+    """Which of them any process of this machine maps."""
+    return sorted(arena for arena in arenas for name in os.listdir("/proc") if name.isdigit() and
+                  "%s %s " % arena in read_bytes("/proc/%s/maps" % name).decode(errors="replace"))
 
 
 def marked(mark):
