@@ -52,6 +52,8 @@ bool psr_config_option(size_t i, psr_option_info *ret_info)
         .name = option->name,
         .argument = option->argument,
         .implied = option->implied,
+        .words = option->words,
+        .unlisted = option->unlisted,
         .help = option->help,
         .group = option->group,
         .aloud = option->aloud,

@@ -174,9 +174,11 @@ PSR_MUST_CHECK psr_err psr_config_from_json(psr_config *config, const char *json
 
 /* Iterates the table, for argp (deploy) and for docs: i = 0.. until false. */
 typedef struct psr_option_info {
-    const char *name;     /* long name */
-    const char *argument; /* "N", "DIR", ... or NULL for a flag */
-    const char *implied;  /* the value when the argument is left out; NULL: it must be given */
+    const char *name;            /* long name */
+    const char *argument;        /* "N", "DIR", ... or NULL for a flag */
+    const char *implied;         /* the value when the argument is left out; NULL: it must be given */
+    const char *const *words;    /* of which the value is one, ends with NULL; NULL: of another kind */
+    const char *const *unlisted; /* of words: those that no user is offered, ends with NULL; NULL: none */
     const char *help;
     const char *group; /* heading in --help */
     const char *

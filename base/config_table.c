@@ -292,9 +292,9 @@ const psr_option psr_options[] = {
      ARCHITECTURE, "rank", ENUM(fold, fold_words), .unlisted = fold_unlisted,
      .aloud = "gradients are not summed in the order of ranks, so other bits come out than by rank",
      .for_shards = true},
-    {"compress", "ENCODING",
-     "how gradients are sent: none, fp16, bf16, int8, topk:R (the share R of the values: topk:0.01) or 1bit; "
-     "what the last three leave out "
+    {"compress", "none|fp16|bf16|int8|topk:R|1bit",
+     "how gradients are sent; topk:R: the share R of the values (topk:0.01); what int8, topk and 1bit leave "
+     "out "
      "is kept and sent later",
      ARCHITECTURE, "none", STRING(compress)},
     {"compress-as", "ps|ring",
@@ -315,8 +315,8 @@ const psr_option psr_options[] = {
     {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL, "0",
      U32(threads, 0, 1024)},
 
-    {"data", "DIR|NAME", "a directory, fashion-mnist, or synthetic[:SPEC]", DATA, "fashion-mnist",
-     STRING(data)},
+    {"data", "DIR|fashion-mnist|synthetic[:SPEC]", "a directory with the authors' files, or a name", DATA,
+     "fashion-mnist", STRING(data)},
     {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0", U32(image_size, 0, 4096)},
     {"classes", "N",
      "outputs of the network; 0: as many as the data have, of IDX files the largest label and one", DATA, "0",
@@ -355,7 +355,7 @@ const psr_option psr_options[] = {
      .low_excluded = true, .for_shards = true},
     {"lars-trust", "T", "trust coefficient of lars", OPTIMISATION, "0.001", DOUBLE(lars_trust, 0, 1000),
      .low_excluded = true, .for_shards = true},
-    {"lr-schedule", "SCHEDULE", "constant, cosine, poly:POWER, or step:EVERY:GAMMA (EVERY counts steps)",
+    {"lr-schedule", "constant|cosine|poly:POWER|step:EVERY:GAMMA", "of the learning rate; EVERY counts steps",
      OPTIMISATION, "constant", SPECIAL(read_schedule, print_schedule), .for_shards = true},
     {"warmup", "STEPS", "linear rise of the learning rate before the schedule", OPTIMISATION, "0",
      U64(warmup, 0, STEPS_MOST), .for_shards = true},
@@ -366,7 +366,8 @@ const psr_option psr_options[] = {
     {"out", "DIR", "directory to be made for what the run leaves; default: one named after the time", RUN, "",
      STRING(out)},
     {"init", "CKPT", "start from these weights", RUN, "", STRING(init)},
-    {"resume", "CKPT", "go on from a checkpoint, or from a run directory's last", RUN, "", STRING(resume)},
+    {"resume", "RUN|CKPT", "go on from a checkpoint, or from a run directory's last", RUN, "",
+     STRING(resume)},
     {"checkpoint-every", "STEPS", "0: only at the end", RUN, "0", U64(checkpoint_every, 0, STEPS_MOST),
      .for_shards = true},
     {"eval-every", "STEPS", "steps from one evaluation on the test set to the next; 0: only at the end", RUN,

@@ -1,7 +1,9 @@
 #include "base/options_argp.h"
 
+#include "base/describe.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -21,7 +23,8 @@ typedef struct texts {
 struct psr_options_argp {
     struct argp argp;
     struct argp_option *rows;
-    texts *texts; /* by index in the table */
+    texts *texts;         /* by index in the table */
+    const char *networks; /* their names */
 };
 
 void psr_options_refuse(const struct argp_state *state, const char *detail)
@@ -70,7 +73,7 @@ static void write_doc(char doc[static DOC_BYTES], const psr_option_info *info, c
         snprintf(doc, DOC_BYTES, "%s (default %.64s)", info->help, initial);
 }
 
-psr_options_argp *psr_options_argp_new(const char *networks)
+psr_options_argp *psr_options_argp_new(const char *networks, const char *names)
 {
     size_t count = count_options();
     psr_options_argp *options = calloc(1, sizeof *options);
@@ -121,6 +124,7 @@ psr_options_argp *psr_options_argp_new(const char *networks)
         }
     }
     options->argp = (struct argp){.options = options->rows, .parser = parse_option};
+    options->networks = names;
     return options;
 }
 
@@ -136,6 +140,41 @@ void psr_options_argp_free(psr_options_argp *options)
 const struct argp *psr_options_argp_child(const psr_options_argp *options)
 {
     return &options->argp;
+}
+
+static bool is_listed(const char *const *list, const char *word)
+{
+    for (; list != NULL && *list != NULL; list++)
+        if (strcmp(*list, word) == 0)
+            return true;
+    return false;
+}
+
+/* "a, b": "a b". */
+static bool without_commas(const char *names, char *words, size_t size)
+{
+    if (strlen(names) >= size)
+        return false;
+    for (; *names != '\0'; names++)
+        if (*names != ',')
+            *words++ = *names;
+    *words = '\0';
+    return true;
+}
+
+bool psr_options_argp_words(const struct argp *argp, const struct argp_option *row, char *words, size_t size)
+{
+    psr_option_info info;
+    if (argp->parser != parse_option || row->key < PSR_OPTIONS_ARGP_KEY ||
+        !psr_config_option((size_t)(row->key - PSR_OPTIONS_ARGP_KEY) & (NEGATED - 1), &info))
+        return false;
+    if (strcmp(info.name, "model") == 0) /* the child is its struct's first field */
+        return without_commas(((const psr_options_argp *)argp)->networks, words, size);
+    psr_text_end end = {words, size};
+    for (const char *const *word = info.words; word != NULL && *word != NULL; word++)
+        if (!is_listed(info.unlisted, *word))
+            psr_text_add(&end, "%s%s", end.at > words ? " " : "", *word);
+    return info.words != NULL && end.room > 1;
 }
 
 /* What a word after "--" means to a parser and its children. As to getopt_long, the beginning of one name alone
@@ -180,18 +219,24 @@ static void look_in(lookup *l, const struct argp *argp)
         look_in(l, c->argp);
 }
 
+/* "/usr/bin/psring-ps": "psring-ps"; "psring train" stays. */
+static const char *name_of(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    return slash != NULL ? slash + 1 : program;
+}
+
 static void refuse(const char *program, const char *word, const char *format, ...) PSR_PRINTF(3, 4)
     __attribute__((noreturn));
 
 static void refuse(const char *program, const char *word, const char *format, ...)
 {
-    const char *slash = strrchr(program, '/');
     char why[256];
     va_list args;
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    psr_print(stderr, "%s: --%s: %s\n", slash != NULL ? slash + 1 : program, word, why);
+    psr_print(stderr, "%s: --%s: %s\n", name_of(program), word, why);
     exit(2);
 }
 
@@ -275,6 +320,14 @@ bool psr_options_find(const struct argp *root, int argc, char **argv, const char
 error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsigned flags, int *ret_arg_index,
                           void *input)
 {
+    const char *date = NULL;
+    psr_describe_kind described = psr_describe_asked(argc, argv, &date);
+    if (described == PSR_DESCRIBE_MANUAL)
+        psr_describe_manual(root, name_of(argv[0]), date, stdout);
+    if (described == PSR_DESCRIBE_COMPLETION)
+        psr_describe_completion(root, name_of(argv[0]), stdout);
+    if (described != PSR_DESCRIBE_NOTHING)
+        exit(0);
     argp_err_exit_status = 2;
     check_names(root, argc, argv, flags);
     return argp_parse(root, argc, argv, flags, ret_arg_index, input);

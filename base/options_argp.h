@@ -14,9 +14,9 @@
 
 typedef struct psr_options_argp psr_options_argp;
 
-/* networks: what --help says of --model, whose networks are not known here. NULL without memory.
- * ret owns: psr_options_argp_free, after the last use of its child. */
-psr_options_argp *psr_options_argp_new(const char *networks);
+/* networks: what --help says of --model, whose networks are not known here; names: of them, with ", " between, borrowed as
+ * networks is. NULL without memory. ret owns: psr_options_argp_free, after the last use of its child. */
+psr_options_argp *psr_options_argp_new(const char *networks, const char *names);
 void psr_options_argp_free(psr_options_argp *options);
 
 /* The child, for the program's own struct argp_child array; borrowed from options. At ARGP_KEY_INIT the
@@ -24,9 +24,13 @@ void psr_options_argp_free(psr_options_argp *options);
  * is put there by psr_config_set when it is met. A refused one ends the program. */
 const struct argp *psr_options_argp_child(const psr_options_argp *options);
 
+/* The words of which a row of the child is one, with blanks between them. false: the row is not the child's, or of another kind; or
+ * size is too small. */
+bool psr_options_argp_words(const struct argp *argp, const struct argp_option *row, char *words, size_t size);
+
 /* argp_parse with exit status 2 for refusals. A long option that is unknown (the nearest that root and its
  * children know is told), ambiguous, without its value or with one too many is refused in one line. Returns what
- * argp_parse returns; does not return after --help, --usage, --version or a refusal. */
+ * argp_parse returns; does not return after --help, --usage, --version, what base/describe.h says, or a refusal. */
 error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsigned flags, int *ret_arg_index,
                           void *input);
 

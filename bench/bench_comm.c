@@ -1,5 +1,6 @@
-/* The library's operations measured as nccl-tests measures NCCL's: a line for each operation and size, all results checked. Uses what a
- * program of a user has, psring/psring.h and libpsring. docs/figures.md defines the columns. */
+/* The library's operations measured as nccl-tests measures NCCL's: a line for each operation and size, all results checked. Measures
+ * with what a program of a user has, psring/psring.h and libpsring. docs/figures.md defines the columns. */
+#include "base/options_argp.h"
 #include "bench/collectives/local_ranks.h"
 #include "bench/collectives/measure.h"
 #include "bench/collectives/table.h"
@@ -31,8 +32,8 @@ static const struct argp_option options[] = {
     {"end", 'e', "BYTES", 0, "largest size (128M)", 0},
     {"factor", 'f', "N", 0, "each size is the one before times N (2)", 0},
     {"operation", 'o', "LIST", 0, "operations, separated by commas, or all (all)", 0},
-    {"type", 't', "TYPE", 0, "float32, float64, float16, bfloat16, int8, uint8, int32 or int64 (float32)", 0},
-    {"op", 'O', "OP", 0, "sum, product, minimum, maximum or mean (sum)", 0},
+    {"type", 't', "float32|float64|float16|bfloat16|int8|uint8|int32|int64", 0, "of the values (float32)", 0},
+    {"op", 'O', "sum|product|minimum|maximum|mean", 0, "how values become one (sum)", 0},
     {"root", 'r', "RANK", 0, "root of the operations that have one (0)", 0},
     {"algorithm", 'a', "NAME", 0,
      "algorithm, where all operations of LIST have it; auto: by the library's table (auto)", 0},
@@ -300,7 +301,7 @@ int main(int argc, char **argv)
                   .operations = "all",
                   .type = PSRING_FLOAT32,
                   .op = PSRING_SUM};
-    argp_parse(&parser, argc, argv, 0, NULL, &s);
+    psr_options_parse(&parser, argc, argv, 0, NULL, &s);
     psring_options place = {.size = sizeof place};
     const psring_err err = psring_options_env(&place);
     if (err == PSRING_ERR_NOT_FOUND)

@@ -591,9 +591,10 @@ int main(int argc, char **argv)
     psr_memory_keep_pages();
     bench b = {.rounds = 11, .warmup = 3, .sockets = PSR_SOCKET_DIRECTORY_NONE};
     psr_config_defaults(&b.config);
-    char networks[PSR_NETWORK_TEXT_MAX];
+    char networks[PSR_NETWORK_TEXT_MAX], names[PSR_NETWORK_TEXT_MAX];
     psr_network_help(networks, sizeof networks);
-    psr_options_argp *table = psr_options_argp_new(networks);
+    psr_network_names(names, sizeof names);
+    psr_options_argp *table = psr_options_argp_new(networks, names);
     if (!table)
         die("memory");
     const struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 2}, {0}};

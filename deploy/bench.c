@@ -1,8 +1,11 @@
 /* `psring bench WHAT`: starts the program psring-bench-WHAT, which lies beside this one; on the hosts of a hostfile by `psring run`. */
 #include "deploy/commands.h"
 
-#include "base/printable.h"
 #include "base/child.h"
+#include "base/describe.h"
+#include "base/manual.h"
+#include "base/printable.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -25,18 +28,54 @@ static const char *const places[] = {"--hostfile",  "-H",    "--map-by",        
                                      "--interface", "--ssh", "--remote-psring", "--transport"};
 static const char *const counts[] = {"--ranks", "-n"};
 
+static const char places_help[] =
+    "Without more, ranks are started on this machine. With --hostfile FILE or -H HOST:N,HOST:N\n"
+    "`psring run` starts them there; it takes --map-by, -x, --interface, --ssh,\n"
+    "--remote-psring and --transport too, and -n N: how many (default: one for each slot).\n"
+    "The program must lie at the same path on every host.\n";
+
+static const char example[] = "  psring bench comm -n 2 --operation all_reduce\n";
+
 static void usage(FILE *to)
 {
-    fprintf(to, "Usage: psring bench WHAT [OPTION...]\n\nMeasures:\n");
+    psr_print(to, "Usage: psring bench WHAT [OPTION...]\n\nMeasures:\n");
     for (size_t i = 0; i < BENCHMARKS; i++)
-        fprintf(to, "  %-8s %s\n", benchmarks[i].name, benchmarks[i].help);
-    fprintf(to,
-            "\nWithout more, ranks are started on this machine. With --hostfile FILE or -H HOST:N,HOST:N\n"
-            "`psring run` starts them there; it takes --map-by, -x, --interface, --ssh,\n"
-            "--remote-psring and --transport too, and -n N: how many (default: one for each slot).\n"
-            "The program must lie at the same path on every host.\n\n"
-            "`psring bench WHAT --help` tells the other options. For a start:\n"
-            "  psring bench comm -n 2 --operation all_reduce\n");
+        psr_print(to, "  %-8s %s\n", benchmarks[i].name, benchmarks[i].help);
+    psr_print(to, "\n%s\n`psring bench WHAT --help` tells the other options. For a start:\n%s", places_help,
+              example);
+}
+
+/* For those who build psring. */
+static void print_manual(const char *date)
+{
+    char pages[256] = "psring psring-run";
+    psr_text_end end = {pages + strlen(pages), sizeof pages - strlen(pages)};
+    psr_manual_begin(stdout, "psring bench", "Measures psring on this machine or on others", date);
+    psr_manual_section(stdout, "SYNOPSIS");
+    psr_manual_synopsis(stdout, "psring bench", "WHAT [OPTION...]");
+    psr_manual_section(stdout, "DESCRIPTION");
+    psr_manual_text(stdout, places_help, strlen(places_help));
+    psr_manual_section(stdout, "MEASUREMENTS");
+    for (size_t i = 0; i < BENCHMARKS; i++) {
+        psr_manual_item(stdout);
+        psr_manual_bold(stdout, benchmarks[i].name);
+        psr_manual_meaning(stdout, benchmarks[i].help);
+        psr_text_add(&end, " psring-bench-%s", benchmarks[i].name);
+    }
+    psr_manual_section(stdout, "EXAMPLES");
+    psr_manual_text(stdout, example, strlen(example));
+    psr_manual_see_also(stdout, pages);
+}
+
+static void print_completion(void)
+{
+    psr_print(stdout, "_psring_options['psring bench']='--help'\n_psring_values['psring bench']='");
+    for (size_t i = 0; i < BENCHMARKS; i++)
+        psr_print(stdout, "%s%s", i > 0 ? " " : "", benchmarks[i].name);
+    psr_print(stdout, "'\n_psring_places='");
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        psr_print(stdout, " %s%s", places[i], places[i][1] == '-' ? "=" : "");
+    psr_print(stdout, "'\n");
 }
 
 /* How many words an option takes here: 0: it is none of the list. */
@@ -138,6 +177,14 @@ int psr_command_bench(int argc, char **argv)
         usage(stderr);
         return 2;
     }
+    const char *date = NULL;
+    psr_describe_kind described = psr_describe_asked(argc, argv, &date);
+    if (described == PSR_DESCRIBE_MANUAL)
+        print_manual(date);
+    if (described == PSR_DESCRIBE_COMPLETION)
+        print_completion();
+    if (described != PSR_DESCRIBE_NOTHING)
+        return 0;
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0) {
         usage(stdout);
         return 0;

@@ -1,10 +1,14 @@
 /* The front door, in the manner of git: `psring COMMAND ...`. */
+#include "base/describe.h"
+#include "base/manual.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "deploy/agent/agent.h"
 #include "deploy/commands.h"
 #include "net/transport.h"
 
 #include <argp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,6 +52,56 @@ static void print_version(FILE *to, struct argp_state *state)
     psr_print(to, "psring %s (%s)\n", PSR_VERSION, library);
 }
 
+/* ---- for those who build psring ---- */
+
+static const char of_psring[] =
+    "psring trains networks on many processes and machines with parameter servers or ring all-reduce, to the "
+    "same\n"
+    "bits. Each command has a page of its own, psring-COMMAND(1), and tells its options with --help.\n";
+static const char of_status[] = "0: done. 1: what was asked for failed, with one line that says why. 2: bad "
+                                "input. 3: a process broke the\n"
+                                "protocol, or was turned away. 130: interrupted.\n";
+
+static void print_manual(const char *date)
+{
+    char pages[512] = "psring-worker psring-ps psring-scheduler";
+    psr_text_end end = {pages + strlen(pages), sizeof pages - strlen(pages)};
+    psr_manual_begin(stdout, "psring", "Trains networks with parameter servers or ring all-reduce", date);
+    psr_manual_section(stdout, "SYNOPSIS");
+    psr_manual_synopsis(stdout, "psring", "COMMAND [OPTION...]");
+    psr_manual_section(stdout, "DESCRIPTION");
+    psr_manual_text(stdout, of_psring, strlen(of_psring));
+    psr_manual_section(stdout, "COMMANDS");
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        psr_manual_item(stdout);
+        psr_manual_bold(stdout, commands[i].name);
+        psr_manual_meaning(stdout, commands[i].help);
+        psr_text_add(&end, " psring-%s", commands[i].name);
+    }
+    psr_manual_section(stdout, "EXIT STATUS");
+    psr_manual_text(stdout, of_status, strlen(of_status));
+    psr_manual_see_also(stdout, pages);
+}
+
+static void print_completion(void)
+{
+    psr_print(stdout, "_psring_options['psring']='--help --version'\n_psring_values['psring']='");
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        psr_print(stdout, "%s%s", i > 0 ? " " : "", commands[i].name);
+    psr_print(stdout, "'\n");
+}
+
+static bool described(int argc, char **argv)
+{
+    const char *date = NULL;
+    psr_describe_kind kind = psr_describe_asked(argc, argv, &date);
+    if (kind == PSR_DESCRIBE_MANUAL)
+        print_manual(date);
+    if (kind == PSR_DESCRIBE_COMPLETION)
+        print_completion();
+    return kind != PSR_DESCRIBE_NOTHING;
+}
+
 int main(int argc, char **argv)
 {
     argp_program_version_hook = print_version;
@@ -55,6 +109,8 @@ int main(int argc, char **argv)
         usage(stderr);
         return 2;
     }
+    if (described(argc, argv))
+        return 0;
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-?") == 0 || strcmp(name, "help") == 0) {
         usage(stdout);

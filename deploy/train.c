@@ -204,9 +204,10 @@ int psr_command_train(int argc, char **argv)
     psr_placement placement = {0};
     int status;
     psr_config_defaults(&o.config);
-    char networks[PSR_NETWORK_TEXT_MAX];
+    char networks[PSR_NETWORK_TEXT_MAX], names[PSR_NETWORK_TEXT_MAX];
     psr_network_help(networks, sizeof networks);
-    psr_options_argp *table = psr_options_argp_new(networks);
+    psr_network_names(names, sizeof names);
+    psr_options_argp *table = psr_options_argp_new(networks, names);
     psr_err err = table ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for the options");
     if (!err) {
         const struct argp_child children[] = {

@@ -148,9 +148,10 @@ int main(int argc, char **argv)
         return psr_programs_main(argc - 1, argv + 1);
     arguments a = {0};
     psr_config_defaults(&a.config);
-    char networks[PSR_NETWORK_TEXT_MAX];
+    char networks[PSR_NETWORK_TEXT_MAX], names[PSR_NETWORK_TEXT_MAX];
     psr_network_help(networks, sizeof networks);
-    psr_options_argp *table = psr_options_argp_new(networks);
+    psr_network_names(names, sizeof names);
+    psr_options_argp *table = psr_options_argp_new(networks, names);
     if (!table)
         return psr_err_exit_status(PSR_ERR_NOMEM);
     struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 0}, {0}};

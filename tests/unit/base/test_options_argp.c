@@ -36,7 +36,7 @@ static error_t run(program *p, const char **const_argv)
     int argc = 0;
     while (argv[argc] != NULL)
         argc++;
-    psr_options_argp *options = psr_options_argp_new("alexnet, vgg16");
+    psr_options_argp *options = psr_options_argp_new("alexnet, vgg16", "alexnet, vgg16");
     if (options == NULL)
         return ENOMEM;
     const struct argp_option own[] = {{"hostfile", 'f', "FILE", 0, "the hosts", 0},

@@ -1,0 +1,3 @@
+# shellcheck shell=bash
+
+complete -F _psring psring psring-worker psring-ps psring-scheduler psring-bench-comm
