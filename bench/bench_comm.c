@@ -1,6 +1,7 @@
 /* The library's operations measured as nccl-tests measures NCCL's: a line for each operation and size, all results checked. Measures
  * with what a program of a user has, psring/psring.h and libpsring. docs/figures.md defines the columns. */
 #include "base/options_argp.h"
+#include "base/text.h"
 #include "bench/collectives/local_ranks.h"
 #include "bench/collectives/measure.h"
 #include "bench/collectives/table.h"
@@ -9,6 +10,8 @@
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,13 +48,26 @@ static const struct argp_option options[] = {
     {0},
 };
 
+/* In one line, exit status 2. */
+static void refuse_option(const struct argp_state *state, const char *format, ...) PSR_PRINTF(2, 3);
+
+static void refuse_option(const struct argp_state *state, const char *format, ...)
+{
+    char detail[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    psr_options_refuse(state, detail);
+}
+
 static uint64_t read_number(struct argp_state *state, const char *text, uint64_t least, uint64_t most)
 {
     char *end;
     errno = 0;
     const uint64_t number = strtoull(text, &end, 10);
     if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number < least || number > most)
-        argp_error(state, "%s: it should be a number from %" PRIu64 " to %" PRIu64, text, least, most);
+        refuse_option(state, "%s: it should be a number from %" PRIu64 " to %" PRIu64, text, least, most);
     return number;
 }
 
@@ -90,17 +106,18 @@ static void check_operations(struct argp_state *state, const char *list)
         known += lists(list, bench_operations[k].name);
     if (known == commas + 1)
         return;
-    fprintf(stderr, "operations:");
+    char names[384] = "";
+    psr_text_end end = {names, sizeof names};
     for (size_t k = 0; k < bench_operation_count; k++)
-        fprintf(stderr, " %s", bench_operations[k].name);
-    fprintf(stderr, "\n");
-    argp_error(state, "--operation %s: it should be a list of these, each once, or all", list);
+        psr_text_add(&end, " %s", bench_operations[k].name);
+    refuse_option(state, "--operation %.64s: it should be all, or a list of these, each once:%s", list,
+                  names);
 }
 
 static void check(struct argp_state *state, const settings *s)
 {
     if (s->least_bytes > s->most_bytes)
-        argp_error(state, "--begin is beyond --end");
+        refuse_option(state, "--begin is beyond --end");
     check_operations(state, s->operations);
 }
 
@@ -122,11 +139,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         break;
     case 't':
         if (!bench_type_find(argument, &s->type))
-            argp_error(state, "there is no type %s", argument);
+            refuse_option(state, "there is no type %s", argument);
         break;
     case 'O':
         if (!bench_op_find(argument, &s->op))
-            argp_error(state, "there is no op %s", argument);
+            refuse_option(state, "there is no op %s", argument);
         break;
     case 'r':
         s->root = (int)read_number(state, argument, 0, INT32_MAX);
