@@ -56,7 +56,7 @@ def one_rank_needs_no_scheduler(installed):
 
 def without_a_place_it_says_which_variable_is_missing(installed):
     done = subprocess.run([installed.program()], env={**os.environ, **installed.env}, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "PSRING_RANKS is not set" in done.stderr, done.stderr
+    assert done.returncode == 1 and "set PSRING_RANK and PSRING_RANKS" in done.stderr, done.stderr
 
 
 def over_tcp_the_ranks_have_keys(installed):
