@@ -1,5 +1,7 @@
 #include "deploy/agent/host.h"
 
+#include "deploy/agent/ssh_words.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +143,14 @@ psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, c
     return psr_child_start(argv, PSR_CHILD_SEES_END, &link->agent);
 }
 
+static psr_err could_not_connect(const char *name, const char *last_words)
+{
+    char advice[3 * 256 + 256];
+    psr_ssh_words_advise(name, last_words, advice, sizeof advice);
+    return psr_fail(PSR_ERR_NOT_FOUND, "host %s: ssh could not connect: %s%s%s", name,
+                    last_words[0] ? last_words : "no reason given", advice[0] ? "; " : "", advice);
+}
+
 psr_err psr_host_no_agent(const char *name, bool local, int wait_status, const char *last_words)
 {
     int status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
@@ -150,8 +160,7 @@ psr_err psr_host_no_agent(const char *name, bool local, int wait_status, const c
                         "its path by --remote-psring",
                         name, last_words[0] ? last_words : "not found");
     if (!local && status == 255)
-        return psr_fail(PSR_ERR_NOT_FOUND, "host %s: ssh could not connect: %s", name,
-                        last_words[0] ? last_words : "no reason given");
+        return could_not_connect(name, last_words);
     char how[128];
     psr_child_describe(wait_status, how, sizeof how);
     return psr_fail(PSR_ERR_PEER, "host %s: its agent ended (%s)%s%s", name, how, last_words[0] ? ": " : "",

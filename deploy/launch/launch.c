@@ -15,12 +15,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LAST_LINE_MS 200 /* for the screen to take what is said before Ctrl-Z stops the launcher */
-#define UNREAD_MS 500    /* for a reader of the last words, when told to end at once */
+#define LAST_LINE_MS 200      /* for the screen to take what is said before Ctrl-Z stops the launcher */
+#define DESCRIPTORS_BESIDE 64 /* that the launcher needs itself */
+#define UNREAD_MS 500         /* for a reader of the last words, when told to end at once */
 
 /* ---- what a process is started with ---- */
 
@@ -150,6 +152,51 @@ static psr_err start_scheduler_process(psr_launch_driver *d, const char *interfa
 
 /* ---- what the machine asks for ---- */
 
+static psr_err name_program(psr_launch_driver *d, psr_host_link *host)
+{
+    cJSON *program = NULL;
+    if (!d->options->program)
+        return PSR_OK;
+    PSR_TRY(psr_program_to_object(d->options->program, &program));
+    psr_json_put(&host->agent.in, "op", "program", "!program", program, NULL);
+    return PSR_OK;
+}
+
+static psr_err name_variables(const psr_launch_driver *d, psr_host_link *host)
+{
+    size_t count = 0;
+    if (!d->options->variables)
+        return PSR_OK;
+    while (d->options->variables[count] != NULL)
+        count++;
+    cJSON *variables = cJSON_CreateStringArray(d->options->variables, (int)count);
+    if (variables == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the variables of -x");
+    psr_json_put(&host->agent.in, "op", "variables", "!variables", variables, NULL);
+    return PSR_OK;
+}
+
+/* Hosts are started in their order. */
+static psr_err start_agent(void *context, size_t index, bool *ret_here)
+{
+    psr_launch_driver *d = context;
+    psr_host_link *host = &d->hosts[index];
+    PSR_TRY(psr_host_start(host, d->options->placement->hosts.items[index].name, d->options->ssh,
+                           d->options->remote_program));
+    d->host_count = index + 1;
+    *ret_here = host->local;
+    psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s, "?share", d->shares,
+                 d->sockets.path[0] ? "sockets" : NULL, d->sockets.path, NULL);
+    PSR_TRY(name_program(d, host));
+    return name_variables(d, host);
+}
+
+static void drop_agent(void *context, size_t index)
+{
+    psr_launch_driver *d = context;
+    psr_child_signal(&d->hosts[index].agent, SIGKILL);
+}
+
 static psr_err start_scheduler(void *context, uint32_t threads, const char *interface)
 {
     psr_launch_driver *d = context;
@@ -253,6 +300,12 @@ static void show_output(void *context, uint32_t rank, bool to_stderr, const char
         psr_screen_out(d->screen, "%s%s\n", name, line);
 }
 
+static void show_connecting(void *context, size_t there, size_t troubles, size_t hosts)
+{
+    psr_launch_driver *d = context;
+    psr_show_connecting(&d->show, there, troubles, hosts, d->options->program != NULL);
+}
+
 static void show_progress(void *context, const psr_run_progress *progress)
 {
     psr_launch_driver *d = context;
@@ -344,6 +397,8 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
     };
     const psr_launch_actions actions = {
         .context = d,
+        .start_agent = start_agent,
+        .drop_agent = drop_agent,
         .start_scheduler = start_scheduler,
         .spawn = spawn,
         .order = order,
@@ -354,6 +409,7 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .show_error = show_error,
         .show_others_error = show_others_error,
         .show_output = show_output,
+        .show_connecting = show_connecting,
         .show_progress = show_progress,
         .show_evaluating = show_evaluating,
         .show_evaluated = show_evaluated,
@@ -363,46 +419,6 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .show_outcome = show_outcome,
     };
     return psr_launch_machine_new(&options, &actions, psr_clock_ms(), &d->machine);
-}
-
-static psr_err name_program(psr_launch_driver *d, psr_host_link *host)
-{
-    cJSON *program = NULL;
-    if (!d->options->program)
-        return PSR_OK;
-    PSR_TRY(psr_program_to_object(d->options->program, &program));
-    psr_json_put(&host->agent.in, "op", "program", "!program", program, NULL);
-    return PSR_OK;
-}
-
-static psr_err name_variables(const psr_launch_driver *d, psr_host_link *host)
-{
-    size_t count = 0;
-    if (!d->options->variables)
-        return PSR_OK;
-    while (d->options->variables[count] != NULL)
-        count++;
-    cJSON *variables = cJSON_CreateStringArray(d->options->variables, (int)count);
-    if (variables == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the variables of -x");
-    psr_json_put(&host->agent.in, "op", "variables", "!variables", variables, NULL);
-    return PSR_OK;
-}
-
-static psr_err start_agents(psr_launch_driver *d)
-{
-    const psr_hosts *hosts = &d->options->placement->hosts;
-    for (size_t i = 0; i < hosts->count; i++) {
-        psr_host_link *host = &d->hosts[i];
-        PSR_TRY(psr_host_start(host, hosts->items[i].name, d->options->ssh, d->options->remote_program));
-        d->host_count = i + 1;
-        psr_launch_machine_agent_started(d->machine, i, host->local, psr_clock_ms());
-        psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s, "?share", d->shares,
-                     d->sockets.path[0] ? "sockets" : NULL, d->sockets.path, NULL);
-        PSR_TRY(name_program(d, host));
-        PSR_TRY(name_variables(d, host));
-    }
-    return PSR_OK;
 }
 
 /* ---- signals ---- */
@@ -443,8 +459,6 @@ static void keep_signals_to_end(const psr_launch_driver *d)
 static int run(psr_launch_driver *d)
 {
     psr_err err = choose_transport(d);
-    if (!err)
-        err = start_agents(d);
     if (err)
         psr_launch_machine_failed(d->machine, err, psr_clock_ms());
     psr_launch_loop(d);
@@ -457,6 +471,23 @@ static int run(psr_launch_driver *d)
     return psr_launch_machine_status(d->machine);
 }
 
+/* Four for each host: three pipes, and what tells of the end of the process behind them. */
+static psr_err allow_descriptors(size_t host_count)
+{
+    struct rlimit limit;
+    rlim_t needed = 4 * (rlim_t)host_count + DESCRIPTORS_BESIDE;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
+        return PSR_OK;
+    limit.rlim_cur = limit.rlim_max < needed ? limit.rlim_max : needed;
+    if (limit.rlim_max < needed || setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "%zu hosts need %llu open files here, and %llu are allowed; let there be more by ulimit -n, or "
+            "by a line 'nofile' in /etc/security/limits.conf",
+            host_count, (unsigned long long)needed, (unsigned long long)limit.rlim_max);
+    return PSR_OK;
+}
+
 static psr_err set_up(psr_launch_driver *d, const char *host, const char *machine)
 {
     size_t host_count = d->options->placement->hosts.count;
@@ -464,6 +495,7 @@ static psr_err set_up(psr_launch_driver *d, const char *host, const char *machin
     psr_show_init(&d->show, d->screen, d->options->progress, (double)d->config.log_every);
     d->names_ranks[0] = isatty(STDOUT_FILENO);
     d->names_ranks[1] = isatty(STDERR_FILENO);
+    PSR_TRY(allow_descriptors(host_count));
     d->hosts = calloc(host_count, sizeof *d->hosts);
     d->fds = calloc(1 + 4 * (host_count + 1), sizeof *d->fds);
     if (!d->hosts || !d->fds || d->signals < 0)

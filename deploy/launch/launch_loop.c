@@ -79,11 +79,21 @@ static psr_err attend_scheduler(psr_launch_driver *d)
     return PSR_OK;
 }
 
+#define FDS_OF_EACH 4
+
+/* Something has happened to that host's agent, or to the scheduler behind the hosts. Of thousands few have. */
+static bool is_touched(const psr_launch_driver *d, size_t index)
+{
+    const struct pollfd *fds = d->fds + 1 + FDS_OF_EACH * index;
+    return (fds[0].revents | fds[1].revents | fds[2].revents | fds[3].revents) != 0;
+}
+
 static psr_err attend_all(psr_launch_driver *d)
 {
-    for (size_t i = 0; i < d->host_count; i++)
-        PSR_TRY(attend_host(d, i));
-    return attend_scheduler(d);
+    for (size_t i = 0; i < d->polled_hosts; i++)
+        if (is_touched(d, i))
+            PSR_TRY(attend_host(d, i));
+    return is_touched(d, d->polled_hosts) ? attend_scheduler(d) : PSR_OK;
 }
 
 /* ---- signals ---- */
@@ -114,6 +124,7 @@ static nfds_t collect(psr_launch_driver *d)
     nfds_t n = 0;
     struct pollfd *fds = d->fds;
     fds[n++] = (struct pollfd){.fd = d->signals, .events = POLLIN};
+    d->polled_hosts = d->host_count;
     for (size_t i = 0; i <= d->host_count; i++) {
         const psr_child *child = i < d->host_count ? &d->hosts[i].agent : &d->scheduler;
         bool reads = child == &d->scheduler || may_read_agents(d);
@@ -138,7 +149,7 @@ void psr_launch_loop(psr_launch_driver *d)
         psr_launch_machine_tick(d->machine, may_read_agents(d), psr_clock_ms());
         if (psr_launch_machine_is_over(d->machine))
             return;
-        (void)poll(d->fds, collect(d), timeout_ms(d)); /* EINTR: everything is looked at anyway */
+        (void)poll(d->fds, collect(d), timeout_ms(d)); /* EINTR: nothing is touched */
         take_signals(d);
         psr_err err = attend_all(d);
         if (err != PSR_OK)

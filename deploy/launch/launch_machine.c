@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELLO_MS 20000 /* for ssh and a program's start; not the run's deadline, which may be one second */
-#define GRACE_MS 1500  /* for processes, between the run's end and ending them by force */
+#define GRACE_MS 1500 /* for processes, between the run's end and ending them by force */
 #define AGENT_GRACE_MS 2500
 #define KILL_AGAIN_MS 100
 /* For scheduler and agents to answer that all is stopped, before the launcher stops itself. */
@@ -146,15 +145,8 @@ static uint32_t threads_of_each(const psr_launch_machine *m)
 psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms)
 {
     bool all_here = true;
-    for (size_t i = 0; i < m->host_count; i++) {
-        const psr_launch_host *h = &m->hosts[i];
-        all_here &= h->here;
-        if (!h->here && m->options.interface == NULL && h->address[0] == '\0')
-            return psr_fail(PSR_ERR_USAGE,
-                            "host %s does not tell the address that ssh reached it by; name the interface "
-                            "with --interface",
-                            h->name);
-    }
+    for (size_t i = 0; i < m->host_count; i++)
+        all_here &= m->hosts[i].here;
     bool loopback = all_here && (m->options.interface == NULL || m->options.interface_is_loopback);
     if (m->options.config->bare == PSR_BARE_THIS_MACHINE && !loopback)
         PSR_TRY(check_one_machine(m));
@@ -185,13 +177,6 @@ void psr_launch_lose_member(psr_launch_machine *m, const psr_launch_host *h, psr
     psr_launch_order(m, &lost);
 }
 
-void psr_launch_machine_agent_started(psr_launch_machine *m, size_t index, bool here, int64_t now_ms)
-{
-    m->hosts[index].agent = PSR_LIFE_RUNNING;
-    m->hosts[index].here = here;
-    m->hosts[index].started_ms = now_ms;
-}
-
 void psr_launch_machine_agent_ended(psr_launch_machine *m, size_t index)
 {
     if (m->hosts[index].agent == PSR_LIFE_RUNNING)
@@ -208,7 +193,8 @@ void psr_launch_machine_agent_closed(psr_launch_machine *m, size_t index, int wa
     if (before || m->ended || h->lost)
         return;
     if (!h->greeted || m->scheduler == PSR_LIFE_NOT_STARTED) {
-        psr_launch_machine_failed(m, psr_host_no_agent(h->name, h->here, wait_status, h->last_words), now_ms);
+        psr_err err = psr_host_no_agent(h->name, h->here, wait_status, h->last_words);
+        psr_launch_give_up_host(m, h, err, now_ms);
         return;
     }
     char how[PSR_HOST_NAME_MAX + 256], ended[128];
@@ -329,19 +315,6 @@ static void say_alive(psr_launch_machine *m, int64_t now_ms)
     command_all(m, PSR_LAUNCH_ALIVE, 0);
 }
 
-static void check_hellos(psr_launch_machine *m, int64_t now_ms)
-{
-    for (size_t i = 0; i < m->host_count; i++) {
-        const psr_launch_host *h = &m->hosts[i];
-        if (h->greeted || h->agent == PSR_LIFE_NOT_STARTED || now_ms - h->started_ms < HELLO_MS)
-            continue;
-        char line[1024];
-        snprintf(line, sizeof line, "host %s: its agent did not answer within %d s%s%s", h->name,
-                 HELLO_MS / 1000, h->last_words[0] != '\0' ? ": " : "", h->last_words);
-        psr_launch_end(m, 1, line, now_ms);
-    }
-}
-
 static void check_scheduler(psr_launch_machine *m, int64_t now_ms)
 {
     int64_t silent_ms = psr_launch_look(m, now_ms) - m->scheduler_heard_ms;
@@ -394,8 +367,9 @@ static void check_agents(psr_launch_machine *m, bool agents_are_heard, int64_t n
 void psr_launch_machine_tick(psr_launch_machine *m, bool agents_are_heard, int64_t now_ms)
 {
     check_pause(m, now_ms);
+    if (!m->ended)
+        psr_launch_connect(m, now_ms);
     if (!m->ended) {
-        check_hellos(m, now_ms);
         check_scheduler(m, now_ms);
         check_agents(m, agents_are_heard, now_ms);
     }
@@ -415,18 +389,6 @@ static int64_t silence_due_ms(psr_launch_machine *m, int64_t now_ms)
     return oldest_ms == INT64_MAX ? INT64_MAX : now_ms + (oldest_ms + m->deadline_ms - present_ms);
 }
 
-/* When an agent will have had its time for a hello. */
-static int64_t hello_due_ms(const psr_launch_machine *m)
-{
-    int64_t due_ms = INT64_MAX;
-    for (size_t i = 0; i < m->host_count; i++) {
-        const psr_launch_host *h = &m->hosts[i];
-        if (h->agent != PSR_LIFE_NOT_STARTED && !h->greeted && h->started_ms + HELLO_MS < due_ms)
-            due_ms = h->started_ms + HELLO_MS;
-    }
-    return due_ms;
-}
-
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -438,7 +400,7 @@ int64_t psr_launch_machine_wait_ms(psr_launch_machine *m, int64_t now_ms)
     if (m->ended)
         next = earlier(next, m->end_by_ms);
     else
-        next = earlier(next, earlier(silence_due_ms(m, now_ms), hello_due_ms(m)));
+        next = earlier(next, earlier(silence_due_ms(m, now_ms), psr_launch_hello_due_ms(m)));
     if (m->pausing)
         next = earlier(next, m->pause_by_ms);
     return next <= now_ms ? 0 : next - now_ms;
@@ -462,6 +424,7 @@ void psr_launch_machine_conclude(psr_launch_machine *m)
     else if (m->line[0] != '\0' && !well)
         psr_launch_show(m, m->act.show_error, "psring %s: %s", m->options.runs_program ? "run" : "train",
                         m->line);
+    psr_launch_show_troubles(m);
     if (m->interrupts == 1 && m->outcome != NULL)
         m->act.show_resumable(m->act.context);
 }
@@ -508,6 +471,8 @@ void psr_launch_machine_free(psr_launch_machine *m)
         return;
     psr_held_lines_done(&m->held);
     cJSON_Delete(m->outcome);
+    for (size_t i = 0; i < m->host_count; i++)
+        free(m->hosts[i].trouble);
     free(m->hosts);
     free(m);
 }

@@ -2,7 +2,7 @@
  * person is told, and how the run ends. Free of I/O: what agents, scheduler and person do comes in, each with the time, and what is to be
  * done goes out through a struct of actions. Knows no clock, no descriptor and no process; deploy/launch/launch_loop.c drives it.
  *
- * States: all agents say hello -> the scheduler is started, and listens -> processes are spawned -> the run -> ended, until all whom it
+ * States: agents are started, some at a time, until all have said hello -> the scheduler is started, and listens -> processes are spawned -> the run -> ended, until all whom it
  * started have ended too. Times are psr_clock_ms's: they stand while the run is stopped by Ctrl-Z. One thread. */
 #ifndef PSR_DEPLOY_LAUNCH_MACHINE_H
 #define PSR_DEPLOY_LAUNCH_MACHINE_H
@@ -23,6 +23,10 @@ typedef enum psr_launch_command {
 /* What is to be done. Texts are borrowed for the call. */
 typedef struct psr_launch_actions {
     void *context;
+    /* Starts the agent of this host of the placement; ret_here: on this machine, without ssh. A failure ends the run. */
+    psr_err (*start_agent)(void *context, size_t host, bool *ret_here);
+    /* Ends it at once: the host cannot be used. */
+    void (*drop_agent)(void *context, size_t host);
     /* All agents have said hello: makes the run's keys, tells the person the configuration, with so many threads for each worker, and
      * starts the scheduler, which listens on that interface. A failure ends the run. */
     psr_err (*start_scheduler)(void *context, uint32_t threads, const char *interface);
@@ -42,6 +46,8 @@ typedef struct psr_launch_actions {
     void (*show_others_error)(void *context, const char *line);
     /* What a rank of a program printed. */
     void (*show_output)(void *context, uint32_t rank, bool to_stderr, const char *line);
+    /* Of so many hosts so many are there, and so many cannot be used. */
+    void (*show_connecting)(void *context, size_t there, size_t troubles, size_t hosts);
     void (*show_progress)(void *context, const psr_run_progress *progress);
     void (*show_evaluating)(void *context, const psr_run_evaluating *evaluating);
     void (*show_evaluated)(void *context);
@@ -69,9 +75,7 @@ void psr_launch_machine_free(psr_launch_machine *machine); /* NULL allowed */
 
 /* ---- what happens. These never fail: what goes wrong ends the run ---- */
 
-/* The agent of this host of the placement was started. here: on this machine, without ssh. */
-void psr_launch_machine_agent_started(psr_launch_machine *machine, size_t host, bool here, int64_t now_ms);
-/* It printed a line, on its standard output (hostile bytes allowed: deploy/agent/agent_event.h) or on its standard error. */
+/* The agent of this host of the placement, which was started, printed a line, on its standard output (hostile bytes allowed: deploy/agent/agent_event.h) or on its standard error. */
 void psr_launch_machine_agent_said(psr_launch_machine *machine, size_t host, const char *line,
                                    int64_t now_ms);
 void psr_launch_machine_agent_complained(psr_launch_machine *machine, size_t host, const char *line);

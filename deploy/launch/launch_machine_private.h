@@ -1,5 +1,5 @@
-/* What the two files of deploy/launch/launch_machine.h share: launch_machine.c has states, signals and time, launch_machine_said.c takes what
- * agents and the scheduler say. */
+/* What the three files of deploy/launch/launch_machine.h share: launch_machine.c has states, signals and time, launch_machine_hosts.c
+ * connects to the hosts, launch_machine_said.c takes what agents and the scheduler say. */
 #ifndef PSR_DEPLOY_LAUNCH_MACHINE_PRIVATE_H
 #define PSR_DEPLOY_LAUNCH_MACHINE_PRIVATE_H
 
@@ -21,14 +21,16 @@ typedef struct psr_launch_host {
     bool here;
     int64_t started_ms;
     bool greeted;     /* its agent said hello with our version */
+    char *trouble;    /* owned: why the host cannot be used; NULL: nothing is known against it */
     bool paused;      /* its agent has answered to PAUSE */
     bool lost;        /* its agent ended or fell silent while the run went on: told once */
     bool refused;     /* its agent broke the protocol: nothing more that it says is heard */
     int64_t heard_ms; /* when its agent last said something, by the presence clock; from its hello on */
     char address[64]; /* as we reached it; "" when it is here */
     char launcher_address[64]; /* ours, as it sees us; "" when it is here */
-    char last_words[512]; /* the last line of its agent (or ssh), before its hello or on standard error */
-    bool same_machine;    /* as this process, be it in other namespaces */
+    char last_words
+        [512]; /* the last line of its agent (or ssh), before its hello or on standard error; or that which told why */
+    bool same_machine; /* as this process, be it in other namespaces */
     uint32_t cores;
 } psr_launch_host;
 
@@ -37,6 +39,12 @@ struct psr_launch_machine {
     psr_launch_actions act;
     psr_launch_host *hosts;
     size_t host_count;
+    size_t started_count;  /* of hosts: whose agents were started, the first ones */
+    size_t greeted_count;  /* of hosts: whose agents have said hello */
+    size_t trouble_count;  /* of hosts: that cannot be used */
+    size_t settled_before; /* of either, when that was shown last */
+    int trouble_status;    /* the exit status that they lead to */
+    bool lists_troubles;   /* each has a line behind the run's line */
     int64_t deadline_ms;
     psr_presence_clock clock;
     int64_t alive_ms; /* when the next sign of life is due */
@@ -73,6 +81,20 @@ void psr_launch_order(psr_launch_machine *m, const psr_order *order);
 
 /* The run is over, with an exit status and the person's line: agents are told to end. The first call counts. */
 void psr_launch_end(psr_launch_machine *m, int status, const char *line, int64_t now_ms);
+
+/* Starts the agents whose turn it is, gives up those that do not answer, and goes on when all hosts are known to be there or not. */
+void psr_launch_connect(psr_launch_machine *m, int64_t now_ms);
+/* When an agent will have had its time for a hello. */
+int64_t psr_launch_hello_due_ms(const psr_launch_machine *m);
+/* The agent of h has said hello. */
+PSR_MUST_CHECK psr_err psr_launch_greeted(psr_launch_machine *m, psr_launch_host *h, int64_t now_ms);
+/* Before the run begins: h cannot be used, for err with the detail of this thread. The others are asked all the same, so that all are told at
+ * once. */
+void psr_launch_give_up_host(psr_launch_machine *m, psr_launch_host *h, psr_err err, int64_t now_ms);
+/* What ssh, a login shell or an agent said that is not an event. */
+void psr_launch_remember_words(psr_launch_host *h, const char *line);
+/* Tells the person of the hosts that cannot be used. */
+void psr_launch_show_troubles(psr_launch_machine *m);
 
 /* All agents have said hello. */
 PSR_MUST_CHECK psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms);

@@ -16,11 +16,7 @@ static psr_err on_hello(psr_launch_machine *m, psr_launch_host *h, const psr_age
     snprintf(h->launcher_address, sizeof h->launcher_address, "%s", event->launcher_address);
     h->cores = event->cores;
     h->same_machine = m->options.machine[0] != '\0' && strcmp(event->machine, m->options.machine) == 0;
-    h->greeted = true;
-    for (size_t i = 0; i < m->host_count; i++)
-        if (!m->hosts[i].greeted)
-            return PSR_OK;
-    return m->ended ? PSR_OK : psr_launch_begin(m, now_ms);
+    return psr_launch_greeted(m, h, now_ms);
 }
 
 /* A process that ends with an error has told the scheduler why, or heard it from there: the person is told once, in the run's one
@@ -72,7 +68,7 @@ static psr_err on_event(psr_launch_machine *m, psr_launch_host *h, const psr_age
 {
     switch (event->kind) {
     case PSR_AGENT_GREETING:
-        snprintf(h->last_words, sizeof h->last_words, "%s", event->text);
+        psr_launch_remember_words(h, event->text);
         return PSR_OK;
     case PSR_AGENT_HELLO:
         return on_hello(m, h, event, now_ms);
@@ -103,16 +99,19 @@ void psr_launch_machine_agent_said(psr_launch_machine *m, size_t index, const ch
     if (err == PSR_OK)
         err = on_event(m, h, &event, now_ms);
     psr_agent_event_done(&event);
-    if (err != PSR_OK) { /* and the other hosts are heard all the same */
-        h->refused = true;
+    if (err == PSR_OK)
+        return;
+    h->refused = true; /* and the other hosts are heard all the same */
+    if (err == PSR_ERR_VERSION)
+        psr_launch_give_up_host(m, h, err, now_ms);
+    else
         psr_launch_machine_failed(m, err, now_ms);
-    }
 }
 
 void psr_launch_machine_agent_complained(psr_launch_machine *m, size_t index, const char *line)
 {
     psr_launch_host *h = &m->hosts[index];
-    snprintf(h->last_words, sizeof h->last_words, "%s", line);
+    psr_launch_remember_words(h, line);
     if (h->greeted)
         psr_launch_show(m, m->act.show_others_error, "[agent on %s] %s", h->name, line);
 }

@@ -27,7 +27,8 @@ typedef struct psr_launch_driver {
     psr_screen *screen;
     psr_show show;
     bool names_ranks[2]; /* of what they print on stdout and stderr, the person is told who does */
-    struct pollfd *fds;  /* 1 + 4 * (hosts + 1) */
+    struct pollfd *fds;  /* the signals', four for each host's agent, four for the scheduler */
+    size_t polled_hosts; /* whose agents are in it now */
 } psr_launch_driver;
 
 /* Until the run is over and all have ended. */

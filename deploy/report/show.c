@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#define MANY_HOSTS 40
 #define REDRAW_S 0.1
 #define LINE_AFTER_S 30.0 /* a slow run says a word so often, however few its steps are */
 #define WIDTH_UNKNOWN 80
@@ -142,7 +143,10 @@ static void draw_bar(psr_show *show)
     char text[PSR_BAR_TEXT_MAX];
     if (!in_foreground())
         return;
-    psr_bar_print(&show->bar, terminal_width(), text);
+    if (show->connecting[0] != '\0')
+        snprintf(text, sizeof text, "%.*s", (int)terminal_width() - 1, show->connecting);
+    else
+        psr_bar_print(&show->bar, terminal_width(), text);
     psr_screen_draw(show->screen, "\r%s\033[J\r", text);
     show->bar_on_screen = true;
 }
@@ -161,6 +165,39 @@ static void show_bar(psr_show *show, bool in_time, double now_s)
         return;
     show->shown_s = now_s;
     draw_bar(show);
+}
+
+static void connecting_line(char *text, size_t size, size_t there, size_t troubles, size_t hosts)
+{
+    int used = snprintf(text, size, "connecting %zu of %zu hosts answered", there, hosts);
+    if (troubles > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, ", %zu cannot be used", troubles);
+}
+
+static void draw_connecting(psr_show *show, const char *line, bool last)
+{
+    snprintf(show->connecting, sizeof show->connecting, "%s", line);
+    show_bar(show, last, psr_clock_s());
+    if (!last)
+        return;
+    clear_bar(show);
+    show->connecting[0] = '\0';
+}
+
+void psr_show_connecting(psr_show *show, size_t there, size_t troubles, size_t hosts, bool to_stderr)
+{
+    char line[sizeof show->connecting];
+    size_t settled = there + troubles, tenths = settled * 10 / hosts;
+    connecting_line(line, sizeof line, there, troubles, hosts);
+    if (show->kind == PSR_SHOW_BAR)
+        draw_connecting(show, line, settled == hosts);
+    if (show->kind == PSR_SHOW_BAR || hosts < MANY_HOSTS || tenths == show->connecting_tenths)
+        return;
+    show->connecting_tenths = tenths;
+    if (to_stderr)
+        psr_show_others_error(show, "%s", line);
+    else if (show->kind == PSR_SHOW_LINES)
+        psr_screen_out(show->screen, "%s\n", line);
 }
 
 static void show_line(psr_show *show, double now_s)

@@ -20,8 +20,10 @@ typedef enum psr_show_kind {
 typedef struct psr_show {
     psr_screen *screen; /* borrowed */
     psr_show_kind kind;
-    double line_every; /* steps from one line to the next */
-    psr_bar bar;       /* what was told last */
+    double line_every;        /* steps from one line to the next */
+    psr_bar bar;              /* what was told last */
+    char connecting[96];      /* in the bar's place, before there is a run; "": nothing */
+    size_t connecting_tenths; /* of the hosts, that the last line told of */
     bool bar_on_screen;
     bool begun;
     double began_s;    /* of the first progress event */
@@ -31,6 +33,9 @@ typedef struct psr_show {
 } psr_show;
 
 void psr_show_init(psr_show *show, psr_screen *screen, psr_show_kind kind, double line_every);
+/* How far the hosts of a run are reached: in the bar's place; without a bar, a line for each tenth of them where they are many. On stderr
+ * where stdout is a program's. */
+void psr_show_connecting(psr_show *show, size_t there, size_t troubles, size_t hosts, bool to_stderr);
 /* The few lines at the start. sockets: the directory of a run on ipc sockets, "": TCP. shares: over TCP, memory within each host. */
 void psr_show_configuration(psr_show *show, const psr_config *config, const psr_placement *placement,
                             const char *sockets, bool shares);

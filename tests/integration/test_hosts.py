@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """psring train on the hosts of a hostfile, which a script in the place of ssh plays on this machine: who goes where, with which
-variables. `test_hosts.py PSRING [PART..]`"""
+variables, and what is told of hosts that cannot be used. `test_hosts.py PSRING [PART..]`"""
 
 import os
 import re
+import subprocess
 import sys
 from functools import partial
 
@@ -15,6 +16,29 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=48,test=20,channels=1,size=8
 PLAYED_SSH = """#!/bin/sh
 for command; do :; done
 SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" exec sh -c "$command"
+"""
+
+
+# What ssh says of hosts that it does not get into, by the last letter of their names. All others have an agent of this version, which
+# says hello and waits. How many are between their start and that, the script writes down.
+FAILING_SSH = """#!/bin/sh
+version=$1 folder=$2
+for word; do test "$before" = ServerAliveCountMax=3 && host=$word; before=$word; done
+: >"$folder/now/$host"
+set -- "$folder"/now/*
+echo $# >>"$folder/at_a_time"
+rm "$folder/now/$host"
+case $host in
+*x) echo "$host: Permission denied (publickey)." >&2; exit 255 ;;
+*k) echo "No ED25519 host key is known for $host and you have requested strict checking." >&2; echo "Host key verification failed." >&2; exit 255 ;;
+*r) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;;
+*n) echo "ssh: Could not resolve hostname $host: Name or service not known" >&2; exit 255 ;;
+*l) echo "psring is neither at that path nor in PATH" >&2; exit 127 ;;
+*v) version=0.0.1 ;;
+*s) read -r line; echo "Welcome"; exec cat >/dev/null ;;
+esac
+echo '{"event":"hello","version":"'$version'","host":"h","cores":2,"address":"127.0.0.1","launcher_address":"127.0.0.1","machine":"m"}'
+exec cat >/dev/null
 """
 
 
@@ -34,9 +58,10 @@ class Launcher:
         os.chmod(path, 0o755)
         return path
 
-    def train(self, name, words=(), **options):
+    def train(self, name, words=(), before=(), **options):
         options = {key.replace("_", "-"): value for key, value in options.items()}
-        return LiveRun(self.psring, self.directory, name, dict(OPTIONS, ssh=self.ssh, **options), more=words)
+        return LiveRun(self.psring, self.directory, name, dict(OPTIONS, **dict({"ssh": self.ssh}, **options)), more=words,
+                       before=before)
 
 
 def ends(tap, run, status, what):
@@ -80,14 +105,79 @@ def variables(tap, launcher):
         tap.ok(told == ["shard 0", "worker 0", "worker 1"], "workers and shards have the variable, and nobody else", run.why())
 
 
-PARTS = {part.__name__: part for part in (mapping, variables)}
+def failing_ssh(launcher, name):
+    """A folder of the script's own, and --ssh."""
+    folder = os.path.join(launcher.directory, name)
+    os.makedirs(os.path.join(folder, "now"))
+    version = subprocess.run([launcher.psring, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    return folder, "%s %s %s" % (launcher.script(name + "-ssh", FAILING_SSH), version, folder)
+
+
+REASONS = {
+    "bx": r"ssh could not connect: bx: Permission denied \(publickey\)\.; let it log you in without a password: ssh-copy-id bx",
+    "bk": r"ssh could not connect: No ED25519 host key is known for bk and .*; make its key known: ssh-keyscan bk >>~/.ssh/known_hosts, and .*",
+    "br": r"ssh could not connect: ssh: connect to host br port 22: Connection refused; is it up, .*",
+    "bn": r"ssh could not connect: ssh: Could not resolve hostname bn: Name or service not known; is that its name\? .*",
+    "bl": r"lacks the program psring \(psring is neither at that path nor in PATH\); install it there .*",
+    "bv": r"has psring 0\.0\.1, this is .*; install the same version on both",
+    "bs": r"its agent did not answer within 20 s: Welcome; see what `ssh bs true` does",
+}
+
+
+def bad_hosts(tap, launcher):
+    _, ssh = failing_ssh(launcher, "bad")
+    hosts = launcher.file("bad-hosts", "b[0-1]\n" + "".join(host + "\n" for host in REASONS) + "b2\n")
+    run = launcher.train("bad-hosts-run", hostfile=hosts, ssh=ssh, mode="ring")
+    if ends(tap, run, 2, "hosts that cannot be used end the start"):
+        said = run.text("err")
+        tap.ok(said[0] == "psring train: 7 of 10 hosts cannot be used:", "how many is told", run.why())
+        for (host, reason), line in zip(REASONS.items(), said[1:] + [""] * 7):
+            tap.ok(re.fullmatch("  host %s:? %s" % (host, reason), line), "%s: why, and what would be right" % host, run.why())
+        tap.ok(len(said) == 8 and not os.path.exists(run.out), "and nothing else; nothing is written", run.why())
+
+
+def many(tap, launcher, workers=200, shards=100):
+    """A host for each. Every hundredth cannot be used. Memory and descriptors are those that the launcher is allowed."""
+    count = workers + shards
+    folder, ssh = failing_ssh(launcher, "many-%d" % count)
+    names = ["w%dx" % i if i % 100 == 99 else "w%d" % i for i in range(workers)]
+    for_workers = launcher.file("many-w-%d" % count, "".join(name + "\n" for name in names))
+    for_shards = launcher.file("many-s-%d" % count, "s[2-%d]\ns1r\n" % shards)
+    fails = workers // 100 + 1
+    options = dict(hostfile=for_workers, ps_hostfile=for_shards, workers=workers, shards=shards, mode="ps", ssh=ssh)
+    run = launcher.train("too-few-%d" % count, before=["prlimit", "--nofile=1024:%d" % (4 * count)], **options)
+    if ends(tap, run, 2, "%d hosts with too few descriptors" % count):
+        tap.ok(run.text("err") == ["psring train: %d hosts need %d open files here, and %d are allowed; let there be more by ulimit -n, or by a line "
+                                   "'nofile' in /etc/security/limits.conf" % (count, 4 * count + 64, 4 * count)], "are refused", run.why())
+    enough = ["prlimit", "--nofile=256:%d" % (4 * count + 64), "--as=%d" % (1 << 30)]
+    run = launcher.train("many-run-%d" % count, before=enough, **options)
+    if ends(tap, run, 2, "%d hosts" % count):
+        said = run.text("err")
+        tap.ok(said[0] == "psring train: %d of %d hosts cannot be used:" % (fails, count) and len(said) == 1 + fails,
+               "those that cannot be used are told at once", run.why())
+        lines = [line for line in run.text("out") if line.startswith("connecting")]
+        tap.ok(0 < len(lines) <= 10 and all(re.fullmatch(r"connecting \d+ of %d hosts answered(, \d+ cannot be used)?" % count, line) for line in lines),
+               "a line for each tenth tells how far it is", lines)
+        with open(os.path.join(folder, "at_a_time")) as file:
+            at_a_time = [int(line) for line in file]
+        tap.ok(len(at_a_time) == count and max(at_a_time) <= 32, "of ssh no more than 32 are on their way at a time",
+               [str(len(at_a_time)), str(max(at_a_time))])
+
+
+def most(tap, launcher):
+    """As many as a run can have."""
+    many(tap, launcher, 1024, 256)
+
+
+PARTS = {part.__name__: part for part in (mapping, variables, bad_hosts, many)}
+SLOW = {"most": most}
 
 
 def main():
     tap = Tap()
     with Workspace() as directory:
         launcher = Launcher(os.path.abspath(sys.argv[1]), directory)
-        together(tap, [partial(PARTS[name], launcher=launcher) for name in sys.argv[2:] or PARTS])
+        together(tap, [partial(dict(PARTS, **SLOW)[name], launcher=launcher) for name in sys.argv[2:] or PARTS])
     tap.end()
 
 

@@ -14,6 +14,19 @@ static const psr_placement of_program = {{host_items, 2}, placed + 1, 3, 2, 2};
 
 /* ---- the actions ---- */
 
+static psr_err start_agent(void *context, size_t host, bool *ret_here)
+{
+    played *p = context;
+    psr_text_add(&p->end, "start agent %s\n", host_items[host].name);
+    *ret_here = host == A;
+    return p->failure == PSR_OK ? PSR_OK : psr_fail(p->failure, "no ssh");
+}
+
+static void drop_agent(void *context, size_t host)
+{
+    psr_text_add(&((played *)context)->end, "drop agent %s\n", host_items[host].name);
+}
+
 static psr_err start_scheduler(void *context, uint32_t threads, const char *interface)
 {
     played *p = context;
@@ -77,6 +90,11 @@ static void show_output(void *context, uint32_t rank, bool to_stderr, const char
 {
     psr_text_add(&((played *)context)->end, "rank %" PRIu32 " on std%s: %s\n", rank,
                  to_stderr ? "err" : "out", line);
+}
+
+static void show_connecting(void *context, size_t there, size_t troubles, size_t hosts)
+{
+    psr_text_add(&((played *)context)->end, "connecting %zu and %zu of %zu\n", there, troubles, hosts);
 }
 
 static void show_progress(void *context, const psr_run_progress *progress)
@@ -146,6 +164,8 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
                                                 .machine = "m1"};
     const psr_launch_actions actions = {
         .context = p,
+        .start_agent = start_agent,
+        .drop_agent = drop_agent,
         .start_scheduler = start_scheduler,
         .spawn = spawn,
         .order = order,
@@ -156,6 +176,7 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
         .show_error = show_error,
         .show_others_error = show_others_error,
         .show_output = show_output,
+        .show_connecting = show_connecting,
         .show_progress = show_progress,
         .show_evaluating = show_evaluating,
         .show_evaluated = show_evaluated,
@@ -174,10 +195,8 @@ void open_machine(played *p, psr_bare bare, const char *interface)
 
 static void start_agents(played *p)
 {
-    psr_launch_machine_agent_started(p->machine, A, true, BEGAN_MS);
-    psr_launch_machine_agent_started(p->machine, B, false, BEGAN_MS);
     psr_launch_machine_tick(p->machine, true, BEGAN_MS);
-    expect_done(p, "agent a: alive\nagent b: alive\n");
+    expect_done(p, "start agent a\nstart agent b\nagent a: alive\nagent b: alive\n");
 }
 
 void begin_with(played *p, psr_bare bare, const char *interface)

@@ -108,7 +108,7 @@ static void who_has_not_come_up_or_has_ended_is_not_waited_for(void **state)
     expect_done(&p, "end bar\nagent a: pause\nagent b: pause\n");
     agent_says(&p, A, "{\"event\":\"paused\"}", 0);
     tick(&p, 0);
-    expect_done(&p, "stop\nagent a: go on\nagent b: go on\nbar again\n");
+    expect_done(&p, "stop\nagent a: go on\nagent b: go on\nbar again\nconnecting 1 and 0 of 2\n");
     psr_launch_machine_free(p.machine);
 
     begin_run(&p);

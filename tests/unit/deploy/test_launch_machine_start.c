@@ -12,7 +12,7 @@ static void the_scheduler_is_started_when_all_agents_have_said_hello(void **stat
     expect_done(&p, "");
     agent_says(&p, A, HELLO_A, 20);
     /* the fewest cores by the most workers of a host; this host as the other one sees it */
-    expect_done(&p, "start scheduler threads=3 interface=10.0.0.1\n");
+    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=3 interface=10.0.0.1\n");
     scheduler_says(&p, LISTENING, 30);
     expect_done(&p, "spawn shard 0 interface=10.0.0.1 endpoint=tcp://10.0.0.1:7\n"
                     "spawn worker 0 interface=10.0.0.1 endpoint=tcp://10.0.0.1:7\n"
@@ -31,7 +31,7 @@ static void the_interface_and_threads_that_the_user_names_are_taken(void **state
     p.config.threads = 5;
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_A, 0); /* without an address */
-    expect_done(&p, "start scheduler threads=5 interface=eth1\n");
+    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=5 interface=eth1\n");
     psr_launch_machine_free(p.machine);
 }
 
@@ -42,7 +42,8 @@ static void a_host_that_does_not_tell_its_address_ends_the_start(void **state)
     begin(&p);
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_A, 0);
-    expect_done(&p, "agent a: end in 750 ms\nagent b: end in 750 ms\n");
+    expect_done(&p,
+                "drop agent b\nconnecting 1 and 1 of 2\nagent a: end in 750 ms\nagent b: end in 750 ms\n");
     expect_end(&p, 2,
                "end bar\nerror: psring train: host b does not tell the address that ssh reached it by; name "
                "the interface with "
@@ -63,7 +64,7 @@ static void without_encryption_another_machine_is_refused(void **state)
     begin_with(&p, PSR_BARE_TRUSTED_NETWORK, NULL);
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_B, 0);
-    expect_done(&p, "start scheduler threads=3 interface=10.0.0.1\n");
+    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=3 interface=10.0.0.1\n");
     psr_launch_machine_free(p.machine);
 }
 
@@ -97,30 +98,65 @@ static void an_agent_that_does_not_answer_ends_the_start(void **state)
     tick(&p, 19999);
     forget(&p);
     tick(&p, 20000);
-    expect_done(&p, "agent a: end in 750 ms\nagent b: end in 750 ms\n");
-    expect_end(
-        &p, 1,
-        "end bar\nerror: psring train: host b: its agent did not answer within 20 s: Last login: today\n");
+    expect_done(&p,
+                "drop agent b\nconnecting 1 and 1 of 2\nagent a: end in 750 ms\nagent b: end in 750 ms\n");
+    expect_end(&p, 2,
+               "end bar\nerror: psring train: host b: its agent did not answer within 20 s: Last login: "
+               "today; see what "
+               "`ssh b true` does\n");
 }
 
-static void an_agent_that_ends_before_its_hello_ends_the_start(void **state)
+/* Its ssh has ended, and all that it said was read. */
+static void ends_without_a_hello(played *p, size_t host, int wait_status)
+{
+    psr_launch_machine_agent_ended(p->machine, host);
+    psr_launch_machine_agent_closed(p->machine, host, wait_status, BEGAN_MS);
+}
+
+static void a_host_that_ssh_does_not_reach_ends_the_start_when_the_others_are_known(void **state)
 {
     (void)state;
     played p;
     begin(&p);
-    psr_launch_machine_agent_complained(p.machine, B, "Permission denied (publickey)");
-    psr_launch_machine_agent_ended(p.machine, B);
+    psr_launch_machine_agent_complained(p.machine, B, "me@b: Permission denied (publickey).");
+    psr_launch_machine_agent_complained(p.machine, B, "lost connection");
+    ends_without_a_hello(&p, B, EXIT(255));
     expect_done(&p, "");
-    psr_launch_machine_agent_closed(p.machine, B, EXIT(255), BEGAN_MS);
-    expect_done(&p, "agent a: end in 750 ms\n"); /* the other has ended */
-    expect_end(
-        &p, 2,
-        "end bar\nerror: psring train: host b: ssh could not connect: Permission denied (publickey)\n");
+    agent_says(&p, A, HELLO_A, 0);
+    expect_done(&p, "connecting 1 and 1 of 2\nagent a: end in 750 ms\n"); /* the other has ended */
+    expect_end(&p, 2,
+               "end bar\nerror: psring train: host b: ssh could not connect: me@b: Permission denied "
+               "(publickey).; let it "
+               "log you in without a password: ssh-copy-id b\n");
+}
+
+static void all_hosts_that_cannot_be_used_are_told_at_once(void **state)
+{
+    (void)state;
+    played p;
     begin(&p);
-    psr_launch_machine_agent_ended(p.machine, A);
-    psr_launch_machine_agent_closed(p.machine, A, SIGNAL_9, BEGAN_MS);
-    expect_end(&p, 1,
-               "end bar\nerror: psring train: host a: its agent ended (killed by signal 9 (Killed))\n");
+    ends_without_a_hello(&p, A, SIGNAL_9);
+    agent_says(&p, B, "{\"event\":\"hello\",\"version\":\"0.0.1\",\"cores\":6}", 0);
+    expect_done(&p, "drop agent b\nconnecting 0 and 2 of 2\nagent b: end in 750 ms\n");
+    expect_end(&p, 2,
+               "end bar\nerror: psring train: 2 of 2 hosts cannot be used:\n"
+               "error:   host a: its agent ended (killed by signal 9 (Killed))\n"
+               "error:   host b has psring 0.0.1, this is " PSR_VERSION
+               "; install the same version on both\n");
+}
+
+static void who_gives_up_waiting_hears_of_the_hosts_that_cannot_be_used(void **state)
+{
+    (void)state;
+    played p;
+    begin(&p);
+    ends_without_a_hello(&p, B, EXIT(127));
+    psr_launch_machine_interrupted(p.machine, BEGAN_MS);
+    expect_end(&p, 130,
+               "end bar\nerror: psring train: interrupted\n"
+               "error:   host b lacks the program psring (not found); install it there at the same path, or "
+               "name its path "
+               "by --remote-psring\n");
 }
 
 static void an_agent_that_ends_while_others_are_awaited_ends_the_start(void **state)
@@ -129,9 +165,10 @@ static void an_agent_that_ends_while_others_are_awaited_ends_the_start(void **st
     played p;
     begin(&p);
     agent_says(&p, A, HELLO_A, 0);
-    psr_launch_machine_agent_ended(p.machine, A);
-    psr_launch_machine_agent_closed(p.machine, A, EXIT(1), BEGAN_MS);
-    expect_done(&p, "agent b: end in 750 ms\n");
+    ends_without_a_hello(&p, A, EXIT(1));
+    expect_done(&p, "");
+    agent_says(&p, B, HELLO_B, 0);
+    expect_done(&p, "connecting 1 and 1 of 2\nagent b: end in 750 ms\n");
     expect_end(&p, 1, "end bar\nerror: psring train: host a: its agent ended (exit status 1)\n");
 }
 
@@ -143,8 +180,8 @@ static void an_action_that_fails_ends_the_run(void **state)
     p.failure = PSR_ERR_NOT_FOUND;
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_B, 0);
-    expect_done(
-        &p, "start scheduler threads=3 interface=10.0.0.1\nagent a: end in 750 ms\nagent b: end in 750 ms\n");
+    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=3 interface=10.0.0.1\nagent a: end in "
+                    "750 ms\nagent b: end in 750 ms\n");
     expect_end(&p, 2, "end bar\nerror: psring train: no scheduler\n");
     begin(&p);
     agent_says(&p, A, HELLO_A, 0);
@@ -155,6 +192,17 @@ static void an_action_that_fails_ends_the_run(void **state)
     expect_done(&p, "spawn shard 0 interface=10.0.0.1 endpoint=tcp://10.0.0.1:7\n"
                     "agent a: end in 750 ms\nagent b: end in 750 ms\n");
     expect_end(&p, 1, "end bar\nerror: psring train: no provision\n");
+}
+
+static void an_agent_that_cannot_be_started_ends_the_start(void **state)
+{
+    (void)state;
+    played p;
+    open_machine(&p, PSR_BARE_NOWHERE, NULL);
+    p.failure = PSR_ERR_NOT_FOUND;
+    tick(&p, 0);
+    assert_true(psr_launch_machine_is_over(p.machine));
+    expect_end(&p, 2, "end bar\nerror: psring train: no ssh\n");
 }
 
 static void a_failure_of_the_driver_before_the_first_agent_is_over_at_once(void **state)
@@ -201,9 +249,12 @@ int main(void)
         cmocka_unit_test(without_encryption_another_machine_is_refused),
         cmocka_unit_test(what_a_login_shell_prints_before_the_hello_changes_nothing),
         cmocka_unit_test(an_agent_that_does_not_answer_ends_the_start),
-        cmocka_unit_test(an_agent_that_ends_before_its_hello_ends_the_start),
+        cmocka_unit_test(a_host_that_ssh_does_not_reach_ends_the_start_when_the_others_are_known),
+        cmocka_unit_test(all_hosts_that_cannot_be_used_are_told_at_once),
+        cmocka_unit_test(who_gives_up_waiting_hears_of_the_hosts_that_cannot_be_used),
         cmocka_unit_test(an_agent_that_ends_while_others_are_awaited_ends_the_start),
         cmocka_unit_test(an_action_that_fails_ends_the_run),
+        cmocka_unit_test(an_agent_that_cannot_be_started_ends_the_start),
         cmocka_unit_test(a_failure_of_the_driver_before_the_first_agent_is_over_at_once),
         cmocka_unit_test(a_second_hello_ends_the_run),
         cmocka_unit_test(an_agent_speaks_for_what_is_placed_on_its_host_alone),
