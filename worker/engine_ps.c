@@ -4,8 +4,8 @@
 
 #include "base/fault.h"
 #include "comm/comm.h"
+#include "model/optimizers/updater.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 struct psr_engine {
@@ -101,13 +101,8 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_buffer gradient = psr_engine_gradient(&engine->env, bucket);
     psr_err err = psr_operation_start(psr_table_operation(engine->table, bucket), step, &gradient);
-    if (err != PSR_ERR_NUMERIC)
-        return err;
     /* In the words of a shard that finds it in a sum. */
-    return psr_fail(PSR_ERR_NUMERIC,
-                    "step %" PRIu64 ": the gradient of bucket %" PRIu32
-                    " is not finite; a lower --lr may help",
-                    step + 1, bucket); /* people count steps from 1 */
+    return err == PSR_ERR_NUMERIC ? psr_updater_not_finite(step, bucket) : err;
 }
 
 static psr_err engine_message(psr_engine *engine, psr_message **message)

@@ -4,6 +4,7 @@
 #include "worker/engine.h"
 
 #include "comm/comm.h"
+#include "model/optimizers/updater.h"
 #include "net/violation.h"
 #include "worker/own_update.h"
 
@@ -20,7 +21,7 @@ struct psr_engine {
 static psr_err not_finite(void *context, uint64_t step, uint32_t bucket)
 {
     (void)context;
-    return psr_own_update_not_finite(step, bucket);
+    return psr_updater_not_finite(step, bucket);
 }
 
 static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)

@@ -17,7 +17,4 @@ void psr_own_update_free(psr_own_update *update);
  * (with LARS a tensor waits for all its pieces). NUMERIC: the sum is not finite. */
 PSR_MUST_CHECK psr_err psr_own_update_summed(psr_own_update *update, uint64_t step, uint32_t bucket);
 
-/* The failure of a sum that is not finite, step from 0. */
-psr_err psr_own_update_not_finite(uint64_t step, uint32_t bucket);
-
 #endif

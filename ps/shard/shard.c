@@ -1,78 +1,31 @@
 #include "ps/shard/shard.h"
 
-#include "base/arena.h"
-#include "base/finite.h"
-#include "model/optimizers/optimizer.h"
-#include "model/optimizers/whole_tensors.h"
+#include "model/optimizers/updater.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct psr_shard {
     psr_shard_options options;
     psr_optimizer *optimizer;
+    psr_updater *updater;
     char update[32]; /* the optimizer's name, by which the table finds it */
     psr_table_shard *table;
-    float *weights;           /* the table's values */
-    psr_whole_tensors *whole; /* NULL: elements are updated one by one, and there are no sums */
-    float *sums;              /* arena: of slices whose tensors are not complete */
-    uint64_t end;             /* steps at which the run ends */
-    uint64_t lr_step;         /* lr is this step's; UINT64_MAX: none's yet */
-    float lr;
-    uint64_t summed_step; /* of the slice whose tensors are being looked at */
+    float *weights; /* the table's values */
+    uint64_t end;   /* steps at which the run ends */
 };
-
-static float lr_of(psr_shard *shard, uint64_t step)
-{
-    if (step != shard->lr_step) {
-        shard->lr = psr_schedule_lr(shard->options.config, step, shard->options.total_steps);
-        shard->lr_step = step;
-    }
-    return shard->lr;
-}
 
 /* ---- the optimizer as an update ---- */
 
-static psr_err check_finite(const psr_table_run *run)
+static psr_err take_run(void *context, const psr_table_run *run)
 {
-    if (psr_finite(run->pushed, run->span.count))
-        return PSR_OK;
-    return psr_fail(PSR_ERR_NUMERIC,
-                    "step %" PRIu64 ": the gradient of bucket %" PRIu32
-                    " is not finite; a lower --lr may help",
-                    run->step + 1, run->part); /* people count steps from 1 */
-}
-
-static psr_err update_elements(void *context, const psr_table_run *run)
-{
-    psr_shard *shard = context;
-    PSR_TRY(check_finite(run));
-    psr_optimizer_update_run(shard->optimizer, shard->weights, run->pushed, run->span.offset, run->span.count,
-                             lr_of(shard, run->step), run->number);
-    return PSR_OK;
-}
-
-static psr_err keep_sum(void *context, const psr_table_run *run)
-{
-    psr_shard *shard = context;
-    PSR_TRY(check_finite(run));
-    memcpy(shard->sums + run->span.offset, run->pushed, run->span.count * sizeof *run->pushed);
-    return PSR_OK;
+    const psr_sum sum = {run->part, run->span, run->step, run->number, run->pushed};
+    return psr_updater_take(((psr_shard *)context)->updater, &sum);
 }
 
 static psr_err slice_summed(void *context, uint32_t slice, uint64_t step)
 {
-    psr_shard *shard = context;
-    shard->summed_step = step;
-    return psr_whole_tensors_summed(shard->whole, slice);
-}
-
-static void update_tensor(void *context, size_t tensor)
-{
-    psr_shard *shard = context;
-    psr_optimizer_update_tensor(shard->optimizer, shard->weights, shard->sums, tensor,
-                                lr_of(shard, shard->summed_step), shard->summed_step + 1);
+    return psr_updater_summed(((psr_shard *)context)->updater, slice, step);
 }
 
 static psr_err slice_updated(void *context, uint32_t slice)
@@ -145,7 +98,7 @@ static psr_err open_table(psr_shard *shard)
                                      .context = shard,
                                      .state_count = psr_optimizer_slot_count(shard->optimizer),
                                      .state = optimizer_state,
-                                     .apply = whole ? keep_sum : update_elements,
+                                     .apply = take_run,
                                      .applied = whole ? slice_summed : NULL};
     const psr_table_shard_options table = {.plan = options->plan,
                                            .shard = options->shard,
@@ -165,7 +118,8 @@ static psr_err open_table(psr_shard *shard)
     return PSR_OK;
 }
 
-static psr_err follow_whole_tensors(psr_shard *shard)
+/* The parts in which its sums come are the slices that it holds. */
+static psr_err begin_updates(psr_shard *shard)
 {
     uint32_t count = psr_table_shard_slice_count(shard->table);
     psr_span *parts = calloc((size_t)count + 1, sizeof *parts);
@@ -173,8 +127,7 @@ static psr_err follow_whole_tensors(psr_shard *shard)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", count);
     for (uint32_t s = 0; s < count; s++)
         parts[s] = psr_table_shard_slice(shard->table, s);
-    const psr_whole_tensors_events events = {shard, update_tensor, slice_updated};
-    psr_err err = psr_whole_tensors_new(shard->options.layout, parts, count, &events, &shard->whole);
+    psr_err err = psr_updater_begin(shard->updater, shard->weights, parts, count);
     free(parts);
     return err;
 }
@@ -183,14 +136,17 @@ static psr_err shard_init(psr_shard *shard)
 {
     const psr_shard_options *options = &shard->options;
     PSR_TRY(psr_optimizer_new(options->config, options->layout, &shard->optimizer));
-    bool whole = psr_optimizer_whole_tensors(shard->optimizer);
-    if (whole && options->config->sync != PSR_SYNC_BSP)
+    if (psr_optimizer_whole_tensors(shard->optimizer) && options->config->sync != PSR_SYNC_BSP)
         return psr_fail(PSR_ERR_USAGE, "--optimizer lars needs --sync bsp: its update needs whole tensors");
+    const psr_updater_options updater = {.config = options->config,
+                                         .layout = options->layout,
+                                         .optimizer = shard->optimizer,
+                                         .total_steps = options->total_steps,
+                                         .context = shard,
+                                         .updated = slice_updated};
+    PSR_TRY(psr_updater_new(&updater, &shard->updater));
     PSR_TRY(open_table(shard));
-    if (!whole)
-        return PSR_OK;
-    PSR_TRY(psr_arena_new(options->layout->length, &shard->sums));
-    return follow_whole_tensors(shard);
+    return begin_updates(shard);
 }
 
 psr_err psr_shard_new(const psr_shard_options *options, psr_shard **ret_shard)
@@ -200,7 +156,6 @@ psr_err psr_shard_new(const psr_shard_options *options, psr_shard **ret_shard)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a shard");
     shard->options = *options;
     shard->end = options->total_steps;
-    shard->lr_step = UINT64_MAX;
     psr_err err = shard_init(shard);
     if (err != PSR_OK) {
         psr_shard_free(shard);
@@ -215,8 +170,7 @@ void psr_shard_free(psr_shard *shard)
     if (!shard)
         return;
     psr_table_shard_free(shard->table);
-    psr_whole_tensors_free(shard->whole);
-    psr_arena_free(shard->sums, shard->options.layout->length);
+    psr_updater_free(shard->updater);
     psr_optimizer_free(shard->optimizer);
     free(shard);
 }

@@ -1,0 +1,161 @@
+#include "tests/unit/expect.h"
+
+#include "model/optimizers/updater.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LENGTH = 96 };
+
+/* Three tensors of 16, 48 and 32 floats: [0,16) [16,64) [64,96). Part 0 holds the first and a piece of the second. */
+static const psr_span parts[] = {{0, 32}, {32, 64}};
+enum { PARTS = 2 };
+
+typedef struct fixture {
+    psr_config config;
+    psr_layout layout;
+    psr_optimizer *optimizer;
+    psr_updater *updater;
+    float weights[LENGTH], sums[LENGTH];
+    uint32_t updated; /* a bit for each part */
+} fixture;
+
+static psr_err updated(void *context, uint32_t part)
+{
+    ((fixture *)context)->updated |= 1u << part;
+    return PSR_OK;
+}
+
+static void open_fixture(fixture *f, psr_optimizer_kind kind, float *sums)
+{
+    *f = (fixture){0};
+    psr_config_defaults(&f->config);
+    f->config.optimizer = kind;
+    f->config.schedule = PSR_SCHEDULE_COSINE;
+    expect_ok(psr_layout_add(&f->layout, "a", 1, (uint32_t[]){10}));
+    expect_ok(psr_layout_add(&f->layout, "b", 2, (uint32_t[]){6, 8}));
+    expect_ok(psr_layout_add(&f->layout, "c", 2, (uint32_t[]){4, 5}));
+    assert_int_equal(f->layout.length, LENGTH);
+    for (size_t i = 0; i < LENGTH; i++) {
+        f->weights[i] = 0.01f * (float)(i % 7) - 0.02f;
+        f->sums[i] = 0.3f * (float)(i % 11) - 1;
+    }
+    expect_ok(psr_optimizer_new(&f->config, &f->layout, &f->optimizer));
+    const psr_updater_options options = {.config = &f->config,
+                                         .layout = &f->layout,
+                                         .optimizer = f->optimizer,
+                                         .total_steps = 10,
+                                         .sums = sums,
+                                         .context = f,
+                                         .updated = updated};
+    expect_ok(psr_updater_new(&options, &f->updater));
+    expect_ok(psr_updater_begin(f->updater, f->weights, parts, PARTS));
+}
+
+static void close_fixture(fixture *f)
+{
+    psr_updater_free(f->updater);
+    psr_optimizer_free(f->optimizer);
+    psr_layout_done(&f->layout);
+}
+
+static psr_sum sum_of(const fixture *f, size_t begin, size_t end, uint64_t step)
+{
+    return (psr_sum){.bucket = 4,
+                     .span = {begin, end - begin},
+                     .step = step,
+                     .number = step + 1,
+                     .values = f->sums + begin};
+}
+
+static void runs_of_any_cut_update_as_the_optimizer_does_at_the_rate_of_their_step(void **state)
+{
+    (void)state;
+    for (size_t cut = 1; cut <= LENGTH; cut += 19) {
+        fixture f, once;
+        open_fixture(&f, PSR_OPTIMIZER_ADAM, NULL);
+        open_fixture(&once, PSR_OPTIMIZER_ADAM, NULL);
+        for (uint64_t step = 0; step < 3; step++) {
+            for (size_t at = 0; at < LENGTH; at += cut) {
+                psr_sum sum = sum_of(&f, at, at + cut < LENGTH ? at + cut : LENGTH, step);
+                expect_ok(psr_updater_take(f.updater, &sum));
+            }
+            psr_optimizer_update(once.optimizer, once.weights, once.sums, 0, LENGTH,
+                                 psr_schedule_lr(&once.config, step, 10), step + 1);
+        }
+        assert_memory_equal(f.weights, once.weights, sizeof f.weights);
+        assert_int_equal(f.updated, 0);
+        close_fixture(&f);
+        close_fixture(&once);
+    }
+}
+
+static void check_whole_tensors(fixture *f, fixture *once, const float *values)
+{
+    for (uint64_t step = 0; step < 2; step++) {
+        float before[LENGTH];
+        memcpy(before, f->weights, sizeof before);
+        f->updated = 0;
+        psr_sum second = sum_of(f, 32, 96, step), first = sum_of(f, 0, 32, step);
+        second.values = values + 32;
+        first.values = values;
+        expect_ok(psr_updater_take(f->updater, &second));
+        assert_memory_equal(f->weights, before, sizeof before);
+        expect_ok(psr_updater_summed(f->updater, 1, step));
+        assert_int_equal(f->updated, 0);
+        expect_ok(psr_updater_take(f->updater, &first));
+        expect_ok(psr_updater_summed(f->updater, 0, step));
+        assert_int_equal(f->updated, 3);
+        for (size_t t = 0; t < 3; t++)
+            psr_optimizer_update_tensor(once->optimizer, once->weights, once->sums, t,
+                                        psr_schedule_lr(&once->config, step, 10), step + 1);
+        assert_memory_equal(f->weights, once->weights, sizeof f->weights);
+    }
+}
+
+/* Kept in memory of its own, or in that where the sums lie already. */
+static void whole_tensors_wait_for_their_parts(void **state)
+{
+    (void)state;
+    static float sums[LENGTH];
+    fixture f, once;
+    open_fixture(&f, PSR_OPTIMIZER_LARS, NULL);
+    open_fixture(&once, PSR_OPTIMIZER_LARS, NULL);
+    check_whole_tensors(&f, &once, f.sums);
+    close_fixture(&f);
+    close_fixture(&once);
+    open_fixture(&f, PSR_OPTIMIZER_LARS, sums);
+    open_fixture(&once, PSR_OPTIMIZER_LARS, NULL);
+    memcpy(sums, f.sums, sizeof sums);
+    check_whole_tensors(&f, &once, sums);
+    close_fixture(&f);
+    close_fixture(&once);
+}
+
+static void what_is_not_finite_is_refused_in_words_and_changes_nothing(void **state)
+{
+    (void)state;
+    const psr_optimizer_kind kinds[] = {PSR_OPTIMIZER_SGD, PSR_OPTIMIZER_LARS};
+    for (size_t k = 0; k < 2; k++) {
+        fixture f;
+        float before[LENGTH];
+        open_fixture(&f, kinds[k], NULL);
+        memcpy(before, f.weights, sizeof before);
+        f.sums[40] = NAN;
+        psr_sum sum = sum_of(&f, 32, 96, 6);
+        expect_failure(psr_updater_take(f.updater, &sum), PSR_ERR_NUMERIC,
+                       "step 7: the gradient of bucket 4 is not finite; a lower --lr may help");
+        assert_memory_equal(f.weights, before, sizeof before);
+        close_fixture(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_of_any_cut_update_as_the_optimizer_does_at_the_rate_of_their_step),
+        cmocka_unit_test(whole_tensors_wait_for_their_parts),
+        cmocka_unit_test(what_is_not_finite_is_refused_in_words_and_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
