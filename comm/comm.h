@@ -6,7 +6,7 @@
  *     values, and how they are combined     buffer.h, reduce.h
  *     operations of a group of ranks        collectives/: group.h, block.h, halo.h, call.h, algorithm_choice.h
  *     ranks of any program                  node/coordinator.h (the scheduler's side)
- *     what moves values in training         operations/: operation.h, ring.h, collective.h; early.h
+ *     what moves values in training         operations/: operation.h, ring.h, collective.h; early.h, loan.h, own_messages.h
  *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads),
  *                                           compression/ (in fewer bytes)
@@ -32,7 +32,9 @@
 #include "comm/node/coordinator.h"
 #include "comm/operations/collective.h"
 #include "comm/operations/early.h"
+#include "comm/operations/loan.h"
 #include "comm/operations/operation.h"
+#include "comm/operations/own_messages.h"
 #include "comm/operations/ring.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"

@@ -60,6 +60,11 @@ uint64_t psr_msg_step(const psr_head *head)
     return head->tag.round;
 }
 
+uint32_t psr_msg_bucket(const psr_head *head)
+{
+    return head->tag.slot - 1;
+}
+
 size_t psr_msg_count(const psr_head *head)
 {
     return span_of(head).count;

@@ -53,6 +53,9 @@ typedef struct psr_msg_ring {
 /* The step that the head of one of those types speaks of: for fault points, which come before any check. */
 uint64_t psr_msg_step(const psr_head *head);
 
+/* The bucket, likewise. */
+uint32_t psr_msg_bucket(const psr_head *head);
+
 /* And the floats, likewise. */
 size_t psr_msg_count(const psr_head *head);
 
