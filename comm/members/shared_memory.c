@@ -1,5 +1,6 @@
 #include "comm/members/shared_memory.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 /* Whoever asked for it is warned that it is not so; else it is the run's to choose. */
@@ -30,17 +31,22 @@ void psr_shared_memory_begin(psr_shared_memory *memory, psr_transport *transport
 
 float *psr_shared_memory_arena(psr_shared_memory *memory, size_t count)
 {
+    assert(memory->arena_count < PSR_SHARED_MEMORY_ARENAS);
     if (memory->transport == NULL)
         return NULL;
-    psr_err err = psr_shared_arena_new(count, &memory->arena);
-    if (err == PSR_OK)
-        err = psr_transport_lend_from(memory->transport, &memory->arena);
+    psr_shared_arena *arena = &memory->arenas[memory->arena_count];
+    psr_err err = psr_shared_arena_new(count, arena);
+    if (err == PSR_OK) {
+        memory->arena_count++;
+        err = psr_transport_lend_from(memory->transport, arena);
+    }
     if (err != PSR_OK)
         say_none(memory);
-    return memory->arena.values;
+    return arena->values;
 }
 
 void psr_shared_memory_done(psr_shared_memory *memory)
 {
-    psr_shared_arena_done(&memory->arena);
+    for (uint32_t i = 0; i < memory->arena_count; i++)
+        psr_shared_arena_done(&memory->arenas[i]);
 }
