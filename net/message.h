@@ -109,7 +109,8 @@ typedef enum psr_message_type {
 #define PSR_SECTION_WEIGHTS 0u /* params arena, of worker 0; of shards, where they send rounded ones */
 #define PSR_SECTION_BUFFERS 1u /* averaged batch-norm statistics, of worker 0 */
 #define PSR_SECTION_SLOT(i)                                                                                  \
-    (16u + (i)) /* optimizer slot i; of the shards, or of worker 0 in ring and local */
+    (16u +                                                                                                   \
+     (i)) /* optimizer slot i; of the shards; of worker 0, or of workers each what it holds, in ring and local */
 #define PSR_SECTION_RANK(r) (256u + (r)) /* rank r's own batch-norm statistics */
 #define PSR_SECTION_RESIDUAL(r)                                                                              \
     (65536u + (r)) /* what rank r owes of the gradients that it sent compressed: like the params arena */

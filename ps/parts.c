@@ -21,16 +21,20 @@ static psr_compression compression_of_weights(const psr_config *config)
     return (psr_compression){.encoding = encodings[config->compress_weights]};
 }
 
-psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, psr_plan *ret_plan)
+psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, bool workers_share_memory,
+                       psr_plan *ret_plan)
 {
     const psr_roster roster = psr_roster_of(config);
     psr_compression compression;
     PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
     const psr_compression pulled = compression_of_weights(config);
+    bool workers_hold = workers_share_memory && roster.route == PSR_ROUTE_RING && roster.ranks > 1 &&
+                        psr_compression_is_none(compression);
     const psr_plan_options options = {
-        .route = roster.route,
+        .route = workers_hold ? PSR_ROUTE_SHARD : roster.route,
         .ranks = roster.ranks,
-        .shards = roster.shards,
+        .shards = workers_hold ? roster.ranks : roster.shards,
+        .homes_are_workers = workers_hold,
         .slice_floats = psr_plan_slice_floats(config->slice_bytes),
         .window = config->window,
         .compression = &compression,
@@ -54,11 +58,12 @@ static psr_err add_loads(psr_parts *parts)
     return PSR_OK;
 }
 
-psr_err psr_parts_init(const psr_config *config, const psr_layout *layout, psr_parts *ret_parts)
+psr_err psr_parts_init(const psr_config *config, const psr_layout *layout, bool workers_share_memory,
+                       psr_parts *ret_parts)
 {
     psr_parts parts = {0};
     PSR_TRY(psr_buckets_plan(layout, config->bucket_bytes, &parts.buckets));
-    psr_err err = psr_parts_plan(config, &parts.buckets, &parts.plan);
+    psr_err err = psr_parts_plan(config, &parts.buckets, workers_share_memory, &parts.plan);
     if (err == PSR_OK)
         err = add_loads(&parts);
     if (err != PSR_OK) {
@@ -95,7 +100,7 @@ static uint64_t size_that_serves(const psr_config *config, const psr_layout *lay
     for (uint64_t bytes = psr_bucket_bytes(layout, 0); bytes >= 4096; bytes /= 2) {
         psr_parts parts;
         smaller.bucket_bytes = bytes;
-        if (bytes >= config->bucket_bytes || psr_parts_init(&smaller, layout, &parts) != PSR_OK)
+        if (bytes >= config->bucket_bytes || psr_parts_init(&smaller, layout, false, &parts) != PSR_OK)
             continue;
         bool serves = count_holders(&parts) == parts.plan.shards;
         psr_parts_done(&parts);
@@ -117,7 +122,7 @@ static void print_size(uint64_t bytes, char text[static 32])
 psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const psr_layout *layout)
 {
     uint32_t holders = count_holders(parts);
-    if (holders == parts->plan.shards)
+    if (holders == parts->plan.shards || parts->plan.homes_are_workers)
         return PSR_OK;
     char idle[48], size[32], serving[32], or_size[64] = "";
     if (holders + 1 == parts->plan.shards)
@@ -138,21 +143,33 @@ psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const 
                     or_size);
 }
 
+/* A ring's buckets that workers hold are told as a whole: nobody has asked for so many holders. */
+static void describe_workers(uint64_t least, uint64_t most, char *line, size_t size)
+{
+    snprintf(line, size, "; each worker sums its part where the gradients lie, %.0f to %.0f KiB",
+             (double)least / 1024, (double)most / 1024);
+}
+
 void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *line, size_t size)
 {
     char text[32];
     print_size(bucket_bytes, text);
     size_t used = (size_t)snprintf(line, size, "%" PRIu32 " of at most %s", parts->buckets.count, text);
     uint64_t least = UINT64_MAX, most = 0;
+    const bool one_by_one = parts->plan.shards <= NAMED_MAX && !parts->plan.homes_are_workers;
     for (uint32_t s = 0; s < parts->plan.shards; s++) {
         least = parts->bytes[s] < least ? parts->bytes[s] : least;
         most = parts->bytes[s] > most ? parts->bytes[s] : most;
-        if (parts->plan.shards <= NAMED_MAX && used < size)
+        if (one_by_one && used < size)
             used += (size_t)snprintf(line + used, size - used, "%s %" PRIu32 " %s%.0f KiB",
                                      s == 0 ? "; shard" : ", shard", s, s == 0 ? "holds " : "",
                                      (double)parts->bytes[s] / 1024);
     }
-    if (parts->plan.shards > NAMED_MAX && used < size)
+    if (used >= size)
+        return;
+    if (parts->plan.homes_are_workers)
+        describe_workers(least, most, line + used, size - used);
+    else if (parts->plan.shards > NAMED_MAX)
         snprintf(line + used, size - used, "; each of %" PRIu32 " shards holds %.0f to %.0f KiB",
                  parts->plan.shards, (double)least / 1024, (double)most / 1024);
 }

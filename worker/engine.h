@@ -19,14 +19,17 @@ typedef struct psr_engine_env {
     const psr_buckets *buckets;
     const psr_plan *plan; /* of the same buckets */
     uint32_t rank;
-    uint64_t total_steps;       /* of the run, for the schedule */
-    float *weights, *gradients; /* arenas, borrowed for life */
-    bool
-        in_place; /* weights may be a shard's own memory, which nobody but the engine writes from the first step on */
+    uint64_t first_step, total_steps; /* of the run */
+    float *weights, *gradients;       /* arenas, borrowed for life */
+    /* weights may be the memory of who holds the bucket, and nobody but the engine writes them from the first step on */
+    bool in_place;
     /* [ranks that this process plays] arenas, borrowed for life: what each of them owes of what it sent
      * (comm/wire/compression/compression.h). NULL: the plan has no residual. */
     float *const *residuals;
     psr_optimizer *optimizer; /* borrowed; NULL when shards update, and in a ring that only sums */
+    /* A ring that only sums: its sums go to weights, and gradients stay as they are; else they take the gradients' place. The direct engine
+     * alone can do the first. */
+    bool sums_to_weights;
     psr_outbox outbox;
     void *context;
     psr_err (*landed)(void *context, uint64_t step, uint32_t bucket);
@@ -53,6 +56,7 @@ typedef struct psr_engine_ops {
     /* Shards make every update and hold the optimizer's state; else each worker process does. */
     bool shards_update;
     bool in_ring;       /* a worker sends to the next rank */
+    bool workers_hold;  /* each updates the buckets whose home it is, for all: it sends to every other one */
     psr_phase waits_in; /* what a report calls it when the compute thread waits for weights */
 
     psr_err (*open)(const psr_engine_env *env, psr_engine **ret_engine); /* env is copied */
@@ -81,11 +85,14 @@ typedef struct psr_engine_ops {
 
 extern const psr_engine_ops psr_engine_ps;
 extern const psr_engine_ops psr_engine_ring;
-extern const psr_engine_ops psr_engine_local; /* the reference: one process */
-extern const psr_engine_ops psr_engine_none;  /* --no-exchange: weights stay as they are */
-extern const psr_engine_ops psr_engine_mpi;   /* where the build has MPI (PSR_MPI) */
+extern const psr_engine_ops psr_engine_direct; /* --mode ring of workers that share memory */
+extern const psr_engine_ops psr_engine_local;  /* the reference: one process */
+extern const psr_engine_ops psr_engine_none;   /* --no-exchange: weights stay as they are */
+extern const psr_engine_ops psr_engine_mpi;    /* where the build has MPI (PSR_MPI) */
 
-/* The engine that config asks for: the one place in worker/ that reads --mode. UNSUPPORTED: this build has none for it. */
-PSR_MUST_CHECK psr_err psr_engine_choose(const psr_config *config, const psr_engine_ops **ret_engine);
+/* The engine that config asks for, and of those of a ring the one that goes with the plan: the one place in worker/ that reads --mode.
+ * UNSUPPORTED: this build has none for it. FORMAT: the plan's buckets go another way. */
+PSR_MUST_CHECK psr_err psr_engine_choose(const psr_config *config, const psr_plan *plan,
+                                         const psr_engine_ops **ret_engine);
 
 #endif

@@ -1,28 +1,51 @@
 #include "worker/engine.h"
 
-psr_err psr_engine_choose(const psr_config *config, const psr_engine_ops **ret_engine)
+#include <inttypes.h>
+
+/* The scheduler has made the plan of this configuration; but it comes from elsewhere. */
+static psr_err check_plan(const psr_plan *plan, psr_route route, bool homes_are_workers)
 {
-    const psr_engine_ops *engine = NULL;
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        if (plan->buckets[b].route != route || plan->homes_are_workers != homes_are_workers)
+            return psr_fail(PSR_ERR_FORMAT,
+                            "the plan's bucket %" PRIu32 " goes by a way that is not --mode's", b);
+    return PSR_OK;
+}
+
+static psr_err choose_of_ring(const psr_config *config, const psr_plan *plan,
+                              const psr_engine_ops **ret_engine)
+{
+    const bool direct = config->exchange && plan->homes_are_workers;
+    PSR_TRY(check_plan(plan,
+                       direct             ? PSR_ROUTE_SHARD
+                       : config->exchange ? PSR_ROUTE_RING
+                                          : PSR_ROUTE_NONE,
+                       direct));
+    *ret_engine = direct ? &psr_engine_direct : config->exchange ? &psr_engine_ring : &psr_engine_none;
+    return PSR_OK;
+}
+
+psr_err psr_engine_choose(const psr_config *config, const psr_plan *plan, const psr_engine_ops **ret_engine)
+{
     switch (config->mode) {
     case PSR_MODE_PS:
-        engine = &psr_engine_ps;
-        break;
+        PSR_TRY(check_plan(plan, PSR_ROUTE_SHARD, false));
+        *ret_engine = &psr_engine_ps;
+        return PSR_OK;
     case PSR_MODE_RING:
-        engine = config->exchange ? &psr_engine_ring : &psr_engine_none;
-        break;
+        return choose_of_ring(config, plan, ret_engine);
     case PSR_MODE_LOCAL:
-        engine = &psr_engine_local;
-        break;
+        *ret_engine = &psr_engine_local; /* sends nothing by any plan */
+        return PSR_OK;
     case PSR_MODE_MPI:
 #if PSR_MPI
-        engine = &psr_engine_mpi;
-#endif
+        *ret_engine = &psr_engine_mpi; /* by MPI's own ways */
+        return PSR_OK;
+#else
         break;
+#endif
     case PSR_MODE_NCCL:
         break;
     }
-    if (engine == NULL)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "--mode: this build has no exchange of that kind");
-    *ret_engine = engine;
-    return PSR_OK;
+    return psr_fail(PSR_ERR_UNSUPPORTED, "--mode: this build has no exchange of that kind");
 }

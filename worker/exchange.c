@@ -78,6 +78,7 @@ static psr_err open_engine(psr_exchange *exchange)
         .buckets = o->buckets,
         .plan = o->plan,
         .rank = o->rank,
+        .first_step = o->session->options.first_step,
         .total_steps = o->session->options.total_steps,
         .weights = exchange->weights,
         .gradients = exchange->gradients,
@@ -109,7 +110,9 @@ static psr_err open_parts(psr_exchange *exchange)
     size_t length = o->layout->length;
     uint32_t buckets = o->buckets->count;
 
-    PSR_TRY(psr_arena_new(length, &exchange->weights));
+    if (o->weights == NULL)
+        PSR_TRY(psr_arena_new(length, &exchange->own_weights));
+    exchange->weights = exchange->own_weights != NULL ? exchange->own_weights : o->weights;
     exchange->landed = calloc(buckets, sizeof *exchange->landed);
     if (exchange->landed == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the counters of %u buckets", buckets);
@@ -166,7 +169,7 @@ void psr_exchange_free(psr_exchange *exchange)
         exchange->ops->close(exchange->engine);
     psr_collective_free(exchange->collective);
     psr_optimizer_free(exchange->optimizer);
-    psr_arena_free(exchange->weights, exchange->options.layout->length);
+    psr_arena_free(exchange->own_weights, exchange->options.layout->length);
     psr_arena_free(exchange->own_gradients, exchange->options.layout->length);
     for (uint32_t i = 0; exchange->residuals != NULL && i < psr_exchange_plays(exchange); i++)
         psr_arena_free(exchange->residuals[i], exchange->options.layout->length);
@@ -366,6 +369,14 @@ uint32_t psr_exchange_plays(const psr_exchange *exchange)
 bool psr_exchange_updates_here(const psr_exchange *exchange)
 {
     return !exchange->ops->shards_update;
+}
+
+bool psr_exchange_saves_state(const psr_exchange *exchange, uint32_t bucket)
+{
+    const psr_exchange_options *o = &exchange->options;
+    if (exchange->ops->workers_hold)
+        return o->plan->buckets[bucket].home == o->rank;
+    return psr_exchange_updates_here(exchange) && o->rank == 0;
 }
 
 uint32_t psr_exchange_slot_count(psr_exchange *exchange)

@@ -10,7 +10,7 @@
  * A process normally plays one rank; with --mode local one process plays all n in turn (begin..end for rank 0, 1,
  * .. n-1 of the same step), and the update happens in the last rank's end_step.
  *
- * Engines (worker/engine_ps.c, engine_ring.c, engine_local.c, engine_none.c) are free of I/O; engine_mpi.c's is
+ * Engines (worker/engine_ps.c, engine_ring.c, engine_direct.c, engine_local.c, engine_none.c) are free of I/O; engine_mpi.c's is
  * MPI's, behind worker/mpi_sums.h. exchange_thread.c drives them on the exchange thread, which owns all sockets; one that plays all ranks needs none and works on the compute thread. A
  * failure anywhere (deadline, abort from the scheduler, peer's violation) makes every call return that status at once. */
 #ifndef PSR_WORKER_EXCHANGE_H
@@ -30,8 +30,8 @@ typedef struct psr_exchange_options {
     const psr_plan *plan;         /* of the same buckets */
     uint32_t rank;                /* the first that this process plays */
     const psr_engine_ops *engine; /* psr_engine_choose */
-    /* Memory for them, as long as the layout and zeroed; NULL: of its own. Not with an engine that has arenas of its own. */
-    float *gradients;
+    /* Memory for them, as long as the layout and zeroed; NULL: of its own. gradients not with an engine that has arenas of its own. */
+    float *weights, *gradients;
     bool weights_in_place; /* they may be other members' memory, which the transport shares */
 } psr_exchange_options;
 
@@ -110,6 +110,9 @@ uint32_t psr_exchange_plays(const psr_exchange *exchange);
 
 /* This process makes the updates and holds the optimizer's state; else shards do. */
 bool psr_exchange_updates_here(const psr_exchange *exchange);
+
+/* This process has the optimizer's state of the bucket as a checkpoint has it, and saves it. */
+bool psr_exchange_saves_state(const psr_exchange *exchange, uint32_t bucket);
 
 /* Optimizer state arenas that this process holds, for checkpoints and resume; none when shards make the updates. */
 uint32_t psr_exchange_slot_count(psr_exchange *exchange);

@@ -11,11 +11,11 @@ struct psr_exchange {
     psr_session *session;      /* the options', at hand */
     const psr_engine_ops *ops; /* the options' */
     psr_engine *engine;
-    psr_optimizer *optimizer;   /* NULL when shards update */
-    psr_collective *collective; /* NULL when this process is the only worker */
-    float *weights, *gradients; /* gradients: NULL when the engine has arenas of its own */
-    float **residuals;          /* [psr_exchange_plays] arenas; NULL: nothing is owed */
-    float *own_gradients;       /* NULL: they are the owner's */
+    psr_optimizer *optimizer;           /* NULL when shards update */
+    psr_collective *collective;         /* NULL when this process is the only worker */
+    float *weights, *gradients;         /* gradients: NULL when the engine has arenas of its own */
+    float **residuals;                  /* [psr_exchange_plays] arenas; NULL: nothing is owed */
+    float *own_weights, *own_gradients; /* NULL: they are the owner's */
 
     /* ---- the compute thread's own ---- */
     psr_step step;

@@ -114,14 +114,24 @@ static psr_err take_of_collective(void *context, psr_message **message)
     return PSR_OK;
 }
 
+static void register_engine(psr_exchange *exchange, psr_loop *loop)
+{
+    if (exchange->ops->workers_hold) {
+        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_PUSH, exchange, take_of_ring);
+        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_WEIGHTS, exchange, take_of_ring);
+        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_ACK, exchange, take_of_ring);
+        return;
+    }
+    psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_WEIGHTS, exchange, take_of_shard);
+    psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_ACK, exchange, take_of_shard);
+    psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_RING, exchange, take_of_ring);
+}
+
 void psr_exchange_register(psr_exchange *exchange)
 {
     psr_loop *loop = exchange->session->loop;
-    if (exchange->ops->message != NULL) {
-        psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_WEIGHTS, exchange, take_of_shard);
-        psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_ACK, exchange, take_of_shard);
-        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_RING, exchange, take_of_ring);
-    }
+    if (exchange->ops->message != NULL)
+        register_engine(exchange, loop);
     if (exchange->collective != NULL) {
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_GATHER, exchange, take_of_collective);
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_SPREAD, exchange, take_of_collective);

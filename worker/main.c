@@ -63,7 +63,7 @@ typedef struct worker {
     psr_worker_start start;  /* once all have agreed */
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
     psr_network *net;
-    psr_shared_memory memory; /* its arena has the gradients: what is sent comes from there */
+    psr_shared_memory memory; /* its arenas have the gradients, and weights that others take from here */
     psr_buckets buckets;
     psr_session *session;
     psr_exchange *exchange;
@@ -180,8 +180,8 @@ static psr_err join(worker *w)
     return psr_member_join(&member, &w->member);
 }
 
-/* Channels to all that this worker sends to: the shards, its right neighbour in the ring, and for collectives
- * worker 0 and all others both ways. */
+/* Channels to all that this worker sends to: the shards, its right neighbour in the ring or all other workers, and for
+ * collectives worker 0 and all others both ways. */
 static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
 {
     const psr_view *view = psr_member_view(w->member);
@@ -194,7 +194,7 @@ static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
     for (uint32_t other = 0; other < workers; other++) {
         bool collective = rank == 0 || other == 0;
         bool neighbour = engine->in_ring && other == right;
-        if (other != rank && (collective || neighbour))
+        if (other != rank && (collective || neighbour || engine->workers_hold))
             PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_WORKER, other}));
     }
     return PSR_OK;
@@ -233,6 +233,7 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .plan = &psr_member_view(w->member)->plan,
         .rank = psr_member_self(w->member).rank,
         .engine = engine,
+        .weights = engine->workers_hold ? psr_shared_memory_arena(&w->memory, w->net->params.length) : NULL,
         .gradients = engine->plays_all ? NULL : psr_shared_memory_arena(&w->memory, w->net->params.length),
         .weights_in_place = w->memory.transport != NULL,
     };
@@ -312,7 +313,7 @@ static psr_err run(worker *w)
     const psr_engine_ops *engine = NULL;
     psr_err err = psr_worker_start_from_json(psr_member_agreed(w->member), &w->start);
     if (err == PSR_OK)
-        err = psr_engine_choose(&w->config, &engine);
+        err = psr_engine_choose(&w->config, &psr_member_view(w->member)->plan, &engine);
     if (err == PSR_OK)
         err = connect_peers(w, engine);
     if (err == PSR_OK)

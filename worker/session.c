@@ -321,14 +321,14 @@ psr_err psr_session_metrics(psr_session *session, const char *json)
     return tell(session, &(psr_head){.type = PSR_MSG_METRICS}, json);
 }
 
-psr_err psr_session_checkpoint(psr_session *session, uint64_t steps, uint32_t section, const float *data,
-                               size_t count)
+psr_err psr_session_checkpoint(psr_session *session, uint64_t steps, uint32_t section, const float *arena,
+                               psr_span run)
 {
     const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
-    for (size_t at = 0; at < count; at += most) {
-        size_t piece = count - at < most ? count - at : most;
+    for (size_t at = run.offset; at < psr_span_end(run); at += most) {
+        size_t left = psr_span_end(run) - at, piece = left < most ? left : most;
         psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){steps, section, {at, piece}});
-        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, data + at, piece);
+        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, arena + at, piece);
         PSR_TRY(psr_session_send(session, scheduler, &head, payload.data, payload.bytes));
     }
     return PSR_OK;

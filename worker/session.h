@@ -50,9 +50,9 @@ PSR_MUST_CHECK psr_err psr_session_ready(psr_session *session, const char *json)
 /* One line of metrics.jsonl to the scheduler. Copies; waits only for room. */
 PSR_MUST_CHECK psr_err psr_session_metrics(psr_session *session, const char *json);
 
-/* [0, count) floats of a section (net/message.h) of the checkpoint after `steps` steps, in pieces. Copies, as above. */
+/* A run of a section's arena (net/message.h) for the checkpoint after `steps` steps, in pieces. Copies, as above. */
 PSR_MUST_CHECK psr_err psr_session_checkpoint(psr_session *session, uint64_t steps, uint32_t section,
-                                              const float *data, size_t count);
+                                              const float *arena, psr_span run);
 
 /* Waits until the checkpoint after `steps` steps, which this worker has sent, is in place; 0: none was sent. So at most
  * one is on its way to the disk while the next one is sent, however slow the disk is. */

@@ -18,17 +18,30 @@ static bool owes(psr_exchange *exchange)
 
 /* ---- out ---- */
 
+static psr_err save(psr_trainer *t, uint64_t steps, uint32_t section, const float *arena,
+                    const psr_layout *layout)
+{
+    return psr_session_checkpoint(t->session, steps, section, arena, (psr_span){0, layout->length});
+}
+
 static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *averaged)
 {
-    psr_session *session = t->session;
-    psr_exchange *exchange = t->exchange;
-    const float *weights = psr_exchange_saved_weights(exchange);
+    const float *weights = psr_exchange_saved_weights(t->exchange);
     if (weights != NULL)
-        PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_WEIGHTS, weights, t->net->params.length));
-    PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_BUFFERS, averaged, t->net->buffers.length));
-    for (uint32_t slot = 0; slot < psr_exchange_slot_count(exchange); slot++)
-        PSR_TRY(psr_session_checkpoint(session, steps, PSR_SECTION_SLOT(slot),
-                                       psr_exchange_slot(exchange, slot), t->net->params.length));
+        PSR_TRY(save(t, steps, PSR_SECTION_WEIGHTS, weights, &t->net->params));
+    return save(t, steps, PSR_SECTION_BUFFERS, averaged, &t->net->buffers);
+}
+
+/* Of the optimizer's state what this worker has: all of it, or that of the buckets that it holds. */
+static psr_err save_slots(psr_trainer *t, uint64_t steps)
+{
+    for (uint32_t slot = 0; slot < psr_exchange_slot_count(t->exchange); slot++)
+        for (uint32_t b = t->buckets->count; b-- > 0;) {
+            const psr_span run = {t->buckets->items[b].offset, t->buckets->items[b].length};
+            if (psr_exchange_saves_state(t->exchange, b))
+                PSR_TRY(psr_session_checkpoint(t->session, steps, PSR_SECTION_SLOT(slot),
+                                               psr_exchange_slot(t->exchange, slot), run));
+        }
     return PSR_OK;
 }
 
@@ -41,12 +54,13 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
     psr_err err = psr_average_buffers(t, averaged);
     if (err == PSR_OK && psr_trainer_is_first(t))
         err = save_first_workers(t, steps, averaged);
+    if (err == PSR_OK)
+        err = save_slots(t, steps);
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
-        err = psr_session_checkpoint(t->session, steps, PSR_SECTION_RANK(t->replicas[r].rank),
-                                     t->replicas[r].buffers, length);
+        err = save(t, steps, PSR_SECTION_RANK(t->replicas[r].rank), t->replicas[r].buffers, &t->net->buffers);
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK && owes(t->exchange); r++)
-        err = psr_session_checkpoint(t->session, steps, PSR_SECTION_RESIDUAL(t->replicas[r].rank),
-                                     psr_exchange_residual(t->exchange, r), t->net->params.length);
+        err = save(t, steps, PSR_SECTION_RESIDUAL(t->replicas[r].rank), psr_exchange_residual(t->exchange, r),
+                   &t->net->params);
     psr_arena_free(averaged, length);
     return err;
 }

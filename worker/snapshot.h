@@ -3,7 +3,8 @@
  *
  * Where what goes (sections of net/message.h):
  *     out   weights, averaged statistics: worker 0; own statistics, and what is owed of gradients (--compress): each rank;
- *           optimizer slots: the shards, or worker 0 where workers make the updates. All as CHECKPOINT pieces to the scheduler.
+ *           optimizer slots: who makes the updates: the shards, worker 0, or each worker of the buckets that it holds. All as CHECKPOINT pieces to
+ *           the scheduler.
  *     in    worker 0 has them from psr_network_init, --init or the scheduler's RESTORE pieces, broadcasts every rank's
  *           statistics and installs weights and slots where they are worked with (psr_exchange_install). What a rank owes comes
  *           to itself as RESTORE pieces. */

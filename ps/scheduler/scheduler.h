@@ -31,9 +31,9 @@ typedef struct psr_scheduler_events {
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
     /* It has its rank now. count of total are here. */
     void (*joined)(void *context, const psr_view_member *entry, uint32_t count, uint32_t total);
-    /* All have joined and agree: make the run directory. */
-    psr_err (*begin)(void *context, const psr_config *config, const psr_facts *facts,
-                     const char *members_json, psr_beginning *ret_beginning);
+    /* All have joined and agree: make the plan and the run directory. */
+    psr_err (*begin)(void *context, const psr_config *config, const psr_facts *facts, const psr_view *members,
+                     psr_beginning *ret_beginning);
     /* After WELCOME of a resumed run: send the checkpoint's pieces to worker 0 (RESTORE). */
     psr_err (*restore)(void *context);
     /* Everybody has been told START; algorithms: rank 0's choices, in full. */

@@ -94,14 +94,26 @@ static void wake(void *context)
     psr_transport_wake(d->transport);
 }
 
-/* Resolves --bucket-size, makes the plan, and says which part of the parameters each shard holds. */
-static psr_err share_out(driver *d, const psr_config *config, uint64_t *ret_bucket_bytes, psr_plan *ret_plan)
+/* Where JOIN told that it can be had, and the configuration asks for it. */
+static bool workers_share_memory(const psr_config *config, const psr_view *members)
+{
+    if (config->transport != PSR_TRANSPORT_SHM && config->transport != PSR_TRANSPORT_AUTO)
+        return false;
+    for (uint32_t i = 0; i < members->member_count; i++)
+        if (!psr_memory_place_is_shared(&members->members[0].memory, &members->members[i].memory))
+            return false;
+    return true;
+}
+
+/* Resolves --bucket-size, makes the plan, and says which part of the parameters each shard, or worker, holds. */
+static psr_err share_out(driver *d, const psr_config *config, const psr_view *members,
+                         uint64_t *ret_bucket_bytes, psr_plan *ret_plan)
 {
     const psr_layout *layout = &d->sections.net->params;
     psr_config resolved = *config;
     resolved.bucket_bytes = psr_bucket_bytes(layout, config->bucket_bytes);
     psr_parts parts;
-    PSR_TRY(psr_parts_init(&resolved, layout, &parts));
+    PSR_TRY(psr_parts_init(&resolved, layout, workers_share_memory(config, members), &parts));
     psr_err err = psr_parts_check(&parts, &resolved, layout);
     char text[512], line[560];
     psr_parts_describe(&parts, resolved.bucket_bytes, text, sizeof text);
@@ -127,7 +139,7 @@ static psr_err begin_figures(driver *d, const psr_config *config, const psr_fact
                                            .samples = facts->test_count};
     PSR_TRY(psr_progress_new(&progress, &d->progress));
     const psr_figures_options figures = {.workers = plan->ranks,
-                                         .shards = plan->shards,
+                                         .shards = psr_plan_shard_processes(plan),
                                          .in_turn = psr_roster_of(config).plays_all,
                                          .first_step = first_step,
                                          .total_steps = facts->total_steps};
@@ -135,10 +147,14 @@ static psr_err begin_figures(driver *d, const psr_config *config, const psr_fact
 }
 
 static psr_err begin_files(driver *d, const psr_config *config, const psr_facts *facts,
-                           const char *members_json, uint64_t bucket_bytes)
+                           const psr_view *members, uint64_t bucket_bytes)
 {
-    PSR_TRY(psr_rundir_begin(d->rundir, bucket_bytes, facts, members_json,
-                             d->resume ? psr_resume_path(d->resume) : NULL));
+    char *members_json = NULL;
+    PSR_TRY(psr_view_members_to_json(members, &members_json));
+    psr_err err = psr_rundir_begin(d->rundir, bucket_bytes, facts, members_json,
+                                   d->resume ? psr_resume_path(d->resume) : NULL);
+    free(members_json);
+    PSR_TRY(err);
     char directory[PSR_PATH_MAX + 16];
     snprintf(directory, sizeof directory, "%s/checkpoints", config->out);
     psr_checkpoints_options options = {directory, config, &d->sections, wake, d};
@@ -155,7 +171,7 @@ static psr_err check_resume(driver *d)
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *members_json, psr_beginning *ret_beginning)
+                        const psr_view *members, psr_beginning *ret_beginning)
 {
     driver *d = context;
     psr_beginning beginning = {.first_step = d->resume ? psr_resume_step(d->resume) : 0};
@@ -164,10 +180,10 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     beginning.layout = &d->sections.net->params;
     if (d->resume)
         PSR_TRY(check_resume(d));
-    PSR_TRY(share_out(d, config, &bucket_bytes, &beginning.plan));
+    PSR_TRY(share_out(d, config, members, &bucket_bytes, &beginning.plan));
     psr_err err = begin_figures(d, config, facts, &beginning.plan, beginning.first_step);
     if (err == PSR_OK)
-        err = begin_files(d, config, facts, members_json, bucket_bytes);
+        err = begin_files(d, config, facts, members, bucket_bytes);
     if (err != PSR_OK) {
         psr_plan_done(&beginning.plan);
         return err;

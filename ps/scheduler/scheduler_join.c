@@ -47,14 +47,8 @@ psr_err psr_scheduler_begin(void *context, const psr_view *members, psr_plan *re
 {
     psr_scheduler *scheduler = context;
     psr_beginning beginning = {0};
-    char *members_json = NULL;
-    PSR_TRY(psr_view_members_to_json(members, &members_json));
-    psr_err err =
-        scheduler->events.begin(scheduler->events.context, &scheduler->config,
-                                &psr_scheduler_worker(scheduler, 0)->facts, members_json, &beginning);
-    free(members_json);
-    if (err != PSR_OK)
-        return err;
+    PSR_TRY(scheduler->events.begin(scheduler->events.context, &scheduler->config,
+                                    &psr_scheduler_worker(scheduler, 0)->facts, members, &beginning));
     scheduler->layout = beginning.layout;
     scheduler->first_step = beginning.first_step;
     for (uint32_t i = 0; i < scheduler->member_count; i++)

@@ -19,14 +19,29 @@ static bool plays(const psr_scheduler *scheduler, psr_peer worker, uint64_t rank
     return scheduler->roster.plays_all ? rank < scheduler->roster.ranks : rank == worker.rank;
 }
 
-/* Whose a section is: net/message.h. */
-static bool may_send_section(const psr_scheduler *scheduler, psr_peer peer, uint32_t section)
+/* All that the run has of buckets is of those that are peer's to hold. */
+static bool holds(const psr_plan *plan, psr_peer peer, psr_span run)
 {
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        psr_span span = plan->buckets[b].span;
+        bool apart = psr_span_end(span) <= run.offset || psr_span_end(run) <= span.offset;
+        if (!apart && !psr_peer_equal(psr_plan_home(plan, b), peer))
+            return false;
+    }
+    return true;
+}
+
+/* Whose a run of a section is: net/message.h. */
+static bool may_send(const psr_scheduler *scheduler, psr_peer peer, uint32_t section, psr_span run)
+{
+    const psr_plan *plan = &psr_coordinator_view(scheduler->coordinator)->plan;
     bool first_worker = peer.role == PSR_ROLE_WORKER && peer.rank == 0;
     if (section >= PSR_SECTION_RESIDUAL(0))
         return peer.role == PSR_ROLE_WORKER && plays(scheduler, peer, section - PSR_SECTION_RESIDUAL(0));
     if (section >= PSR_SECTION_RANK(0))
         return peer.role == PSR_ROLE_WORKER && plays(scheduler, peer, section - PSR_SECTION_RANK(0));
+    if (section >= PSR_SECTION_SLOT(0) && plan->homes_are_workers)
+        return holds(plan, peer, run);
     if (section >= PSR_SECTION_SLOT(0))
         return scheduler->roster.shards > 0 ? peer.role == PSR_ROLE_SHARD : first_worker;
     if (section == PSR_SECTION_WEIGHTS && scheduler->roster.shards > 0 &&
@@ -85,7 +100,7 @@ psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_me
     psr_msg_piece says;
     const float *values;
     PSR_TRY(psr_msg_piece_read(message, &says));
-    if (!may_send_section(scheduler, message->from, says.section))
+    if (!may_send(scheduler, message->from, says.section, says.span))
         return psr_violation(message, "section %" PRIu32 " of a checkpoint is not its to send", says.section);
     PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
     PSR_TRY(check_turn(scheduler, member, message, says.steps));

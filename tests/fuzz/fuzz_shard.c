@@ -160,7 +160,7 @@ static void play_shard(const uint8_t *data, size_t size, const psr_config *confi
     psr_shard *shard = NULL;
     if (psr_layout_add(&layout, "a", 2, (uint32_t[]){5, 6}) ||
         psr_layout_add(&layout, "b", 1, (uint32_t[]){20}) || psr_buckets_plan(&layout, 128, &buckets) ||
-        psr_parts_plan(config, &buckets, &plan))
+        psr_parts_plan(config, &buckets, false, &plan))
         abort();
     plan.buckets[buckets.count - 1].home =
         config->optimizer != PSR_OPTIMIZER_LARS; /* one is another's, where tensors may be apart */
@@ -219,9 +219,9 @@ static void on_joined(void *context, const psr_view_member *entry, uint32_t coun
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *members_json, psr_beginning *ret_beginning)
+                        const psr_view *members, psr_beginning *ret_beginning)
 {
-    (void)context, (void)config, (void)facts, (void)members_json;
+    (void)context, (void)config, (void)facts, (void)members;
     static const psr_part part = {{0, 32}, 0};
     const psr_plan_options plan = {
         .route = PSR_ROUTE_SHARD, .ranks = WORKERS, .shards = 1, .slice_floats = 16, .window = 2};

@@ -351,6 +351,18 @@ static psr_err push_to_a_worker(bad *b)
     return send_to(b, worker, psr_msg_push_head(&(psr_msg_push){.span = {0, 16}}), 64);
 }
 
+static psr_err push_no_slice_to_a_worker(bad *b)
+{
+    return send_to(b, worker, psr_msg_push_head(&(psr_msg_push){.span = {SIZE_MAX - 8, 16}, .answer = true}),
+                   64);
+}
+
+/* Worker 0 holds the first bucket. */
+static psr_err weights_of_anothers_bucket(bad *b)
+{
+    return send_to(b, worker, psr_msg_weights_head(&(psr_msg_weights){.span = {0, 16}}), 64);
+}
+
 static psr_err ring_no_hop(bad *b)
 {
     return send_to(
@@ -393,6 +405,8 @@ static const struct behaviour {
     {"set-the-weights", set_the_weights},
     {"ring-to-a-shard", ring_to_a_shard},
     {"push-to-a-worker", push_to_a_worker},
+    {"push-no-slice-to-a-worker", push_no_slice_to_a_worker},
+    {"weights-of-anothers-bucket", weights_of_anothers_bucket},
     {"ring-no-hop", ring_no_hop},
     {"spread-to-the-first", spread_to_the_first},
     {"stop-the-run", stop_the_run},

@@ -20,6 +20,7 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=2
 
 # What it does: (modes, what the line must tell).
 PS, RING, BOTH, ALONE = ("ps",), ("ring",), ("ps", "ring"), ("alone",)
+HOPS = ("hops",)  # a ring whose workers share no memory
 CASES = {
     "other-version": (BOTH, r"worker 1 on elsewhere is psring 99\.0, the scheduler on \S+ is psring [\d.]+: install one version"),
     "other-wire-version": (PS, r"worker 1: .*version 3\b.*\b2\b"),
@@ -39,8 +40,10 @@ CASES = {
     "push-no-slice": (PS, r"shard 0 on \S+: .*worker 1 .*sent PUSH.*no slice of the bucket begins there"),
     "set-the-weights": (PS, r"shard 0 on \S+: .*worker 1 .*sent INIT.*initial state is worker 0's to send"),
     "ring-to-a-shard": (PS, r"shard 0 on \S+: .*worker 1 .*sent RING.*not for a shard"),
-    "push-to-a-worker": (BOTH, r"worker 0 on \S+: .*worker 1 .*sent PUSH.*does not take that"),
-    "ring-no-hop": (RING, r"worker 0 on \S+: .*worker 1 .*sent RING"),
+    "push-to-a-worker": (PS + HOPS, r"worker 0 on \S+: .*worker 1 .*sent PUSH.*does not take that"),
+    "push-no-slice-to-a-worker": (RING, r"worker 0 on \S+: .*worker 1 .*sent PUSH.*no slice of the bucket begins there"),
+    "weights-of-anothers-bucket": (RING, r"worker 0 on \S+: .*worker 1 .*sent WEIGHTS.*the bucket is worker 0's"),
+    "ring-no-hop": (RING + HOPS, r"worker 0 on \S+: .*worker 1 .*sent RING"),
     "spread-to-the-first": (RING, r"worker 0 on \S+: .*worker 1 .*sent SPREAD"),
     "stop-the-run": (RING, r"worker 0 on \S+: .*worker 1 .*sent STOP_AT.*does not take that"),
     "metrics-of-another-rank": (ALONE, r"worker 0 sent METRICS.*the metrics of rank 1 are not its to tell"),
@@ -57,7 +60,9 @@ CASES = {
 
 
 def options_of(mode):
-    return dict(OPTIONS, mode="ring", workers=1, **{"checkpoint-every": 2}) if mode == "alone" else dict(OPTIONS, mode=mode)
+    if mode == "alone":
+        return dict(OPTIONS, mode="ring", workers=1, **{"checkpoint-every": 2})
+    return dict(OPTIONS, mode="ring", transport="ipc") if mode == "hops" else dict(OPTIONS, mode=mode)
 
 
 class Cluster:
@@ -126,7 +131,7 @@ def main():
     tap.ok(sorted(can_do) == sorted(CASES), "all that bad_member can do is done", [str(set(can_do) ^ set(CASES))])
     with Workspace() as directory:
         cluster = Cluster(programs, directory)
-        for mode in BOTH + ALONE:
+        for mode in BOTH + HOPS + ALONE:
             run = cluster.honest_facts(mode)
             if not tap.ok(mode in cluster.facts, "%s: an honest run" % mode, run.why()):
                 tap.end()

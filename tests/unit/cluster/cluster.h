@@ -38,6 +38,7 @@ typedef struct cluster_options {
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
     uint32_t slow_worker;        /* computes ten times as long as the others; CLUSTER_NOBODY */
     uint64_t stop_at;            /* the run is told to end when this step begins; UINT64_MAX: it is not */
+    bool workers_share_memory;   /* a ring has no hops then (ps/parts.h) */
     bool counts_pushes;          /* for cluster_pushes_in_flight: slow */
     cluster_fault fault;
 } cluster_options;

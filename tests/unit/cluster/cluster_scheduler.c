@@ -125,13 +125,14 @@ static void on_joined(void *context, const psr_view_member *entry, uint32_t coun
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *members_json, psr_beginning *ret_beginning)
+                        const psr_view *members, psr_beginning *ret_beginning)
 {
     const cluster *c = context;
-    (void)config, (void)facts, (void)members_json;
+    (void)config, (void)facts, (void)members;
     ret_beginning->first_step = c->options.first_step;
     ret_beginning->layout = c->options.layout;
-    return psr_parts_plan(c->options.config, c->options.buckets, &ret_beginning->plan);
+    return psr_parts_plan(c->options.config, c->options.buckets, c->options.workers_share_memory,
+                          &ret_beginning->plan);
 }
 
 static psr_err restore_section(cluster *c, uint32_t to, uint32_t section, const float *values)

@@ -180,28 +180,39 @@ static psr_err take_step(worker *w)
 
 /* ---- between steps and at the end ---- */
 
-/* Worker 0 sends what the shards do not hold, and each worker what it owes. */
+/* The optimizer's state, or what this worker holds of it. */
+static psr_err save_slots(worker *w)
+{
+    const psr_buckets *buckets = w->process.in->options.buckets;
+    for (uint32_t i = 0; i < psr_exchange_slot_count(w->exchange); i++)
+        for (uint32_t b = 0; b < buckets->count; b++)
+            if (psr_exchange_saves_state(w->exchange, b))
+                PSR_TRY(psr_session_checkpoint(
+                    w->session, w->step, PSR_SECTION_SLOT(i), psr_exchange_slot(w->exchange, i),
+                    (psr_span){buckets->items[b].offset, buckets->items[b].length}));
+    return PSR_OK;
+}
+
+/* Worker 0 sends what the shards do not hold, and each worker what it owes and what it holds. */
 static psr_err save(worker *w)
 {
     const bool first = w->process.self.rank == 0, owes = w->process.in->owes;
-    if ((!first && !owes) || w->last_saved == w->step)
+    const bool holds = psr_member_view(w->process.member)->plan.homes_are_workers;
+    if ((!first && !owes && !holds) || w->last_saved == w->step)
         return PSR_OK;
     PSR_TRY(psr_exchange_drain(w->exchange));
     PSR_TRY(psr_session_await_saved(w->session, w->last_saved));
     w->last_saved = w->step;
-    size_t length = w->process.in->options.layout->length;
+    const psr_span all = {0, w->process.in->options.layout->length};
     if (owes)
         PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_RESIDUAL(w->process.self.rank),
-                                       psr_exchange_residual(w->exchange, 0), length));
+                                       psr_exchange_residual(w->exchange, 0), all));
+    PSR_TRY(save_slots(w));
     if (!first)
         return PSR_OK;
     const float *weights = psr_exchange_saved_weights(w->exchange);
-    if (weights != NULL)
-        PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_WEIGHTS, weights, length));
-    for (uint32_t i = 0; i < psr_exchange_slot_count(w->exchange); i++)
-        PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_SLOT(i),
-                                       psr_exchange_slot(w->exchange, i), length));
-    return PSR_OK;
+    return weights != NULL ? psr_session_checkpoint(w->session, w->step, PSR_SECTION_WEIGHTS, weights, all)
+                           : PSR_OK;
 }
 
 /* As an evaluation's figures are averaged. */
@@ -288,15 +299,15 @@ void worker_report(void *context, psr_msg_progress *progress)
         psr_session_report(w->session, progress);
 }
 
-static psr_err connect_peers(worker *w)
+static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
 {
     const cluster *c = w->process.in;
     uint32_t rank = w->process.self.rank;
     for (uint32_t s = 0; s < c->s; s++)
         PSR_TRY(psr_member_connect(w->process.member, (psr_peer){PSR_ROLE_SHARD, s}));
     for (uint32_t other = 0; other < c->n; other++) {
-        bool neighbour = c->s == 0 && other == (rank + 1) % c->n;
-        if (other != rank && (rank == 0 || other == 0 || neighbour))
+        bool neighbour = engine->in_ring && other == (rank + 1) % c->n;
+        if (other != rank && (rank == 0 || other == 0 || neighbour || engine->workers_hold))
             PSR_TRY(psr_member_connect(w->process.member, (psr_peer){PSR_ROLE_WORKER, other}));
     }
     return PSR_OK;
@@ -314,7 +325,10 @@ psr_err worker_welcomed(worker *w)
     w->order = calloc(o->buckets->count + 1, sizeof *w->order);
     for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
         w->slots[i] = calloc(o->layout->length + 1, sizeof(float));
-    PSR_TRY(connect_peers(w));
+    const psr_plan *plan = &psr_member_view(w->process.member)->plan;
+    const psr_engine_ops *engine = NULL;
+    PSR_TRY(psr_engine_choose(o->config, plan, &engine));
+    PSR_TRY(connect_peers(w, engine));
     const psr_session_options session = {.first_step = w->step,
                                          .total_steps = start.total_steps,
                                          .commands_max = psr_exchange_commands_max(o->buckets),
@@ -326,10 +340,10 @@ psr_err worker_welcomed(worker *w)
                                      .config = o->config,
                                      .layout = o->layout,
                                      .buckets = o->buckets,
-                                     .plan = &psr_member_view(w->process.member)->plan,
+                                     .plan = plan,
                                      .rank = w->process.self.rank,
+                                     .engine = engine,
                                      .weights_in_place = o->seed / 2 % 2 == 1};
-    PSR_TRY(psr_engine_choose(o->config, &exchange.engine));
     PSR_TRY(psr_exchange_new(&exchange, &w->exchange));
     make_compute_thread(w);
     return PSR_OK;

@@ -76,6 +76,9 @@ static void check_all(uint32_t n, const reference_rule *r, uint64_t seed)
     config.mode = PSR_MODE_RING;
     config.shards = 1;
     reference_check(&options, reference);
+    options.workers_share_memory = true;
+    options.seed++;
+    reference_check(&options, reference);
     free(reference);
 }
 
@@ -105,13 +108,14 @@ static void a_worker_that_is_ten_times_slower_changes_no_bit(void **state)
     (void)state;
     enum { STEPS = 6 };
     for (uint32_t slow = 0; slow < 3; slow++)
-        for (int mode = 0; mode < 2; mode++) {
+        for (int mode = 0; mode < 3; mode++) {
             config = reference_config(&reference_rules[1], 3);
             config.mode = mode ? PSR_MODE_RING : PSR_MODE_PS;
             config.shards = mode ? 1 : 2;
             float *reference = reference_of(STEPS);
             cluster_options options = options_of(STEPS, 50 + slow);
             options.slow_worker = slow;
+            options.workers_share_memory = mode == 2;
             reference_check(&options, reference);
             free(reference);
         }
@@ -127,6 +131,9 @@ static void messages_that_arrive_twice_change_no_bit(void **state)
         float *reference = reference_of(STEPS);
         cluster_options options = options_of(STEPS, 60 + r);
         options.duplicate_permille = 300;
+        reference_check(&options, reference);
+        config.mode = PSR_MODE_RING;
+        options.workers_share_memory = true;
         reference_check(&options, reference);
         free(reference);
     }
@@ -148,7 +155,7 @@ static void another_order_of_the_fold_gives_other_bits(void **state)
     }
 }
 
-/* The last checkpoint holds the optimizer's state, of the shards or of worker 0. */
+/* The last checkpoint holds the optimizer's state, of the shards, of worker 0 or of each worker what it holds. */
 static void check_slots(const cluster_options *options, float **slots)
 {
     uint64_t steps = options->first_step + options->steps;
@@ -172,8 +179,11 @@ static void a_resumed_run_goes_on_with_the_same_bits(void **state)
         cluster_options options = options_of(STEPS, 70 + r);
         options.first_step = FIRST;
         config.mode = PSR_MODE_RING;
-        reference_check(&options, reference);
-        check_slots(&options, slots);
+        for (int share = 0; share < 2; share++) {
+            options.workers_share_memory = share;
+            reference_check(&options, reference);
+            check_slots(&options, slots);
+        }
         config.mode = PSR_MODE_PS;
         config.shards = 2;
         reference_check(&options, reference);
@@ -196,6 +206,7 @@ static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void 
         config.mode = seed % 2 ? PSR_MODE_PS : PSR_MODE_RING;
         cluster_options options = options_of(STEPS, seed);
         options.stop_at = STOP;
+        options.workers_share_memory = seed % 4 == 0;
         cluster *c = cluster_run(&options);
         /* Who begins step STOP last may hear of it before, and all take the last step that any has begun. */
         uint64_t taken = cluster_steps(c);

@@ -39,10 +39,10 @@ static void on_joined(void *context, const psr_view_member *entry, uint32_t coun
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const char *members_json, psr_beginning *ret_beginning)
+                        const psr_view *members, psr_beginning *ret_beginning)
 {
     fixture *f = context;
-    assert_non_null(strstr(members_json, "\"endpoint\":\"tcp://127.0.0.1:1\""));
+    assert_string_equal(members->members[0].endpoint, "tcp://127.0.0.1:1");
     f->begun++;
     f->facts = *facts;
     static const psr_part parts[] = {{{2048, 1024}, 0}, {{0, 2048}, 1}};

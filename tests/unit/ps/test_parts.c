@@ -4,6 +4,7 @@
 #include "ps/parts.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* The parts of a run of model on images of one channel and 28 pixels. bucket_bytes 0: auto. */
 typedef struct sharing {
@@ -22,7 +23,7 @@ static sharing share(const char *model, uint32_t shards, uint64_t bucket_bytes, 
     snprintf(s.config.model, sizeof s.config.model, "%s", model);
     expect_ok(psr_network_new(model, 10, 1, 28, 28, PSR_SHORTCUT_A, &s.net));
     s.config.bucket_bytes = psr_bucket_bytes(&s.net->params, bucket_bytes);
-    expect_ok(psr_parts_init(&s.config, &s.net->params, &s.parts));
+    expect_ok(psr_parts_init(&s.config, &s.net->params, false, &s.parts));
     return s;
 }
 
@@ -121,13 +122,53 @@ static void without_shards_there_are_buckets_alone(void **state)
     sharing s = share("resnet20", 1, 128 << 10, PSR_OPTIMIZER_SGD);
     psr_parts_done(&s.parts);
     s.config.mode = PSR_MODE_RING;
-    expect_ok(psr_parts_init(&s.config, &s.net->params, &s.parts));
+    expect_ok(psr_parts_init(&s.config, &s.net->params, false, &s.parts));
     expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
     psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
     assert_string_equal(line, "18 of at most 128K");
     assert_null(s.parts.bytes);
     assert_int_equal(s.parts.plan.shards, 0);
     end(&s);
+}
+
+static void workers_that_share_memory_hold_what_a_ring_exchanges(void **state)
+{
+    (void)state;
+    char line[512];
+    sharing s = share("resnet20", 1, 0, PSR_OPTIMIZER_SGD);
+    s.config.mode = PSR_MODE_RING;
+    s.config.workers = 3;
+    psr_parts_done(&s.parts);
+    expect_ok(psr_parts_init(&s.config, &s.net->params, true, &s.parts));
+    expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
+    assert_true(s.parts.plan.homes_are_workers);
+    assert_int_equal(s.parts.plan.shards, 3);
+    assert_int_equal(psr_plan_shard_processes(&s.parts.plan), 0);
+    for (uint32_t b = 0; b < s.parts.plan.bucket_count; b++)
+        assert_int_equal(s.parts.plan.buckets[b].route, PSR_ROUTE_SHARD);
+    psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
+    assert_string_equal(
+        line, "29 of at most 64K; each worker sums its part where the gradients lie, 350 to 352 KiB");
+    end(&s);
+}
+
+/* Where there is nothing to save, where hops are what rounds, where nothing is exchanged, and where there are shards. */
+static void a_ring_has_hops_where_memory_would_not_do(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        sharing s = share("resnet20", 1, 0, PSR_OPTIMIZER_SGD);
+        s.config.workers = k == 0 ? 1 : 3;
+        s.config.mode = k == 3 ? PSR_MODE_PS : PSR_MODE_RING;
+        s.config.exchange = k != 2;
+        strcpy(s.config.compress, k == 1 ? "fp16" : "none");
+        psr_parts_done(&s.parts);
+        expect_ok(psr_parts_init(&s.config, &s.net->params, true, &s.parts));
+        assert_false(s.parts.plan.homes_are_workers);
+        const psr_route routes[] = {PSR_ROUTE_RING, PSR_ROUTE_RING, PSR_ROUTE_NONE, PSR_ROUTE_SHARD};
+        assert_int_equal(s.parts.plan.buckets[0].route, routes[k]);
+        end(&s);
+    }
 }
 
 int main(void)
@@ -138,6 +179,8 @@ int main(void)
         cmocka_unit_test(what_is_advised_serves),
         cmocka_unit_test(parts_are_told_shard_by_shard_or_by_their_range),
         cmocka_unit_test(without_shards_there_are_buckets_alone),
+        cmocka_unit_test(workers_that_share_memory_hold_what_a_ring_exchanges),
+        cmocka_unit_test(a_ring_has_hops_where_memory_would_not_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

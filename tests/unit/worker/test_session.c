@@ -140,7 +140,7 @@ static void a_checkpoints_section_leaves_in_pieces_that_cover_it_once(void **sta
     data[0] = 1;
     data[piece] = 2;
     data[2 * piece] = 3;
-    expect_ok(psr_session_checkpoint(session, 9, PSR_SECTION_SLOT(1), data, count));
+    expect_ok(psr_session_checkpoint(session, 9, PSR_SECTION_SLOT(1), data, (psr_span){0, count}));
     free(data); /* it was copied */
     uint64_t next = 0;
     for (uint32_t i = 0; i < 3; i++) {
