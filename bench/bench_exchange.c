@@ -41,9 +41,10 @@ typedef struct bench {
     psr_config config;
     uint64_t bytes; /* of one tensor instead of a model; 0: the model */
     uint32_t rounds, warmup;
-    bool pin, sum_only;
-    psr_network *net;  /* owned; NULL with bytes */
-    psr_layout layout; /* net's, or of its own */
+    bool pin;
+    bool sum_only, sum_shared; /* no weights: each worker gets a sum of its own; all read one */
+    psr_network *net;          /* owned; NULL with bytes */
+    psr_layout layout;         /* net's, or of its own */
     psr_buckets buckets;
     psr_plan plan;
     psr_keys *keys;
@@ -108,7 +109,8 @@ typedef struct process {
     const bench *b;
     psr_peer self;
     psr_transport *transport;
-    psr_shared_arena shared; /* what this process sends from: gradients or a shard's weights. With shm */
+    /* What this process sends from: a worker's gradients, a shard's weights; and weights that a worker holds. With shm */
+    psr_shared_arena shared, held;
     /* of a worker */
     const psr_engine_ops *ops;
     psr_engine *engine;
@@ -156,14 +158,21 @@ static void say_unshared(void *context, bool shared, const char *line)
         fprintf(stderr, "bench_exchange: %s\n", line);
 }
 
+static void lend_from(const process *p, psr_shared_arena *arena)
+{
+    must(psr_shared_arena_new(p->b->layout.length, arena), "shared memory");
+    must(psr_transport_lend_from(p->transport, arena), "lending memory");
+}
+
 /* What is sent lies in memory that is shared, when that is asked for. */
 static void share_memory(process *p)
 {
     if (p->b->config.transport != PSR_TRANSPORT_SHM)
         return;
     must(psr_transport_share(p->transport, say_unshared, NULL), "sharing memory");
-    must(psr_shared_arena_new(p->b->layout.length, &p->shared), "shared memory");
-    must(psr_transport_lend_from(p->transport, &p->shared), "lending memory");
+    lend_from(p, &p->shared);
+    if (p->b->plan.homes_are_workers)
+        lend_from(p, &p->held);
 }
 
 /* Where a process is reached: for messages, and to share memory. */
@@ -269,7 +278,9 @@ static uint32_t count_wrong(const process *p, uint32_t rounds)
             for (uint32_t r = 0; r < p->b->config.workers; r++)
                 sum += gradient_at(r, i);
             float want = p->b->sum_only ? sum : sum * (float)rounds - owed_at(p->b, i);
-            float got = p->b->sum_only ? p->gradients[i] : p->weights[i] / -LR;
+            float got = p->b->sum_shared ? p->weights[i]
+                        : p->b->sum_only ? p->gradients[i]
+                                         : p->weights[i] / -LR;
             wrong += !(fabsf(got - want) <= tolerance + rounding * fabsf(want));
         }
     }
@@ -319,13 +330,15 @@ static void await_loans(process *p)
 static void worker_main(const bench *b, uint32_t index, int link)
 {
     process p = {.b = b, .self = member_peer(b, index)};
-    must(psr_arena_new(b->layout.length, &p.weights), "memory for the weights");
     join(&p, index, link);
+    p.weights = p.held.values;
+    if (p.weights == NULL)
+        must(psr_arena_new(b->layout.length, &p.weights), "memory for the weights");
     p.gradients = p.shared.values;
     if (p.gradients == NULL)
         must(psr_arena_new(b->layout.length, &p.gradients), "memory for the gradients");
     memset(p.gradients, 0, b->layout.length * sizeof(float));
-    p.ops = b->config.mode == PSR_MODE_PS ? &psr_engine_ps : &psr_engine_ring;
+    must(psr_engine_choose(&b->config, &b->plan, &p.ops), "an engine");
     psr_optimizer *optimizer = NULL;
     if (b->config.mode == PSR_MODE_RING && !b->sum_only)
         must(psr_optimizer_new(&b->config, &b->layout, &optimizer), "an optimizer");
@@ -341,6 +354,7 @@ static void worker_main(const bench *b, uint32_t index, int link)
                           .in_place = p.shared.values != NULL,
                           .residuals = residual != NULL ? &residual : NULL,
                           .optimizer = optimizer,
+                          .sums_to_weights = b->sum_shared,
                           .outbox = {&p, send_of_worker, wake_who_waits},
                           .context = &p,
                           .landed = on_landed};
@@ -520,7 +534,11 @@ static psr_err plan(bench *b)
     PSR_TRY(psr_buckets_plan(&b->layout, psr_bucket_bytes(&b->layout, b->config.bucket_bytes), &b->buckets));
     uint32_t shards = b->config.mode == PSR_MODE_PS ? b->config.shards : 0;
     b->members = shards + b->config.workers;
-    PSR_TRY(psr_parts_plan(&b->config, &b->buckets, &b->plan));
+    PSR_TRY(psr_parts_plan(&b->config, &b->buckets, b->config.transport == PSR_TRANSPORT_SHM, &b->plan));
+    if (b->sum_shared && !b->plan.homes_are_workers)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--sum-shared: one sum for all lies in shared memory; it needs --transport shm, two "
+                        "workers and --compress none");
     PSR_TRY(share_owed(b));
     PSR_TRY(psr_keys_generate(b->config.workers, shards, false, &b->keys, &b->key_count));
     for (size_t i = 0; i < b->key_count; i++)
@@ -543,7 +561,7 @@ static void bench_done(bench *b)
     psr_network_free(b->net);
 }
 
-enum { KEY_BYTES = 1000, KEY_ROUNDS, KEY_WARMUP, KEY_PIN, KEY_SUM_ONLY };
+enum { KEY_BYTES = 1000, KEY_ROUNDS, KEY_WARMUP, KEY_PIN, KEY_SUM_ONLY, KEY_SUM_SHARED };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -571,6 +589,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_SUM_ONLY:
         b->sum_only = true;
         return 0;
+    case KEY_SUM_SHARED:
+        b->sum_only = b->sum_shared = true;
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -585,7 +606,9 @@ int main(int argc, char **argv)
         {"pin", KEY_PIN, NULL, 0, "give each process one processor, round robin", 1},
         {"sum-only", KEY_SUM_ONLY, NULL, 0,
          "in mode ring: sum the gradients, and leave the "
-         "weights as they are",
+         "weights as they are; each worker gets a sum of its own, where its gradient was",
+         1},
+        {"sum-shared", KEY_SUM_SHARED, NULL, 0, "the same, but all workers read one sum (--transport shm)",
          1},
         {0}};
     psr_memory_keep_pages();

@@ -16,6 +16,10 @@ CASES = [
     ({"mode": "ps", "workers": 3, "shards": 1}, 3),
     ({"mode": "ps", "workers": 2, "shards": 4}, 1),
     ({"mode": "ring", "workers": 3, "transport": "shm"}, 4 / 3),
+    ({"mode": "ring", "workers": 3, "transport": "shm", "sum-only": None}, 4 / 3),
+    ({"mode": "ring", "workers": 4, "transport": "shm", "sum-shared": None}, 1.5),
+    ({"mode": "ring", "workers": 3, "transport": "shm", "compress": "fp16"}, 4 / 3),
+    ({"mode": "ring", "workers": 3, "transport": "ipc", "sum-only": None}, 4 / 3),
     ({"mode": "ps", "workers": 3, "shards": 2, "transport": "shm"}, 1.5),
     ({"mode": "ring", "workers": 2, "transport": "ipc"}, 1),
     ({"mode": "ps", "workers": 3, "shards": 2, "sync": "async"}, 1.5),
@@ -31,9 +35,10 @@ CASES = [
 def main(bench):
     tap = Tap()
     for options, factor in CASES:
-        name = " ".join("%s=%s" % pair for pair in options.items())
+        words = [key if value is None else "%s=%s" % (key, value) for key, value in options.items()]
+        name = " ".join(words)
         done = subprocess.run([bench, "--bytes=262144", "--bucket-size=65536", "--rounds=8", "--warmup=1"] +
-                              ["--%s=%s" % pair for pair in options.items()], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              ["--" + word for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=PATIENCE_S)
         figures = json.loads(done.stdout) if done.returncode == 0 else {}
         tap.ok(done.returncode == 0 and figures.get("wrong") == 0, "%s: the results are right" % name, [done.stdout, done.stderr])
