@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 void psr_config_defaults(psr_config *config)
 {
@@ -93,4 +95,40 @@ bool psr_config_aloud(const psr_config *config, size_t *at, char *line, size_t s
         return true;
     }
     return false;
+}
+
+static bool is_among(const char *name, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        if (strcmp(name, *names) == 0)
+            return true;
+    return false;
+}
+
+bool psr_config_difference(const psr_config *one, const psr_config *other, const char *const *apart,
+                           psr_option_difference *ret_difference)
+{
+    psr_option_difference d;
+    for (size_t i = 0; i < psr_options_count; i++) {
+        d.name = psr_options[i].name;
+        if (is_among(d.name, apart) || !psr_option_print(&psr_options[i], one, d.one, sizeof d.one) ||
+            !psr_option_print(&psr_options[i], other, d.other, sizeof d.other) || strcmp(d.one, d.other) == 0)
+            continue;
+        *ret_difference = d;
+        return true;
+    }
+    return false;
+}
+
+void psr_config_name_out(psr_config *config)
+{
+    char stamp[32], mode[32] = "";
+    time_t now = time(NULL);
+    struct tm local;
+    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &local));
+    (void)psr_option_print(psr_option_find("mode"), config, mode, sizeof mode);
+    snprintf(config->out, sizeof config->out, "psring-runs/%s-%s-%s", stamp, config->model, mode);
+    size_t stem = strlen(config->out);
+    for (int i = 2; access(config->out, F_OK) == 0 && i < 1000; i++)
+        snprintf(config->out + stem, sizeof config->out - stem, "-%d", i);
 }

@@ -172,6 +172,22 @@ PSR_MUST_CHECK psr_err psr_config_to_json_for_shards(const psr_config *config, c
  * it under "config". Unknown names and wrong kinds: FORMAT. Bytes may be hostile. */
 PSR_MUST_CHECK psr_err psr_config_from_json(psr_config *config, const char *json, size_t size);
 
+/* Every option as a word of a command line, "--name=value", NULL behind the last. ret owns: psr_config_arguments_free. */
+PSR_MUST_CHECK psr_err psr_config_to_arguments(const psr_config *config, char ***ret_arguments);
+void psr_config_arguments_free(char **arguments); /* NULL allowed */
+
+/* Where a run goes that was given no --out: psring-runs/20261120-174530-resnet20-ps, and -2, -3 .. when that is taken. */
+void psr_config_name_out(psr_config *config);
+
+/* An option of which two differ, and what each says. Names are the table's. */
+typedef struct psr_option_difference {
+    const char *name;
+    char one[PSR_OPTION_TEXT_MAX], other[PSR_OPTION_TEXT_MAX];
+} psr_option_difference;
+/* The first of the table but those in `apart` (ends with NULL). false: there is none. */
+bool psr_config_difference(const psr_config *one, const psr_config *other, const char *const *apart,
+                           psr_option_difference *ret_difference);
+
 /* Iterates the table, for argp (deploy) and for docs: i = 0.. until false. */
 typedef struct psr_option_info {
     const char *name;            /* long name */

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { KEY_PS_HOSTFILE = 1000, KEY_CONFIG, KEY_PROGRESS };
@@ -118,19 +117,6 @@ static psr_err read_hosts(const train_options *o, psr_hosts *hosts, psr_hosts *p
     return o->ps_hostfile ? psr_hostfile_read(o->ps_hostfile, ps_hosts) : PSR_OK;
 }
 
-/* psring-runs/20261120-174530-resnet20-ps, and -2, -3 .. when that is taken. */
-static void default_out(psr_config *config, const char *mode)
-{
-    char stamp[32];
-    time_t now = time(NULL);
-    struct tm local;
-    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &local));
-    snprintf(config->out, sizeof config->out, "psring-runs/%s-%s-%s", stamp, config->model, mode);
-    size_t stem = strlen(config->out);
-    for (int i = 2; access(config->out, F_OK) == 0 && i < 1000; i++)
-        snprintf(config->out + stem, sizeof config->out - stem, "-%d", i);
-}
-
 /* MPI's processes know each other from its own launcher alone. */
 static psr_err check_launcher(const psr_config *config)
 {
@@ -147,10 +133,8 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
 {
     psr_config *config = &o->config;
     psr_compression compression;
-    char mode[32];
     PSR_TRY(psr_network_check(config));
     PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
-    PSR_TRY(psr_config_get(config, "mode", mode, sizeof mode));
     PSR_TRY(read_hosts(o, hosts, ps_hosts));
     if (config->workers == 0) /* not given: every slot, or one */
         config->workers = hosts->count ? psr_hosts_slots(hosts) : 1;
@@ -159,7 +143,7 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
     if (config->out[0] == '\0')
-        default_out(config, mode);
+        psr_config_name_out(config);
     else if (access(config->out, F_OK) == 0)
         return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make",
                         config->out);

@@ -5,7 +5,7 @@
 #include "base/printable.h"
 #include "base/secret.h"
 #include "base/child.h"
-#include "deploy/agent/environment.h"
+#include "base/environment.h"
 #include "deploy/agent/host.h"
 #include "deploy/agent/program.h"
 #include "deploy/report/json.h"

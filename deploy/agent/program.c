@@ -1,7 +1,7 @@
 #include "deploy/agent/program.h"
 
 #include "base/secret.h"
-#include "deploy/agent/environment.h"
+#include "base/environment.h"
 #include "deploy/report/json.h"
 
 #include <errno.h>

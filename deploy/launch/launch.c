@@ -69,39 +69,26 @@ static void free_keys(psr_launch_driver *d)
 
 /* ---- the scheduler ---- */
 
-/* The scheduler gets the whole configuration as options, each as --name=value. */
+/* The scheduler gets the whole configuration as options. */
 static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, char ***ret_argv)
 {
+    char **options = NULL;
     size_t count = 0;
-    psr_option_info info;
-    while (psr_config_option(count, &info))
+    PSR_TRY(psr_config_to_arguments(&d->config, &options));
+    while (options[count])
         count++;
     char **argv = calloc(count + 4, sizeof *argv);
-    if (!argv)
+    if (!argv) {
+        psr_config_arguments_free(options);
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
-    size_t argc = 1;
-    argv[0] = program; /* the caller's; the rest is ours */
-    psr_err err = PSR_OK;
-    for (size_t i = 0; psr_config_option(i, &info) && !err; i++) {
-        char value[8192], text[8448];
-        err = psr_config_get(&d->config, info.name, value, sizeof value);
-        if (err || (value[0] == '\0' && info.argument))
-            continue;
-        if (info.argument)
-            snprintf(text, sizeof text, "--%s=%s", info.name, value);
-        else if (strcmp(value, "true") == 0)
-            snprintf(text, sizeof text, "--%s", info.name);
-        else if (info.negatable)
-            snprintf(text, sizeof text, "--no-%s", info.name);
-        else
-            continue;
-        argv[argc] = strdup(text);
-        err = argv[argc++] ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
     }
-    if (!err && (!(argv[argc++] = strdup("--provision")) || !(argv[argc++] = strdup("-"))))
-        err = psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
+    argv[0] = program; /* the caller's; the rest is ours */
+    memcpy(argv + 1, options, count * sizeof *argv);
+    free(options);
     *ret_argv = argv; /* freed by the caller also on failure */
-    return err;
+    if (!(argv[count + 1] = strdup("--provision")) || !(argv[count + 2] = strdup("-")))
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
+    return PSR_OK;
 }
 
 /* Of a program it needs to know less. */

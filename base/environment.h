@@ -1,6 +1,6 @@
 /* The environment that a process is started with: this process's own, with changes. One thread. */
-#ifndef PSR_DEPLOY_ENVIRONMENT_H
-#define PSR_DEPLOY_ENVIRONMENT_H
+#ifndef PSR_BASE_ENVIRONMENT_H
+#define PSR_BASE_ENVIRONMENT_H
 
 #include "base/err.h"
 

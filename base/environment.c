@@ -1,4 +1,4 @@
-#include "deploy/agent/environment.h"
+#include "base/environment.h"
 
 #include <stdbool.h>
 #include <stdint.h>
