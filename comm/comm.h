@@ -12,7 +12,8 @@
  *                                           compression/ (in fewer bytes)
  *     the progress thread                   loop.h
  *     launcher and scheduler                launcher_line.h
- *     a process and who started it          start/: start.h (its place by the environment), meeting.h (where the scheduler is) */
+ *     a process and who started it          start/: start.h (its place by the environment), meeting.h (where the scheduler is),
+ *                                           job_folder.h (by sockets that only this job has) */
 #ifndef PSR_COMM_COMM_H
 #define PSR_COMM_COMM_H
 
@@ -39,6 +40,7 @@
 #include "comm/outbox.h"
 #include "comm/plan.h"
 #include "comm/reduce.h"
+#include "comm/start/job_folder.h"
 #include "comm/start/meeting.h"
 #include "comm/start/start.h"
 #include "comm/tables/consistency.h"

@@ -180,6 +180,24 @@ psr_err psr_provision_set_scheduler(psr_provision *provision, const char *schedu
     return psr_socket_directory_of(provision->scheduler, provision->directory);
 }
 
+/* The handshake wants a token all the same. */
+static void open_to_all(psr_keys *keys)
+{
+    memset(keys->token, '0', sizeof keys->token - 1);
+}
+
+psr_err psr_provision_load_keys(psr_provision *provision, const char *keys)
+{
+    if (keys != NULL)
+        return psr_keys_load(keys, provision->self, &provision->keys);
+    if (provision->directory[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE,
+                        "over TCP a key_file is needed: psring keygen makes one for each rank, or "
+                        "one that all share");
+    open_to_all(&provision->keys);
+    return PSR_OK;
+}
+
 psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *keys, const char *interface,
                               psr_provision *ret_provision)
 {
@@ -207,10 +225,20 @@ void psr_provision_done(psr_provision *provision)
     explicit_bzero(provision, sizeof *provision);
 }
 
+/* The scheduler's socket has a name that others knew before, or one of its own. */
+static const char *name_of_socket(const psr_provision *provision)
+{
+    if (provision->self.role != PSR_ROLE_SCHEDULER || provision->directory[0] == '\0' ||
+        provision->scheduler[0] == '\0')
+        return NULL;
+    return strrchr(provision->scheduler, '/') + 1;
+}
+
 psr_zmq_options psr_provision_zmq(const psr_provision *provision)
 {
     return (psr_zmq_options){
         .self = provision->self,
+        .socket = name_of_socket(provision),
         .directory = provision->directory,
         .sharing = provision->sharing,
         .interface = provision->interface,

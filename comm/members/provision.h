@@ -9,9 +9,10 @@
 
 /* One line of JSON on standard input (--provision -), or made from --scheduler, --key-file and --rank. */
 typedef struct psr_provision {
-    psr_peer self;                              /* role, and the rank wanted (PSR_RANK_ANY) */
-    char host[PSR_HOST_MAX];                    /* what this host is called in messages; "": its own name */
-    char scheduler[PSR_ENDPOINT_MAX];           /* endpoint of the scheduler; "" for the scheduler itself */
+    psr_peer self;           /* role, and the rank wanted (PSR_RANK_ANY) */
+    char host[PSR_HOST_MAX]; /* what this host is called in messages; "": its own name */
+    /* endpoint of the scheduler; for the scheduler itself "", or the ipc socket that others know before */
+    char scheduler[PSR_ENDPOINT_MAX];
     char directory[PSR_SOCKET_DIRECTORY_BYTES]; /* to listen on an ipc socket there; "": TCP */
     char sharing[PSR_SOCKET_DIRECTORY_BYTES];   /* over TCP: to share memory in; "": nowhere */
     char interface[PSR_HOST_MAX];               /* to listen on; "": 127.0.0.1 */
@@ -33,9 +34,12 @@ PSR_MUST_CHECK psr_err psr_provision_by_hand(psr_peer self, const char *schedule
 PSR_MUST_CHECK psr_err psr_provision_set_scheduler(psr_provision *provision, const char *scheduler);
 /* The first line of a stream, as psr_provision_from_json. Reads not one byte more than that line. */
 PSR_MUST_CHECK psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision);
+/* self's keys: from keys, as psr_keys_load finds them; with NULL, in a directory of sockets, whoever can enter that may join: the kernel keeps
+ * other users out. USAGE: over TCP keys are needed; or what psr_keys_load gives. */
+PSR_MUST_CHECK psr_err psr_provision_load_keys(psr_provision *provision, const char *keys);
 void psr_provision_done(psr_provision *provision);
 
-/* How a process with this provision listens; borrows from it. What hears of strangers, and a socket's name, are the caller's to add. */
+/* How a process with this provision listens; borrows from it. What hears of strangers is the caller's to add. */
 psr_zmq_options psr_provision_zmq(const psr_provision *provision);
 
 #endif

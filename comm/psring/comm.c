@@ -256,7 +256,8 @@ static psr_err join(psring_comm *comm, const psring_options *o)
 static psr_err find_others(psring_comm *comm, const psring_options *o)
 {
     PSR_TRY(psr_place_provision(o, &comm->provision));
-    PSR_TRY(psr_place_enter(&comm->provision, &comm->folder));
+    PSR_TRY(psr_job_folder_enter(comm->provision.directory, &comm->folder));
+    PSR_TRY(psr_job_folder_take(&comm->folder, &comm->provision.self, (uint32_t)o->ranks));
     if (o->host_scheduler)
         PSR_TRY(psr_place_host(o, &comm->hosting));
     return join(comm, o);
@@ -349,7 +350,7 @@ static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
     psr_driver_free(comm->driver);
     psr_member_free(comm->member);
     psr_hosting_free(comm->hosting, why);
-    psr_place_leave(&comm->folder);
+    psr_job_folder_leave(&comm->folder);
     psr_provision_done(&comm->provision);
     psr_view_done(&comm->alone);
     for (psring_group *g = comm->groups, *next; g != NULL; g = next) {

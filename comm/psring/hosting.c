@@ -88,7 +88,6 @@ static psr_err open_all(psr_hosting *h)
 {
     const psr_provision *p = &h->provision;
     psr_zmq_options zmq = psr_provision_zmq(p);
-    zmq.socket = p->directory[0] != '\0' ? strrchr(p->scheduler, '/') + 1 : NULL;
     const psr_node_coordinator_options coordinator = {.ranks = h->options.ranks,
                                                       .deadline_ms = h->options.deadline_ms,
                                                       .join_deadline_ms = h->options.join_deadline_ms,

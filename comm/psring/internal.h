@@ -4,8 +4,8 @@
 
 #include "comm/psring/driver.h"
 #include "comm/psring/hosting.h"
-#include "comm/psring/place.h"
 #include "comm/psring/psring.h"
+#include "comm/start/job_folder.h"
 
 struct psring_group {
     psring_comm *comm;

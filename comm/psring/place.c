@@ -21,55 +21,6 @@ psr_err psr_place_host_name(const psring_options *options, char ret_host[PSR_HOS
     return PSR_OK;
 }
 
-/* ---- keys ---- */
-
-/* Over an ipc socket without a key file who may enter its folder may join: the kernel keeps other users out. The handshake
- * wants a token all the same. */
-static void open_to_all(psr_keys *keys)
-{
-    memset(keys->token, '0', sizeof keys->token - 1);
-}
-
-static psr_err load_keys(const psring_options *options, psr_peer self, bool over_ipc, psr_keys *keys)
-{
-    if (options->key_file != NULL)
-        return psr_keys_load(options->key_file, self, keys);
-    if (!over_ipc)
-        return psr_fail(PSR_ERR_USAGE,
-                        "over TCP a key_file is needed: psring keygen makes one for each rank, or "
-                        "one that all share");
-    open_to_all(keys);
-    return PSR_OK;
-}
-
-/* ---- the folder of a job ---- */
-
-psr_err psr_place_enter(const psr_provision *provision, psr_job_folder *ret_folder)
-{
-    char name[64], what[64];
-    psr_job_folder folder = PSR_JOB_FOLDER_NONE;
-    if (!psr_socket_directory_is_a_jobs(provision->directory) || provision->self.rank == PSR_RANK_ANY)
-        return PSR_OK;
-    snprintf(name, sizeof name, "rank-%u", provision->self.rank);
-    snprintf(what, sizeof what, "rank %u", provision->self.rank);
-    PSR_TRY(psr_socket_directory_enter(provision->directory, &folder.directory));
-    psr_err err = psr_socket_directory_claim(&folder.directory, name, what, &folder.claim);
-    if (err != PSR_OK) {
-        psr_place_leave(&folder);
-        return err;
-    }
-    *ret_folder = folder;
-    return PSR_OK;
-}
-
-void psr_place_leave(psr_job_folder *folder)
-{
-    if (folder->claim >= 0)
-        close(folder->claim);
-    folder->claim = -1;
-    psr_socket_directory_remove(&folder->directory);
-}
-
 /* ---- places ---- */
 
 static psr_err set_interface(const char *interface, psr_provision *provision)
@@ -92,7 +43,7 @@ static psr_err provision_of(const psring_options *options, psr_peer self, psr_pr
         return psr_fail_context(err, "scheduler");
     PSR_TRY(psr_place_host_name(options, provision->host));
     PSR_TRY(set_interface(options->interface, provision));
-    return load_keys(options, self, provision->directory[0] != '\0', &provision->keys);
+    return psr_provision_load_keys(provision, options->key_file);
 }
 
 psr_err psr_place_provision(const psring_options *options, psr_provision *ret_provision)

@@ -5,19 +5,26 @@
  *
  * Who is at MASTER_PORT may be torchrun's own store: nothing of ours listens or connects there. Over TCP the scheduler is at a port that
  * follows from it. */
+#include "comm/start/torch.h"
 #include "comm/start/variables.h"
 #include "comm/start/ways.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PORTS_APART 1000
 
-/* Behind MASTER_PORT, or before it where there is none. */
-static uint16_t scheduler_port(int64_t master_port)
+/* The scheduler's port is behind MASTER_PORT, or before it where there is none. A run of one rank meets nobody. */
+psr_err psr_start_torch_meeting(psr_start *s, uint16_t master_port, const char *run)
 {
-    return (uint16_t)(master_port + PORTS_APART <= UINT16_MAX ? master_port + PORTS_APART
-                                                              : master_port - PORTS_APART);
+    int port =
+        master_port + PORTS_APART <= UINT16_MAX ? master_port + PORTS_APART : master_port - PORTS_APART;
+    s->port = master_port > 0 ? (uint16_t)port : 0;
+    s->starts_scheduler = s->rank == 0;
+    int length = snprintf(s->job, sizeof s->job, "torch %s %u %s %ld", s->address, (unsigned)master_port, run,
+                          s->ranks == 1 ? (long)getpid() : 0);
+    return length < (int)sizeof s->job ? PSR_OK : psr_fail(PSR_ERR_USAGE, "TORCHELASTIC_RUN_ID is too long");
 }
 
 /* In a run on one host, a loop may give LOCAL_RANK alone. */
@@ -85,9 +92,8 @@ psr_err psr_start_by_torch(psr_start *s)
                                   "WORLD_SIZE is more than 1: it says on which host the ranks meet"));
         PSR_TRY(psr_variable_need("MASTER_PORT", "WORLD_SIZE is more than 1: it tells this run from others"));
     }
-    s->starts_scheduler = s->rank == 0;
-    s->port = port > 0 ? scheduler_port(port) : 0;
-    int length = snprintf(s->job, sizeof s->job, "torch %s %u %.80s %.20s", s->address, (unsigned)port,
-                          or_nothing("TORCHELASTIC_RUN_ID"), or_nothing("TORCHELASTIC_RESTART_COUNT"));
-    return length < (int)sizeof s->job ? PSR_OK : psr_fail(PSR_ERR_USAGE, "TORCHELASTIC_RUN_ID is too long");
+    char run[160];
+    snprintf(run, sizeof run, "%.120s %.20s", or_nothing("TORCHELASTIC_RUN_ID"),
+             or_nothing("TORCHELASTIC_RESTART_COUNT"));
+    return psr_start_torch_meeting(s, (uint16_t)port, run);
 }

@@ -32,8 +32,12 @@ psr_start psr_start_blank(void)
 static void quote(const psr_start *s, char *text, size_t size)
 {
     const char *rank = psr_variable(s->rank_variable), *ranks = psr_variable(s->ranks_variable);
-    snprintf(text, size, "%s=%.20s and %s=%.20s say rank %" PRIu32 " of %" PRIu32, s->rank_variable,
-             rank != NULL ? rank : "", s->ranks_variable, ranks != NULL ? ranks : "", s->rank, s->ranks);
+    if (rank == NULL || ranks == NULL) /* options */
+        snprintf(text, size, "%s and %s say rank %" PRIu32 " of %" PRIu32, s->rank_variable,
+                 s->ranks_variable, s->rank, s->ranks);
+    else
+        snprintf(text, size, "%s=%.20s and %s=%.20s say rank %" PRIu32 " of %" PRIu32, s->rank_variable, rank,
+                 s->ranks_variable, ranks, s->rank, s->ranks);
 }
 
 /* Whether what outer says can be of the same process: it gives the same place, or it started a process on each of several places that started
@@ -71,9 +75,9 @@ static psr_err read_common(psr_start *s)
     return psr_variable_number("PSRING_DEADLINE_MS", 1, INT32_MAX, &s->deadline_ms);
 }
 
-psr_err psr_start_read(psr_start *ret_start)
+/* Those that are there, from the inside to the outside. */
+static psr_err find_all(psr_start found[WAYS], size_t *ret_count)
 {
-    psr_start found[WAYS];
     size_t count = 0;
     for (size_t i = 0; i < WAYS; i++) {
         found[count] = psr_start_blank();
@@ -82,6 +86,25 @@ psr_err psr_start_read(psr_start *ret_start)
             return err;
         count += err == PSR_OK;
     }
+    *ret_count = count;
+    return PSR_OK;
+}
+
+psr_err psr_start_complete(psr_start *start)
+{
+    psr_start found[WAYS];
+    size_t count = 0;
+    PSR_TRY(find_all(found, &count));
+    for (size_t i = 0; i < count; i++)
+        PSR_TRY(check_agreement(start, &found[i]));
+    return read_common(start);
+}
+
+psr_err psr_start_read(psr_start *ret_start)
+{
+    psr_start found[WAYS];
+    size_t count = 0;
+    PSR_TRY(find_all(found, &count));
     if (count == 0)
         return psr_fail(PSR_ERR_NOT_FOUND,
                         "the environment gives this process no rank: start it by psring run -n RANKS -- "

@@ -34,8 +34,8 @@ typedef struct psr_start {
     uint32_t rank;  /* of its role; PSR_RANK_ANY: the scheduler gives one */
     uint32_t ranks; /* workers of the run; for a program on libpsring all of its ranks */
     uint32_t local_rank, local_ranks, node, nodes; /* or PSR_START_UNTOLD */
-    uint32_t
-        shards; /* processes that are started as shards, beside the workers; PSR_START_UNTOLD: none is, options say */
+    uint32_t shards; /* processes that are started as shards; PSR_START_UNTOLD: none is, options say */
+    const char *shards_variable; /* that said so; NULL: none did */
 
     /* Where the scheduler is, and who starts it */
     char scheduler
@@ -56,6 +56,25 @@ typedef struct psr_start {
 /* The place that the environment gives. NOT_FOUND: none. USAGE: a variable is not what it should be, one is missing beside another, or two
  * sources contradict each other; the line names them. */
 PSR_MUST_CHECK psr_err psr_start_read(psr_start *ret_start);
+
+/* What a command line says of a place, as PyTorch's programs take it. Text is borrowed for the call; NULL: not given. */
+typedef struct psr_start_options {
+    uint32_t rank, ranks, local_rank; /* local_rank: PSR_START_UNTOLD where it is not given */
+    const char *address, *port;       /* --addr, --port */
+    const char *
+        url; /* --dist-url: env://, where MASTER_ADDR and MASTER_PORT count for what is not given, or tcp://HOST:PORT */
+} psr_start_options;
+
+/* The place that options give. USAGE: they are not what they should be, or contradict the environment. */
+PSR_MUST_CHECK psr_err psr_start_from_options(const psr_start_options *options, psr_start *ret_start);
+
+/* The host and port at which such a run's ranks meet, which MASTER_ADDR and MASTER_PORT would say: by options, then by the environment, then
+ * 127.0.0.1 and 29500, PyTorch's. USAGE. */
+typedef struct psr_start_master {
+    char address[PSR_HOST_MAX];
+    uint16_t port;
+} psr_start_master;
+PSR_MUST_CHECK psr_err psr_start_master_of(const psr_start_options *options, psr_start_master *ret_master);
 
 /* "rank 3 of 8 from RANK and WORLD_SIZE (torchrun)". */
 void psr_start_describe(const psr_start *start, char *line, size_t size);

@@ -385,7 +385,7 @@ static psr_err set_up(driver *d)
     if (d->gone == NULL || d->early == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", d->ranks);
     PSR_TRY(psr_transport_zmq_new(&zmq, &d->transport));
-    PSR_TRY(psr_launcher_new(false, wake, d, &d->launcher));
+    PSR_TRY(psr_launcher_new(PSR_LAUNCHER_WHOLE, wake, d, &d->launcher));
     int64_t now_ms = psr_clock_ms();
     d->say_alive_ms = d->ticked_ms = now_ms;
     d->tick_ms = INT64_MAX;

@@ -18,7 +18,7 @@
 #define LAST_WORDS_MS 1000
 
 struct psr_launcher {
-    bool by_hand;
+    bool by_hand; /* nobody takes events */
     psr_input_thread *input;
     char *waiting; /* bytes that the pipe did not take */
     size_t waiting_bytes, waiting_room;
@@ -26,19 +26,21 @@ struct psr_launcher {
 
 /* ---- life ---- */
 
-psr_err psr_launcher_new(bool by_hand, void (*wake)(void *), void *context, psr_launcher **ret_launcher)
+psr_err psr_launcher_new(psr_launcher_kind kind, void (*wake)(void *), void *context,
+                         psr_launcher **ret_launcher)
 {
     psr_launcher *launcher = calloc(1, sizeof *launcher);
     if (!launcher)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a launcher's pipes");
-    launcher->by_hand = by_hand;
-    psr_err err = psr_input_thread_new(by_hand ? -1 : STDIN_FILENO, wake, context, &launcher->input);
+    launcher->by_hand = kind != PSR_LAUNCHER_WHOLE;
+    psr_err err =
+        psr_input_thread_new(kind == PSR_LAUNCHER_NONE ? -1 : STDIN_FILENO, wake, context, &launcher->input);
     if (err != PSR_OK) {
         free(launcher);
         return err;
     }
     /* The pipe is the launcher's and ours alone. */
-    if (!by_hand)
+    if (!launcher->by_hand)
         fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
     *ret_launcher = launcher;
     return PSR_OK;

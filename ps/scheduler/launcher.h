@@ -1,12 +1,19 @@
 /* The scheduler's end of its two pipes with the launcher, whose lines are comm/launcher_line.h's: orders on standard input, events on
  * standard output. Writing never blocks: what the pipe does not take waits here; while much waits, progress, evaluating, alive and what
- * is said of strangers are left out. Without a launcher (a start by hand) events go to the log and there are no orders. One thread. */
+ * is said of strangers are left out. Without a launcher (a start by hand) events go to the log and there are no orders; by a
+ * worker that is started by another launcher, which hears nothing of events, they go there too, and orders come. One thread. */
 #ifndef PSR_PS_LAUNCHER_H
 #define PSR_PS_LAUNCHER_H
 
 #include "comm/comm.h"
 
 typedef struct psr_launcher psr_launcher;
+
+typedef enum psr_launcher_kind {
+    PSR_LAUNCHER_NONE,   /* a start by hand */
+    PSR_LAUNCHER_WORKER, /* orders alone */
+    PSR_LAUNCHER_WHOLE,  /* psring train, psring run: orders and events, and signs of life both ways */
+} psr_launcher_kind;
 
 typedef enum psr_launcher_heard {
     PSR_LAUNCHER_NOTHING,
@@ -17,7 +24,7 @@ typedef enum psr_launcher_heard {
 } psr_launcher_heard;
 
 /* wake: called on another thread when an order may be there. ret owns. */
-PSR_MUST_CHECK psr_err psr_launcher_new(bool by_hand, void (*wake)(void *context), void *context,
+PSR_MUST_CHECK psr_err psr_launcher_new(psr_launcher_kind kind, void (*wake)(void *context), void *context,
                                         psr_launcher **ret_launcher);
 /* Writes what still waits, for at most a second. NULL allowed. */
 void psr_launcher_free(psr_launcher *launcher);

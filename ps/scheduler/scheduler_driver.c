@@ -32,7 +32,7 @@ static const psr_peer self = {PSR_ROLE_SCHEDULER, 0};
 typedef struct driver {
     const psr_config *config;
     const psr_provision *provision;
-    bool by_hand;
+    bool by_hand; /* nobody takes events */
     char host[PSR_HOST_MAX];
     psr_transport *transport;
     psr_launcher *launcher;
@@ -365,6 +365,9 @@ static bool take_orders(driver *d, int64_t now_ms)
             stop(d);
         } else if (heard == PSR_LAUNCHER_BAD) {
             say_bad_order(d);
+        } else if (d->by_hand) {
+            psr_coordinator_end(d->coordinator, PSR_ERR_PEER,
+                                "the process that started the scheduler is gone");
         } else {
             d->launcher_gone = true;
             psr_clock_go_on(); /* it may have died while all were stopped */
@@ -587,9 +590,9 @@ static void clean_up(driver *d)
     psr_rundir_free(d->rundir);
 }
 
-psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision, bool by_hand)
+psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision, psr_launcher_kind kind)
 {
-    driver d = {.config = config, .provision = provision, .by_hand = by_hand};
+    driver d = {.config = config, .provision = provision, .by_hand = kind != PSR_LAUNCHER_WHOLE};
     d.deadline_ms = (int64_t)(config->deadline_s * 1000);
     snprintf(d.host, sizeof d.host, "%s", provision->host);
     if (d.host[0] == '\0' && gethostname(d.host, sizeof d.host - 1) != 0)
@@ -597,7 +600,7 @@ psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provi
 
     psr_err err = open_transport(&d);
     if (err == PSR_OK)
-        err = psr_launcher_new(by_hand, wake, &d, &d.launcher);
+        err = psr_launcher_new(kind, wake, &d, &d.launcher);
     if (err == PSR_OK)
         err = set_up(&d);
     if (err == PSR_OK) {

@@ -5,10 +5,11 @@
 
 #include "base/config.h"
 #include "comm/comm.h"
+#include "ps/scheduler/launcher.h"
 
-/* Runs to the end and tells the launcher how it ended. config: checked, with threads and out resolved.
+/* Runs to the end and tells the launcher, of this kind, how it ended. config: checked, with threads and out resolved.
  * Returns the run's status, its line as detail. */
 PSR_MUST_CHECK psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision,
-                                           bool by_hand);
+                                           psr_launcher_kind kind);
 
 #endif

@@ -17,16 +17,25 @@
 
 typedef struct arguments {
     psr_config config;
-    bool provisioned;
+    bool provisioned, by_worker;
     const char *keys, *interface;
     uint16_t port;
 } arguments;
 
-enum { OPTION_PROVISION = 0x100, OPTION_KEY_FILE, OPTION_KEYS, OPTION_INTERFACE, OPTION_PORT };
+enum {
+    OPTION_PROVISION = 0x100,
+    OPTION_BY_WORKER,
+    OPTION_KEY_FILE,
+    OPTION_KEYS,
+    OPTION_INTERFACE,
+    OPTION_PORT
+};
 
 static const struct argp_option options[] = {
     {"provision", OPTION_PROVISION, "-", 0,
      "read keys and interface as one line of JSON from standard input, then orders", 0},
+    {"by-worker", OPTION_BY_WORKER, NULL, OPTION_HIDDEN,
+     "with --provision, of a worker that another launcher started: it gives orders and takes no events", 0},
     {"key-file", OPTION_KEY_FILE, "FILE", 0,
      "the scheduler's keys, or the keys that all share (psring keygen)", 0},
     {"keys", OPTION_KEYS, "DIR", 0, "the folder that psring keygen wrote", 0},
@@ -46,6 +55,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         if (strcmp(text, "-") != 0)
             psr_options_refuse(state, "--provision: only '-', standard input, can be read");
         a->provisioned = true;
+        return 0;
+    case OPTION_BY_WORKER:
+        a->by_worker = true;
         return 0;
     case OPTION_KEY_FILE:
     case OPTION_KEYS:
@@ -71,6 +83,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         if (a->provisioned && (a->keys || a->interface || a->port))
             psr_options_refuse(
                 state, "--provision already tells keys, interface and port; leave the other options out");
+        if (a->by_worker && !a->provisioned)
+            psr_options_refuse(state, "--by-worker: it comes with --provision -");
         if (!a->provisioned && !a->keys)
             psr_options_refuse(
                 state, "give --key-file FILE or --keys DIR (psring train starts the scheduler by itself)");
@@ -169,14 +183,17 @@ int main(int argc, char **argv)
     psr_socket_directory sockets = PSR_SOCKET_DIRECTORY_NONE;
     psr_err err = check_config(&a.config);
     char line[512];
-    for (size_t at = 0; !a.provisioned && psr_config_aloud(&a.config, &at, line, sizeof line);)
+    const psr_launcher_kind kind = !a.provisioned ? PSR_LAUNCHER_NONE
+                                   : a.by_worker  ? PSR_LAUNCHER_WORKER
+                                                  : PSR_LAUNCHER_WHOLE;
+    for (size_t at = 0; kind != PSR_LAUNCHER_WHOLE && psr_config_aloud(&a.config, &at, line, sizeof line);)
         psr_log(PSR_LOG_WARN, "%s", line); /* else psring train has told it */
     if (err == PSR_OK)
         err = read_provision(&a, &provision, &sockets);
     if (err != PSR_OK)
         psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
     else
-        err = psr_scheduler_drive(&a.config, &provision, !a.provisioned);
+        err = psr_scheduler_drive(&a.config, &provision, kind);
     psr_socket_directory_remove(&sockets);
     psr_provision_done(&provision);
     psr_options_argp_free(table);

@@ -40,7 +40,7 @@ static void open_pipes(pipes *p)
     close(out[1]);
     p->to = in[1];
     p->from = out[0];
-    expect_ok(psr_launcher_new(false, wake, NULL, &p->launcher));
+    expect_ok(psr_launcher_new(PSR_LAUNCHER_WHOLE, wake, NULL, &p->launcher));
 }
 
 static void close_pipes(pipes *p)
