@@ -95,4 +95,8 @@ extern const psr_engine_ops psr_engine_mpi;    /* where the build has MPI (PSR_M
 PSR_MUST_CHECK psr_err psr_engine_choose(const psr_config *config, const psr_plan *plan,
                                          const psr_engine_ops **ret_engine);
 
+/* Before joining, when there is no plan: the shards that a run of this configuration has, and whether it is one process that plays all ranks. */
+uint32_t psr_engine_shards(const psr_config *config);
+bool psr_engine_is_alone(const psr_config *config);
+
 #endif

@@ -49,3 +49,13 @@ psr_err psr_engine_choose(const psr_config *config, const psr_plan *plan, const 
     }
     return psr_fail(PSR_ERR_UNSUPPORTED, "--mode: this build has no exchange of that kind");
 }
+
+uint32_t psr_engine_shards(const psr_config *config)
+{
+    return config->mode == PSR_MODE_PS ? config->shards : 0;
+}
+
+bool psr_engine_is_alone(const psr_config *config)
+{
+    return config->mode == PSR_MODE_LOCAL;
+}

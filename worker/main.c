@@ -1,16 +1,20 @@
-/* psring-worker: one worker of a run. Started by psring's agent (--provision -), or by hand (--scheduler,
- * --key-file). */
+/* psring-worker: one worker of a run. Started by psring's agent (--provision -), by hand (--scheduler, --key-file), or by
+ * somebody else's launcher (worker/launched.h). */
 #include "base/clock.h"
 #include "base/facts.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/member_arguments.h"
 #include "base/memory.h"
+#include "worker/arguments.h"
+#include "worker/end_signals.h"
+#include "worker/launched.h"
 #include "worker/snapshot.h"
+#include "worker/spawn.h"
 #include "worker/train.h"
 
 #include <argp.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,28 +22,6 @@
 
 /* At the end: for the last words to leave. */
 #define LINGER_MS 2000
-
-/* ---- the command line ---- */
-
-static const psr_member_words words = {
-    .doc = "One worker of a run: computes gradients on its share of each batch. What it trains on and how "
-           "comes from the "
-           "scheduler, which has the options of the whole run.",
-    .key_file = "this worker's keys, or with --rank the keys that all share (psring keygen)",
-    .rank = "the rank to ask for; default: any",
-    .ranks = 1024,
-    .rank_range = "--rank: give a number from 0 to 1023",
-    .neither = "give --scheduler HOST:PORT (or its socket) and --key-file FILE or --keys DIR "
-               "(psring train starts workers by itself)",
-};
-
-static psr_err read_provision(const psr_member_arguments *a, psr_provision *provision)
-{
-    if (a->provisioned)
-        return psr_provision_from_fd(STDIN_FILENO, provision);
-    return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, a->rank}, a->scheduler, a->keys, a->interface,
-                                 provision);
-}
 
 /* Where a user keeps data sets of known names: the front door alone reads the environment. false: nowhere. */
 static bool user_data_directory(char *path, size_t size)
@@ -55,6 +37,16 @@ static bool user_data_directory(char *path, size_t size)
 
 /* ---- the worker ---- */
 
+/* What another thread found. */
+typedef struct psr_lost {
+    pthread_mutex_t mutex;
+    psr_err status; /* PSR_OK: nothing is lost */
+    char line[PSR_START_LINE_MAX];
+    bool joined;
+    psr_transport *transport; /* to be woken; NULL: not yet, or no more */
+    psr_session *session;     /* to be ended; NULL: likewise */
+} psr_lost;
+
 typedef struct worker {
     psr_provision provision;
     psr_transport *transport;
@@ -68,6 +60,9 @@ typedef struct worker {
     psr_session *session;
     psr_exchange *exchange;
     psr_trainer trainer;
+    psr_launched launched;
+    bool compares; /* launched has options of the run, which must be those of CONFIG */
+    psr_lost lost; /* of what this process started beside itself */
 } worker;
 
 static void log_stranger(void *context, const char *line)
@@ -151,12 +146,53 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
     char *json = NULL;
     psr_config_defaults(&w->config);
     PSR_TRY(psr_config_from_json(&w->config, given.data, given.size));
+    if (w->compares)
+        PSR_TRY(psr_launched_compare(&w->launched, &w->config));
     share_memory(w);
     PSR_TRY(find_facts(w, place->ranks, &facts));
     PSR_TRY(psr_facts_to_json(&facts, &json));
     *ret_facts = json;
     *ret_facts_size = strlen(json);
     return PSR_OK;
+}
+
+/* ---- what is lost ---- */
+
+/* Somebody beside this process has ended, on the thread that waits for that. What exits by itself once all have joined has told them why,
+ * which is on its way here. */
+static void note_lost(void *context, bool killed, psr_err status, const char *line)
+{
+    worker *w = context;
+    pthread_mutex_lock(&w->lost.mutex);
+    if (w->lost.status == PSR_OK && (killed || !w->lost.joined)) {
+        w->lost.status = status;
+        snprintf(w->lost.line, sizeof w->lost.line, "%s", line);
+        if (w->lost.session != NULL)
+            psr_session_break(w->lost.session, status, line);
+        else if (w->lost.transport != NULL)
+            psr_transport_wake(w->lost.transport);
+    }
+    pthread_mutex_unlock(&w->lost.mutex);
+}
+
+/* What is to hear of it from now on, besides who asks. */
+static psr_err watch_lost(worker *w, psr_transport *transport, psr_session *session, bool joined)
+{
+    char line[PSR_START_LINE_MAX];
+    pthread_mutex_lock(&w->lost.mutex);
+    w->lost.transport = transport;
+    w->lost.session = session;
+    w->lost.joined = joined;
+    psr_err status = w->lost.status;
+    snprintf(line, sizeof line, "%s", w->lost.line);
+    pthread_mutex_unlock(&w->lost.mutex);
+    return status == PSR_OK ? PSR_OK : psr_fail(status, "%s", line);
+}
+
+static psr_err check_lost(void *context)
+{
+    worker *w = context;
+    return watch_lost(w, w->transport, NULL, false);
 }
 
 static void report(void *context, psr_msg_progress *progress)
@@ -176,7 +212,9 @@ static psr_err join(worker *w)
                                        .shares_memory = true,
                                        .context = w,
                                        .configured = take_config,
-                                       .report = report};
+                                       .report = report,
+                                       .interrupted = check_lost};
+    PSR_TRY(check_lost(w));
     return psr_member_join(&member, &w->member);
 }
 
@@ -238,7 +276,8 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .weights_in_place = w->memory.transport != NULL,
     };
     PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));
-    return psr_session_start(w->session);
+    PSR_TRY(psr_session_start(w->session));
+    return watch_lost(w, NULL, w->session, true);
 }
 
 static psr_err tell_ready(worker *w)
@@ -303,6 +342,10 @@ static psr_err train(worker *w)
 static psr_err run(worker *w)
 {
     PSR_TRY(join(w));
+    if (w->launched.start.way != NULL)
+        psr_end_by_orders(w->launched.beside != NULL && w->launched.start.starts_scheduler
+                              ? psr_beside_orders(w->launched.beside)
+                              : -1);
     psr_peer self = psr_member_self(w->member);
     char name[64];
     snprintf(name, sizeof name, "worker %" PRIu32, self.rank);
@@ -332,6 +375,7 @@ static psr_err run(worker *w)
  * what borrows of the view goes before the member, whose it is. */
 static void clean_up(worker *w)
 {
+    (void)watch_lost(w, NULL, NULL, true);
     psr_trainer_done(&w->trainer);
     psr_session_stop(w->session);
     psr_transport_free(&w->transport, LINGER_MS);
@@ -354,21 +398,55 @@ static void print_version(FILE *to, struct argp_state *state)
             library);
 }
 
+/* ---- how it is started ---- */
+
+static psr_err start_by_hand(const psr_worker_arguments *a, worker *w)
+{
+    if (a->scheduler == NULL || a->keys == NULL)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "give --scheduler HOST:PORT (or its socket) and --key-file FILE or --keys DIR (psring train "
+            "starts "
+            "workers by itself), or start it by a launcher that sets RANK and WORLD_SIZE or the like");
+    w->launched.config = a->config;
+    w->compares = a->gives_options;
+    return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, a->rank}, a->scheduler, a->keys, a->interface,
+                                 &w->provision);
+}
+
+static psr_err start(const psr_worker_arguments *a, worker *w)
+{
+    psr_start place;
+    if (a->provisioned)
+        return psr_provision_from_fd(STDIN_FILENO, &w->provision);
+    psr_err err = psr_launched_find(a, &place);
+    if (err == PSR_ERR_NOT_FOUND)
+        return start_by_hand(a, w);
+    PSR_TRY(err);
+    w->compares = true;
+    return psr_launched_begin(&w->launched, a, &place, note_lost, w, &w->provision);
+}
+
 int main(int argc, char **argv)
 {
     argp_program_version_hook = print_version;
     psr_clock_stops_with_process();
     psr_memory_keep_pages();
     psr_log_init("worker", PSR_LOG_INFO);
-    psr_member_arguments a;
-    psr_member_arguments_parse(&words, argc, argv, &a);
+    psr_worker_arguments a;
+    psr_worker_arguments_parse(argc, argv, &a);
+    if (a.spawns)
+        return psr_spawn_ranks(&a);
 
-    worker w = {.memory = PSR_SHARED_MEMORY_NONE};
-    psr_err err = read_provision(&a, &w.provision);
+    worker w = {.memory = PSR_SHARED_MEMORY_NONE, .launched = PSR_LAUNCHED_NONE};
+    pthread_mutex_init(&w.lost.mutex, NULL);
+    psr_err err = start(&a, &w);
     if (err == PSR_OK)
         err = run(&w);
     if (err != PSR_OK)
         psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
     clean_up(&w);
+    psr_end_by_default();
+    err = psr_launched_end(&w.launched, err);
     return psr_err_exit_status(err);
 }

@@ -350,6 +350,11 @@ psr_err psr_session_done(psr_session *session, uint64_t steps, bool left_out, co
     return psr_session_wait(session, PSR_WAIT_BYE, PSR_PHASE_SHUTDOWN);
 }
 
+void psr_session_break(psr_session *session, psr_err status, const char *line)
+{
+    psr_loop_fail(session->loop, status, line);
+}
+
 void psr_session_fail(psr_session *session, psr_err status)
 {
     psr_loop_fail(session->loop, status, psr_err_detail());

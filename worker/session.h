@@ -67,6 +67,10 @@ PSR_MUST_CHECK psr_err psr_session_done(psr_session *session, uint64_t steps, bo
  * first, and ends. */
 void psr_session_fail(psr_session *session, psr_err status);
 
+/* Something outside has failed: every call of session and exchange returns this status from now on, and the scheduler is told the line. Any
+ * thread, between psr_session_start and psr_session_stop. */
+void psr_session_break(psr_session *session, psr_err status, const char *line);
+
 /* ---- hold and stop ---- */
 
 /* Asked before each step (0-based, of the run), by the exchange: waits while the run is being stopped. The same step again

@@ -1,0 +1,13 @@
+/* What SIGINT and SIGTERM mean to a worker that somebody else's launcher has started: launchers send them to all ranks of a run at once. Rank 0,
+ * whose scheduler stops the run in order, with a checkpoint, tells it so, and at once with the second; the other ranks leave it to that. */
+#ifndef PSR_WORKER_END_SIGNALS_H
+#define PSR_WORKER_END_SIGNALS_H
+
+/* orders: the descriptor on which the scheduler hears orders, written to by a signal's handler; -1: this process has none. Once the process has
+ * joined: before that a signal ends it. */
+void psr_end_by_orders(int orders);
+
+/* As at a process's beginning; orders may be closed then. */
+void psr_end_by_default(void);
+
+#endif

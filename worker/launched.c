@@ -1,0 +1,289 @@
+#include "worker/launched.h"
+
+#include "base/log.h"
+#include "model/networks/network_list.h"
+#include "worker/engine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define END_MS 15000 /* for what is beside to end with the run: checkpoints are in place by then */
+
+/* ---- the place ---- */
+
+static psr_err disagree(const char *option, uint32_t given, const char *variable, uint32_t told)
+{
+    return psr_fail(PSR_ERR_USAGE, "%s is %" PRIu32 ", and %s says %" PRIu32 ": leave one of them out",
+                    option, given, variable, told);
+}
+
+/* What the command line says beside the environment. */
+static psr_err add_arguments(const psr_worker_arguments *a, psr_start *s)
+{
+    if (a->rank != PSR_NOT_GIVEN && s->rank != PSR_RANK_ANY && a->rank != s->rank)
+        return disagree("--rank", a->rank, s->rank_variable, s->rank);
+    if (a->local_rank != PSR_NOT_GIVEN && s->local_rank != PSR_START_UNTOLD && a->local_rank != s->local_rank)
+        return disagree("--local-rank", a->local_rank, "LOCAL_RANK", s->local_rank);
+    if (a->rank != PSR_NOT_GIVEN)
+        s->rank = a->rank;
+    if (a->local_rank != PSR_NOT_GIVEN)
+        s->local_rank = a->local_rank;
+    if (a->keys != NULL &&
+        snprintf(s->key_file, sizeof s->key_file, "%s", a->keys) >= (int)sizeof s->key_file)
+        return psr_fail(PSR_ERR_USAGE, "--key-file: its path is longer than %zu bytes",
+                        sizeof s->key_file - 1);
+    if (a->interface != NULL &&
+        snprintf(s->interface, sizeof s->interface, "%s", a->interface) >= (int)sizeof s->interface)
+        return psr_fail(PSR_ERR_USAGE, "--interface: longer than %zu bytes", sizeof s->interface - 1);
+    if (a->port != PSR_NOT_GIVEN)
+        s->port = (uint16_t)a->port;
+    if (a->scheduler == NULL)
+        return PSR_OK;
+    s->starts_scheduler = false;
+    return snprintf(s->scheduler, sizeof s->scheduler, "%s", a->scheduler) < (int)sizeof s->scheduler
+               ? PSR_OK
+               : psr_fail(PSR_ERR_USAGE, "--scheduler: longer than %zu bytes", sizeof s->scheduler - 1);
+}
+
+psr_err psr_launched_find(const psr_worker_arguments *a, psr_start *ret_start)
+{
+    psr_start s;
+    if (a->world_size != PSR_NOT_GIVEN) {
+        const psr_start_options options = {.rank = a->rank,
+                                           .ranks = a->world_size,
+                                           .local_rank = a->local_rank,
+                                           .address = a->address,
+                                           .port = a->master_port,
+                                           .url = a->url};
+        PSR_TRY(psr_start_from_options(&options, &s));
+    } else {
+        PSR_TRY(psr_start_read(&s));
+    }
+    if (s.level == PSR_START_OWN && s.by_launcher)
+        return psr_fail(PSR_ERR_USAGE,
+                        "psring run starts programs on libpsring, and its scheduler knows no training: "
+                        "start psring train, or psring-worker by another launcher");
+    PSR_TRY(add_arguments(a, &s));
+    *ret_start = s;
+    return PSR_OK;
+}
+
+/* ---- the run's options ---- */
+
+static psr_err set_number(psr_config *config, const char *option, uint32_t number)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%" PRIu32, number);
+    return psr_config_set(config, option, text);
+}
+
+static psr_err set_told(const psr_worker_arguments *a, psr_config *config, const char *option, bool given,
+                        uint32_t told, const char *variable)
+{
+    char text[PSR_OPTION_TEXT_MAX];
+    PSR_TRY(psr_config_get(&a->config, option, text, sizeof text));
+    if (given && strtoul(text, NULL, 10) != told)
+        return psr_fail(PSR_ERR_USAGE, "--%s is %.20s, and %s says %" PRIu32 ": leave --%s out", option, text,
+                        variable, told, option);
+    return set_number(config, option, told);
+}
+
+/* Processes that are started as shards: a mode that has them. */
+static psr_err take_shards(const psr_worker_arguments *a, const psr_start *s, psr_config *config)
+{
+    if (s->shards_variable == NULL && s->shards != PSR_START_UNTOLD && s->shards > 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "PSRING_SHARDS is for programs on libpsring: leave it out, and give --shards");
+    if (s->shards_variable == NULL)
+        return PSR_OK;
+    if (!a->gives_mode)
+        PSR_TRY(psr_config_set(config, "mode", s->shards > 0 ? "ps" : "ring"));
+    if (s->shards > 0)
+        return set_told(a, config, "shards", a->gives_shards, s->shards, s->shards_variable);
+    return PSR_OK;
+}
+
+/* Threads: of this host's cores, for the ranks that are here. */
+static void share_cores(const psr_start *s, psr_config *config)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t here = s->local_ranks != PSR_START_UNTOLD ? s->local_ranks : s->ranks;
+    if (config->threads == 0)
+        config->threads = cores > (long)here ? (uint32_t)(cores / (long)here) : 1;
+}
+
+static psr_err resolve_config(const psr_worker_arguments *a, const psr_start *s, psr_config *ret_config)
+{
+    psr_config config = a->config;
+    psr_compression compression;
+    PSR_TRY(take_shards(a, s, &config));
+    if (psr_engine_is_alone(&config) && s->ranks > 1)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--mode local is one process, and %s says %" PRIu32 ": start it once, with --workers",
+                        s->ranks_variable, s->ranks);
+    if (!psr_engine_is_alone(&config))
+        PSR_TRY(set_told(a, &config, "workers", a->gives_workers, s->ranks, s->ranks_variable));
+    if (config.bare != PSR_BARE_NOWHERE)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--no-encrypt is psring train's: started so, the ranks of one host meet over ipc "
+                        "sockets, and of several over TCP with keys; leave it out");
+    PSR_TRY(psr_network_check(&config));
+    PSR_TRY(psr_compression_parse_option("compress", config.compress, &compression));
+    PSR_TRY(psr_config_check(&config));
+    *ret_config = config;
+    return PSR_OK;
+}
+
+psr_err psr_launched_compare(const psr_launched *launched, const psr_config *run)
+{
+    const char *apart[3] = {NULL};
+    size_t count = 0;
+    psr_option_difference d;
+    if (launched->config.out[0] == '\0')
+        apart[count++] = "out";
+    if (launched->config.threads == 0)
+        apart[count++] = "threads";
+    if (!psr_config_difference(&launched->config, run, apart, &d))
+        return PSR_OK;
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "--%s is \"%.80s\" here and \"%.80s\" in this run: start all of its processes with the same options",
+        d.name, d.one, d.other);
+}
+
+/* ---- the way to the others ---- */
+
+/* Over TCP with an interface: the one of the way to the scheduler, unless it is told. */
+static psr_err provision_of(const psr_start *s, psr_peer self, psr_provision *ret_provision)
+{
+    psr_provision p = {.self = self};
+    psr_err err = psr_provision_set_scheduler(&p, s->scheduler);
+    if (err != PSR_OK)
+        return psr_fail_context(err, "where the scheduler is");
+    snprintf(p.host, sizeof p.host, "%s", s->host);
+    if (p.directory[0] != '\0' && s->interface[0] != '\0')
+        return psr_fail(PSR_ERR_USAGE, "--interface: this run is on ipc sockets; leave it out");
+    snprintf(p.interface, sizeof p.interface, "%s", s->interface);
+    PSR_TRY(psr_provision_load_keys(&p, s->key_file[0] != '\0' ? s->key_file : NULL));
+    if (p.directory[0] == '\0' && p.interface[0] == '\0')
+        err = psr_start_interface(p.scheduler + strlen("tcp://"), p.interface);
+    if (err != PSR_OK) {
+        psr_provision_done(&p);
+        return err;
+    }
+    *ret_provision = p;
+    return PSR_OK;
+}
+
+/* ---- what is beside ---- */
+
+static psr_err start_one(psr_launched *l, const char *program, char *const options[], psr_peer self)
+{
+    psr_provision p;
+    PSR_TRY(provision_of(&l->start, self, &p));
+    if (self.role == PSR_ROLE_SCHEDULER && p.directory[0] == '\0') {
+        p.port = (uint16_t)strtoul(strrchr(p.scheduler, ':') + 1, NULL, 10);
+        p.scheduler[0] = '\0';
+    }
+    psr_err err = psr_beside_start(l->beside, program, options, &p);
+    psr_provision_done(&p);
+    return err;
+}
+
+static psr_err start_scheduler(psr_launched *l)
+{
+    static char provision[] = "--provision", from[] = "-", by_worker[] = "--by-worker";
+    char **words = NULL, *options[256] = {provision, from, by_worker};
+    psr_config config = l->config;
+    size_t count = 3;
+    if (config.out[0] == '\0')
+        psr_config_name_out(&config);
+    share_cores(&l->start, &config);
+    PSR_TRY(psr_config_to_arguments(&config, &words));
+    for (size_t i = 0; words[i] != NULL && count + 1 < sizeof options / sizeof *options; i++)
+        options[count++] = words[i];
+    psr_err err = start_one(l, "psring-scheduler", options, (psr_peer){PSR_ROLE_SCHEDULER, 0});
+    psr_config_arguments_free(words);
+    return err;
+}
+
+static psr_err start_shards(psr_launched *l, uint32_t rank)
+{
+    static char provision[] = "--provision", from[] = "-";
+    char *const options[] = {provision, from, NULL};
+    uint32_t shards = psr_engine_shards(&l->config);
+    for (uint32_t shard = rank; shard < shards; shard += l->start.ranks)
+        PSR_TRY(start_one(l, "psring-ps", options, (psr_peer){PSR_ROLE_SHARD, shard}));
+    return PSR_OK;
+}
+
+/* Shards that no launcher starts: each worker starts its own. */
+static bool shards_are_beside(const psr_launched *l)
+{
+    return l->start.shards_variable == NULL && psr_engine_shards(&l->config) > 0;
+}
+
+static psr_err start_beside(psr_launched *l, uint32_t rank,
+                            void (*lost)(void *context, bool killed, psr_err status, const char *line),
+                            void *context)
+{
+    bool shards = shards_are_beside(l) && rank < psr_engine_shards(&l->config);
+    if (!l->start.starts_scheduler && !shards)
+        return PSR_OK;
+    PSR_TRY(psr_beside_new(lost, context, &l->beside));
+    if (l->start.starts_scheduler)
+        PSR_TRY(start_scheduler(l));
+    if (shards)
+        PSR_TRY(start_shards(l, rank));
+    return psr_beside_watch(l->beside);
+}
+
+/* ---- beginning and end ---- */
+
+static void say_place(const psr_launched *l, const psr_provision *p)
+{
+    char line[PSR_START_LINE_MAX];
+    psr_start_describe(&l->start, line, sizeof line);
+    psr_log(PSR_LOG_INFO, "%s; the scheduler is at %s%s", line, p->scheduler,
+            l->start.starts_scheduler ? ", and this process starts it" : "");
+}
+
+psr_err psr_launched_begin(psr_launched *l, const psr_worker_arguments *a, const psr_start *start,
+                           void (*lost)(void *context, bool killed, psr_err status, const char *line),
+                           void *context, psr_provision *ret_provision)
+{
+    psr_provision p;
+    l->start = *start;
+    PSR_TRY(resolve_config(a, &l->start, &l->config));
+    PSR_TRY(psr_start_meet(&l->start));
+    psr_peer self = {l->start.role, l->start.rank};
+    char directory[PSR_SOCKET_DIRECTORY_BYTES] = "";
+    if (l->start.scheduler[0] == '/')
+        snprintf(directory, sizeof directory, "%.*s",
+                 (int)(strrchr(l->start.scheduler, '/') - l->start.scheduler), l->start.scheduler);
+    PSR_TRY(psr_job_folder_enter(directory, &l->folder));
+    PSR_TRY(psr_job_folder_take(&l->folder, &self, l->start.ranks));
+    l->start.rank = self.rank;
+    PSR_TRY(provision_of(&l->start, self, &p));
+    say_place(l, &p);
+    psr_err err = start_beside(l, self.rank, lost, context);
+    if (err != PSR_OK) {
+        psr_provision_done(&p);
+        return err;
+    }
+    *ret_provision = p;
+    return PSR_OK;
+}
+
+psr_err psr_launched_end(psr_launched *l, psr_err err)
+{
+    int status = psr_beside_end(l->beside, err == PSR_OK, END_MS);
+    l->beside = NULL;
+    psr_job_folder_leave(&l->folder);
+    if (err == PSR_OK && status != 0 && l->start.starts_scheduler)
+        return psr_fail(PSR_ERR_PEER, "the scheduler ended with status %d", status);
+    return err;
+}

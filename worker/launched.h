@@ -1,0 +1,35 @@
+/* A worker that a launcher of somebody else's has started, one of N identical commands: from its place (comm/start/) to the provision with which it
+ * joins. Rank 0 starts the scheduler, and where the mode has shards, worker s mod n starts shard s beside itself. One thread, but for what is said. */
+#ifndef PSR_WORKER_LAUNCHED_H
+#define PSR_WORKER_LAUNCHED_H
+
+#include "worker/arguments.h"
+#include "worker/beside.h"
+
+typedef struct psr_launched {
+    psr_start start;
+    psr_config config; /* of the run, as this process was told it */
+    psr_job_folder folder;
+    psr_beside *beside; /* NULL: nothing is */
+} psr_launched;
+
+#define PSR_LAUNCHED_NONE ((psr_launched){.folder = PSR_JOB_FOLDER_NONE})
+
+/* The place that the command line and the environment give. NOT_FOUND: none. USAGE: they contradict each other, or themselves. */
+PSR_MUST_CHECK psr_err psr_launched_find(const psr_worker_arguments *arguments, psr_start *ret_start);
+
+/* Takes the place, says it, and starts what this process is to start. lost is psr_beside_new's. USAGE, and what starting gives. launched owns what
+ * it has, on failure too: psr_launched_end. ret_provision owns. */
+PSR_MUST_CHECK psr_err psr_launched_begin(psr_launched *launched, const psr_worker_arguments *arguments,
+                                          const psr_start *start,
+                                          void (*lost)(void *context, bool killed, psr_err status,
+                                                       const char *line),
+                                          void *context, psr_provision *ret_provision);
+
+/* The run's configuration has come: it must be what this process was told, but for what the scheduler resolves. USAGE names the option. */
+PSR_MUST_CHECK psr_err psr_launched_compare(const psr_launched *launched, const psr_config *run);
+
+/* All of this process that belongs to the run has ended, with err. Waits for what it started. Returns err, or what the scheduler came to. */
+psr_err psr_launched_end(psr_launched *launched, psr_err err);
+
+#endif
