@@ -216,11 +216,12 @@ void psr_worker_arguments_parse(int argc, char **argv, psr_worker_arguments *ret
                               .local_rank = PSR_NOT_GIVEN,
                               .world_size = PSR_NOT_GIVEN,
                               .total_batch = PSR_NOT_GIVEN};
-    char networks[PSR_NETWORK_TEXT_MAX];
+    char networks[PSR_NETWORK_TEXT_MAX], names[PSR_NETWORK_TEXT_MAX];
     const char *text;
     psr_config_defaults(&a.config);
     psr_network_help(networks, sizeof networks);
-    psr_options_argp *table = psr_options_argp_new(networks);
+    psr_network_names(names, sizeof names);
+    psr_options_argp *table = psr_options_argp_new(networks, names);
     const struct argp_child children[] = {{table != NULL ? psr_options_argp_child(table) : NULL, 0, NULL, 3},
                                           {0}};
     const struct argp parser = {
