@@ -109,7 +109,7 @@ static const char doc[] = "Trains a network with parameter servers or with ring 
                           "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
                           "protocol; 130 stopped by Ctrl-C, with a checkpoint.\n";
 
-static psr_err read_hosts(const train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts)
+static psr_err read_hosts(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts)
 {
     if (o->ps_hostfile && o->config.mode != PSR_MODE_PS)
         return psr_fail(PSR_ERR_USAGE, "--ps-hostfile does not fit this --mode; only --mode ps has shards");

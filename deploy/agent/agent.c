@@ -89,15 +89,25 @@ static int64_t look(agent *a)
     return psr_presence_clock_ms(&a->clock, psr_clock_ms());
 }
 
-/* This host as the launcher reached it: ssh tells in SSH_CONNECTION ("client port server port"). Empty when started directly. */
+/* This host as the launcher reached it: ssh tells in SSH_CONNECTION ("client port server port"); srun tells in SLURM_LAUNCH_NODE_IPADDR where it
+ * is itself, and this host's address is that of the way there. Empty when started directly. */
 static void addresses(char *address, char *launcher, size_t size)
 {
-    const char *connection = getenv("SSH_CONNECTION");
-    char client[64], server[64];
+    const char *connection = getenv("SSH_CONNECTION"), *srun = getenv("SLURM_LAUNCH_NODE_IPADDR");
+    char client[64], server[64], way[PSR_HOST_MAX], there[80];
     address[0] = launcher[0] = '\0';
     if (connection && sscanf(connection, "%63s %*s %63s %*s", client, server) == 2) {
         snprintf(launcher, size, "%s", client);
         snprintf(address, size, "%s", server);
+        return;
+    }
+    bool ipv6 = srun != NULL && strchr(srun, ':') != NULL;
+    if (srun != NULL &&
+        snprintf(there, sizeof there, "%s%s%s:1", ipv6 ? "[" : "", srun, ipv6 ? "]" : "") <
+            (int)sizeof there &&
+        psr_start_interface(there, way) == PSR_OK && strlen(way) < size) {
+        snprintf(launcher, size, "%s", srun);
+        snprintf(address, size, "%s", way);
     }
 }
 

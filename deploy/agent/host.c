@@ -72,13 +72,10 @@ static psr_err remote_command(const char *remote_program, char *command, size_t 
     return psr_host_command(path, false, command, size);
 }
 
-static psr_err start_remote(psr_host_link *link, const char *name, const char *ssh,
-                            const char *remote_program)
-{
-    /* Host keys are checked, nothing is asked for, nothing of this machine is lent to the other (agent, display, ports), no command is
-     * run here, and a connection that dies is noticed. Options that the caller put into --ssh come first, and ssh takes the first
-     * value that it sees. */
-    static const char *const options[] = {"-T",
+/* What ssh is told. Host keys are checked, nothing is asked for, nothing of this machine is lent to the other (agent, display, ports), no
+ * command is run here, and a connection that dies is noticed. Options that the caller put into --ssh come first, and ssh takes the first
+ * value that it sees. */
+static const char *const ssh_options[] = {"-T",
                                           "-a",
                                           "-x",
                                           "-o",
@@ -95,7 +92,42 @@ static psr_err start_remote(psr_host_link *link, const char *name, const char *s
                                           "ServerAliveInterval=5",
                                           "-o",
                                           "ServerAliveCountMax=3"};
-    char words[1024], program[4096], command[16384];
+
+/* What srun is told: one task on that node, beside whatever else steps of the job do there, on any of its processors. */
+static const char *const srun_options[] = {"--overlap", "--quiet", "--nodes=1", "--ntasks=1",
+                                           "--cpu-bind=none"};
+
+static bool is_srun(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    return strcmp(slash != NULL ? slash + 1 : program, "srun") == 0;
+}
+
+/* execv takes a path. */
+static psr_err find_program(const char *host, const char *word, char *path, size_t size)
+{
+    const char *places = getenv("PATH");
+    char dirs[8192], *more = NULL;
+    snprintf(dirs, sizeof dirs, "%s", places ? places : "/usr/bin:/bin");
+    for (char *dir = strtok_r(dirs, ":", &more); dir; dir = strtok_r(NULL, ":", &more)) {
+        snprintf(path, size, "%.3000s/%s", dir, word);
+        if (access(path, X_OK) == 0)
+            return PSR_OK;
+    }
+    return psr_fail(PSR_ERR_NOT_FOUND,
+                    "host %s: '%s' is not installed here; install openssh-client or name another by --ssh",
+                    host, word);
+}
+
+static char *word_of(const char *text)
+{
+    return (char *)(uintptr_t)text; /* execv does not write to it */
+}
+
+static psr_err start_remote(psr_host_link *link, const char *name, const char *ssh,
+                            const char *remote_program)
+{
+    char words[1024], program[4096], command[16384], nodelist[300];
     char *argv[SSH_WORDS_MAX + 32];
     size_t argc = 0;
     snprintf(words, sizeof words, "%s", ssh ? ssh : "ssh");
@@ -105,26 +137,24 @@ static psr_err start_remote(psr_host_link *link, const char *name, const char *s
         argv[argc++] = word;
     if (argc == 0)
         return psr_fail(PSR_ERR_USAGE, "--ssh: the command is empty; give for instance 'ssh -p 2222'");
-    if (!strchr(argv[0], '/')) { /* execv takes a path */
-        const char *path = getenv("PATH");
-        char dirs[8192], *more = NULL;
-        bool found = false;
-        snprintf(dirs, sizeof dirs, "%s", path ? path : "/usr/bin:/bin");
-        for (char *dir = strtok_r(dirs, ":", &more); dir && !found; dir = strtok_r(NULL, ":", &more)) {
-            snprintf(program, sizeof program, "%.3000s/%s", dir, argv[0]);
-            found = access(program, X_OK) == 0;
-        }
-        if (!found)
-            return psr_fail(
-                PSR_ERR_NOT_FOUND,
-                "host %s: '%s' is not installed here; install openssh-client or name another by --ssh", name,
-                argv[0]);
+    bool by_srun = is_srun(argv[0]);
+    if (!strchr(argv[0], '/')) {
+        PSR_TRY(find_program(name, argv[0], program, sizeof program));
         argv[0] = program;
     }
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        argv[argc++] = (char *)(uintptr_t)options[i];
     PSR_TRY(remote_command(remote_program, command, sizeof command));
-    argv[argc++] = (char *)(uintptr_t)name;
+    if (by_srun) {
+        for (size_t i = 0; i < sizeof srun_options / sizeof *srun_options; i++)
+            argv[argc++] = word_of(srun_options[i]);
+        snprintf(nodelist, sizeof nodelist, "--nodelist=%s", name);
+        argv[argc++] = nodelist;
+        argv[argc++] = word_of("/bin/sh");
+        argv[argc++] = word_of("-c");
+    } else {
+        for (size_t i = 0; i < sizeof ssh_options / sizeof *ssh_options; i++)
+            argv[argc++] = word_of(ssh_options[i]);
+        argv[argc++] = word_of(name);
+    }
     argv[argc++] = command;
     argv[argc] = NULL;
     return psr_child_start(argv, 0, &link->agent);

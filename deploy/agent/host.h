@@ -1,4 +1,4 @@
-/* The launcher's end of one agent: on this host directly, elsewhere through ssh. One thread. */
+/* The launcher's end of one agent: on this host directly, elsewhere through ssh, or in a job of Slurm's through srun. One thread. */
 #ifndef PSR_DEPLOY_HOST_H
 #define PSR_DEPLOY_HOST_H
 
@@ -15,7 +15,7 @@ typedef struct psr_host_link {
 /* True for localhost, loopback addresses and this machine's own name. */
 bool psr_host_is_here(const char *name);
 
-/* Starts the agent. ssh: words separated by spaces. remote_program: NULL for this program's own path, then psring from PATH. */
+/* Starts the agent. ssh: words separated by spaces, the first of which is a program that takes what ssh takes, or srun. remote_program: NULL for this program's own path, then psring from PATH. */
 PSR_MUST_CHECK psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh,
                                       const char *remote_program);
 

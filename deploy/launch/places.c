@@ -2,6 +2,7 @@
 
 #include "base/options_argp.h"
 #include "deploy/agent/program.h"
+#include "deploy/launch/allocation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,20 +112,32 @@ static const struct argp_option options[] = {
      1},
     {"interface", KEY_INTERFACE, "NAME|ADDRESS", 0,
      "network interface to use on every host (default: where ssh connects; on one host none)", 1},
-    {"ssh", KEY_SSH, "CMD", 0, "how to reach hosts (default: ssh); host keys are checked", 1},
+    {"ssh", KEY_SSH, "CMD", 0,
+     "how to reach hosts (default: ssh, whose host keys are checked; in a job of Slurm's, whose hosts are "
+     "the default, srun)",
+     1},
     {"remote-psring", KEY_REMOTE, "PATH", 0,
      "psring's path on other hosts (default: the same as here, then PATH)", 1},
     {0}};
 
 const struct argp psr_places_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
 
-psr_err psr_places_read(const psr_places *places, psr_hosts *ret_hosts)
+static psr_err read_allocation(psr_places *places, psr_hosts *ret_hosts)
+{
+    psr_err err = psr_allocation_read(ret_hosts);
+    if (err == PSR_OK && places->ssh == NULL)
+        places->ssh = PSR_ALLOCATION_SSH;
+    return err == PSR_ERR_NOT_FOUND ? PSR_OK : err;
+}
+
+psr_err psr_places_read(psr_places *places, psr_hosts *ret_hosts)
 {
     if (places->hostfile && places->host_list)
         return psr_fail(PSR_ERR_USAGE, "--hostfile and -H say the same thing twice; give one");
     if (places->hostfile)
         return psr_hostfile_read(places->hostfile, ret_hosts);
-    return places->host_list ? psr_hosts_from_list(places->host_list, ret_hosts) : PSR_OK;
+    return places->host_list ? psr_hosts_from_list(places->host_list, ret_hosts)
+                             : read_allocation(places, ret_hosts);
 }
 
 void psr_places_done(psr_places *places)

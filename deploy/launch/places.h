@@ -18,8 +18,9 @@ typedef struct psr_places {
 /* At ARGP_KEY_INIT the program sets state->child_inputs[i] to a psr_places that is all zero. A refused option ends the program. */
 extern const struct argp psr_places_argp;
 
-/* The hosts of --hostfile or -H; none where neither is given. USAGE: both; psr_hostfile_read's. ret owns. */
-PSR_MUST_CHECK psr_err psr_places_read(const psr_places *places, psr_hosts *ret_hosts);
+/* The hosts of --hostfile or -H; where neither is given those of a Slurm job, which srun reaches unless places has another way (places->ssh
+ * is set then); else none. USAGE: both; psr_hostfile_read's and psr_allocation_read's. ret owns. */
+PSR_MUST_CHECK psr_err psr_places_read(psr_places *places, psr_hosts *ret_hosts);
 void psr_places_done(psr_places *places);
 
 /* What argp hands over for -n: "-np 4", as mpirun is given it, comes as -n with "p". Returns the number's text; refuses without one. */
