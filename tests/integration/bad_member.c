@@ -5,8 +5,9 @@
  * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when it has misbehaved, then
  * what it is told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without
  * WHAT lists what it can do. */
+#include "bad_member.h"
+
 #include "net/admission.h"
-#include "comm/members/member.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,20 +18,14 @@
 
 #define SLICE ((size_t)128 << 10) /* floats of a slice by default */
 
-typedef struct bad {
-    psr_provision provision;
-    const char *facts;
-    psr_transport *transport;
-    psr_member *member;
-    void *ctx, *dealer; /* of those that speak ZeroMQ by themselves */
-} bad;
-
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
 /* ---- with the transport, but without the member ---- */
 
-static psr_err open_transport(bad *b)
+psr_err bad_open(bad *b)
 {
+    if (b->transport != NULL)
+        return PSR_OK;
     const psr_zmq_options zmq = {
         .self = b->provision.self, .directory = b->provision.directory, .keys = &b->provision.keys};
     return psr_transport_zmq_new(&zmq, &b->transport);
@@ -38,7 +33,7 @@ static psr_err open_transport(bad *b)
 
 static psr_err tell_scheduler(bad *b, psr_message_type type, const char *text)
 {
-    PSR_TRY(open_transport(b));
+    PSR_TRY(bad_open(b));
     PSR_TRY(psr_transport_connect(b->transport, scheduler, b->provision.scheduler, NULL));
     const psr_payload payload = {.data = text, .bytes = strlen(text)};
     return psr_transport_send(b->transport, scheduler, &(psr_head){.type = type}, &payload);
@@ -66,17 +61,22 @@ static psr_err join_from_nowhere(bad *b)
 
 /* ---- with ZeroMQ alone ---- */
 
-static psr_err connect_dealer(bad *b)
+psr_err bad_connect(bad *b, const char *endpoint)
 {
     b->ctx = zmq_ctx_new();
     b->dealer = zmq_socket(b->ctx, ZMQ_DEALER);
-    static const char id[16] = "bad member, bad"; /* a channel's name has so many bytes */
+    static const char id[16] = BAD_ID; /* a channel's name has so many bytes */
     if (zmq_setsockopt(b->dealer, ZMQ_ROUTING_ID, id, sizeof id) != 0)
         return psr_fail(PSR_ERR_IO, "ZMQ_ROUTING_ID: %s", zmq_strerror(zmq_errno()));
     PSR_TRY(psr_admission_apply(&b->provision.keys, b->provision.self, b->dealer, NULL));
-    if (zmq_connect(b->dealer, b->provision.scheduler) != 0)
-        return psr_fail(PSR_ERR_IO, "%s: %s", b->provision.scheduler, zmq_strerror(zmq_errno()));
+    if (zmq_connect(b->dealer, endpoint) != 0)
+        return psr_fail(PSR_ERR_IO, "%s: %s", endpoint, zmq_strerror(zmq_errno()));
     return PSR_OK;
+}
+
+static psr_err connect_dealer(bad *b)
+{
+    return bad_connect(b, b->provision.scheduler);
 }
 
 static psr_err send_bytes(bad *b, const void *bytes, size_t size, bool more)
@@ -92,6 +92,16 @@ static psr_err send_head(bad *b, const psr_head *head, size_t payload_bytes)
     size_t size;
     psr_head_encode(head, payload_bytes, bytes, &size);
     return send_bytes(b, bytes, size, false);
+}
+
+psr_err bad_send(bad *b, psr_head head, size_t announced, const void *bytes, size_t size)
+{
+    uint8_t encoded[PSR_HEAD_BYTES_MAX];
+    size_t encoded_size;
+    head.sequence = b->sequence++;
+    psr_head_encode(&head, announced, encoded, &encoded_size);
+    PSR_TRY(send_bytes(b, encoded, encoded_size, bytes != NULL));
+    return bytes != NULL ? send_bytes(b, bytes, size, false) : PSR_OK;
 }
 
 static psr_err say_hello(bad *b, uint32_t rank)
@@ -159,17 +169,20 @@ static psr_err give_facts(void *context, const psr_place *place, psr_bytes given
     return *ret_facts ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for facts");
 }
 
-static psr_err join(bad *b)
+psr_err bad_join(bad *b)
 {
-    PSR_TRY(open_transport(b));
-    const psr_member_options options = {
-        .transport = b->transport, .provision = &b->provision, .context = b, .configured = give_facts};
+    PSR_TRY(bad_open(b));
+    const psr_member_options options = {.transport = b->transport,
+                                        .provision = &b->provision,
+                                        .shares_memory = true,
+                                        .context = b,
+                                        .configured = give_facts};
     return psr_member_join(&options, &b->member);
 }
 
 static psr_err tell(bad *b, psr_head head, const char *text)
 {
-    PSR_TRY(join(b));
+    PSR_TRY(bad_join(b));
     return psr_member_tell(b->member, &head, text, strlen(text));
 }
 
@@ -209,7 +222,7 @@ static psr_err join_twice(bad *b)
 static psr_err send_to(bad *b, psr_peer peer, psr_head head, size_t payload_bytes)
 {
     static const float zeros[SLICE];
-    PSR_TRY(join(b));
+    PSR_TRY(bad_join(b));
     if (peer.role == PSR_ROLE_WORKER || peer.role == PSR_ROLE_SHARD)
         PSR_TRY(psr_member_connect(b->member, peer));
     const psr_payload payload = {.data = zeros, .bytes = payload_bytes};
@@ -222,7 +235,7 @@ static psr_err send_to(bad *b, psr_peer peer, psr_head head, size_t payload_byte
 
 static psr_err start(bad *b)
 {
-    PSR_TRY(join(b));
+    PSR_TRY(bad_join(b));
     PSR_TRY(psr_member_ready(b->member, NULL));
     for (psr_message_type type = 0; type != PSR_MSG_START;) {
         psr_message *message = NULL;
@@ -382,10 +395,7 @@ static psr_err stop_the_run(bad *b)
 
 /* ---- the program ---- */
 
-static const struct behaviour {
-    const char *name;
-    psr_err (*play)(bad *b);
-} behaviours[] = {
+static const behaviour behaviours[] = {
     {"other-version", other_version},
     {"torn-join", torn_join},
     {"join-from-nowhere", join_from_nowhere},
@@ -444,19 +454,28 @@ static psr_err await_end(bad *b)
     }
 }
 
+static const behaviour *find(const char *name, const behaviour *among, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, among[i].name) == 0)
+            return &among[i];
+    return NULL;
+}
+
 static psr_err run(bad *b, char **argv)
 {
     psr_peer self = {PSR_ROLE_WORKER, (uint32_t)atoi(argv[3])};
     PSR_TRY(psr_provision_by_hand(self, argv[1], argv[2], NULL, &b->provision));
     b->facts = argv[4];
-    for (size_t i = 0; i < BEHAVIOUR_COUNT; i++)
-        if (strcmp(argv[5], behaviours[i].name) == 0) {
-            PSR_TRY(behaviours[i].play(b));
-            printf("%s: done\n", argv[5]);
-            fflush(stdout);
-            return await_end(b);
-        }
-    return psr_fail(PSR_ERR_USAGE, "it does not know how to do %s", argv[5]);
+    const behaviour *does = find(argv[5], behaviours, BEHAVIOUR_COUNT);
+    if (does == NULL)
+        does = find(argv[5], bad_memory_behaviours, bad_memory_behaviour_count);
+    if (does == NULL)
+        return psr_fail(PSR_ERR_USAGE, "it does not know how to do %s", argv[5]);
+    PSR_TRY(does->play(b));
+    printf("%s: done\n", argv[5]);
+    fflush(stdout);
+    return await_end(b);
 }
 
 int main(int argc, char **argv)
@@ -464,6 +483,8 @@ int main(int argc, char **argv)
     if (argc != 6) {
         for (size_t i = 0; i < BEHAVIOUR_COUNT; i++)
             printf("%s\n", behaviours[i].name);
+        for (size_t i = 0; i < bad_memory_behaviour_count; i++)
+            printf("%s\n", bad_memory_behaviours[i].name);
         return argc == 1 ? 0 : 2;
     }
     bad b = {0};

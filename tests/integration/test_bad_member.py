@@ -3,7 +3,7 @@
 
 usage: test_bad_member.py BAD-MEMBER PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER
 
-All processes are started by hand; worker 1 is tests/integration/bad_member.c, or worker 0 where it is alone with the scheduler."""
+All processes are started by hand; worker 1 is tests/integration/bad_member.c (its memory: bad_memory.c), or worker 0 where it is alone with the scheduler."""
 
 import json
 import os
@@ -21,6 +21,8 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=2
 # What it does: (modes, what the line must tell).
 PS, RING, BOTH, ALONE = ("ps",), ("ring",), ("ps", "ring"), ("alone",)
 HOPS = ("hops",)  # a ring whose workers share no memory
+OF_VICTIM = r"(shard|worker) 0 on \S+: worker 1: "
+LENT = OF_VICTIM + r"shared memory: .*"
 CASES = {
     "other-version": (BOTH, r"worker 1 on elsewhere is psring 99\.0, the scheduler on \S+ is psring [\d.]+: install one version"),
     "other-wire-version": (PS, r"worker 1: .*version 3\b.*\b2\b"),
@@ -46,6 +48,25 @@ CASES = {
     "ring-no-hop": (RING + HOPS, r"worker 0 on \S+: .*worker 1 .*sent RING"),
     "spread-to-the-first": (RING, r"worker 0 on \S+: .*worker 1 .*sent SPREAD"),
     "stop-the-run": (RING, r"worker 0 on \S+: .*worker 1 .*sent STOP_AT.*does not take that"),
+    # With memory that is shared.
+    "pass-a-pipe": (BOTH, LENT + r"no memory that can be sealed"),
+    "pass-a-file": (PS, LENT + r"no memory that can be sealed"),
+    "pass-dev-zero": (RING, LENT + r"no memory that can be sealed"),
+    "pass-what-can-shrink": (BOTH, LENT + r"not sealed against another size"),
+    "pass-less-than-it-says": (PS, LENT + r"has 4096 bytes, not 262144"),
+    "pass-more-than-there-is": (RING, LENT + r"has 4096 bytes, not 18446744073709547520"),
+    "pass-too-many": (PS, OF_VICTIM + r"passes an arena 4 twice or too many"),
+    "flood-records": (BOTH, OF_VICTIM + r"says what nobody says who lends memory"),
+    "refer-to-nothing": (BOTH, OF_VICTIM + r"refers to an arena 0 that it has not shared"),
+    "refer-to-another-arena": (PS, OF_VICTIM + r"refers to an arena 3 that it has not shared"),
+    "refer-beyond": (BOTH, OF_VICTIM + r"refers to 262144 bytes at 262148 of an arena of 524288 bytes"),
+    "refer-beyond-2-64": (BOTH, OF_VICTIM + r"refers to 262144 bytes at 18446744073709289472 of an arena of 524288 bytes"),
+    "refer-to-an-odd-place": (RING, OF_VICTIM + r"refers to 262144 bytes at 2 of an arena"),
+    "refer-to-counts": (PS, OF_VICTIM + r"refers to a payload that is not in float32"),
+    "return-what-it-was-not-lent": (BOTH, OF_VICTIM + r"gives back what it was not lent \(token 000000000012d687\)"),
+    "take-twice": (PS, OF_VICTIM + r"answers to an arena 0 that it was not offered"),
+    "refuse-what-it-has-taken": (RING, OF_VICTIM + r"answers to an arena 0 that it was not offered"),
+    "pass-as-a-borrower": (PS, OF_VICTIM + r"passes a descriptor"),
     "metrics-of-another-rank": (ALONE, r"worker 0 sent METRICS.*the metrics of rank 1 are not its to tell"),
     "metrics-of-a-later-step": (ALONE, r"worker 0 sent METRICS.*it tells step 2 of rank 0 after step 0"),
     "metrics-twice": (ALONE, r"worker 0 sent METRICS.*it tells step 1 of rank 0 after step 1"),
@@ -122,6 +143,8 @@ class Cluster:
         finally:
             left = [process for live in lives for process in live.kill()]
             tap.ok(not left, "%s, %s: nothing is left running" % (what, mode), [str(left)])
+            files = [file for live in lives for file in live.leftovers()]
+            tap.ok(not files, "%s, %s: and no socket" % (what, mode), files)
 
 
 def main():

@@ -393,6 +393,42 @@ static void descriptors_that_nobody_asked_for_are_closed(void **state)
     end_play(&p);
 }
 
+/* With a descriptor that came before the rest did not, and a payload that is still read. */
+static void a_member_that_ends_in_the_middle_of_a_record_leaves_nothing(void **state)
+{
+    (void)state;
+    played p;
+    psr_shared_arena arena;
+    psr_message *message = NULL;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    size_t before = open_descriptors();
+    int fd = greet(&p);
+    offer(&p, fd, &arena);
+    assert_ok(take(&p, (psr_reference){0, 0, 1}, 4096, PSR_ENCODING_FLOAT32, &message));
+    psr_record second = {.kind = PSR_RECORD_ARENA, .arena = 1, .value = arena.bytes};
+    union {
+        struct cmsghdr align;
+        uint8_t bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.bytes = {0}};
+    struct iovec half = {&second, sizeof second / 2};
+    struct msghdr torn = {
+        .msg_iov = &half, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    *CMSG_FIRSTHDR(&torn) = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof arena.fd)};
+    memcpy(CMSG_DATA(CMSG_FIRSTHDR(&torn)), &arena.fd, sizeof arena.fd);
+    assert_int_equal(sendmsg(fd, &torn, 0), half.iov_len);
+    assert_ok(psr_borrower_serve(p.borrower));
+    assert_int_equal(open_descriptors(), before + 3); /* both ends of the socket, and what came */
+    close(fd);
+    assert_ok(psr_borrower_serve(p.borrower));
+    assert_int_equal(open_descriptors(), before);
+    assert_true(((const float *)message->payload)[0] == 0);
+    psr_message_free(&message);
+    psr_shared_arena_done(&arena);
+    end_play(&p);
+}
+
 static void another_user_is_turned_away(void **state)
 {
     (void)state;
@@ -893,6 +929,7 @@ int main(void)
         cmocka_unit_test(a_reference_that_lies_nowhere_is_the_members_breach),
         cmocka_unit_test(a_member_that_passes_what_it_may_not_is_named),
         cmocka_unit_test(descriptors_that_nobody_asked_for_are_closed),
+        cmocka_unit_test(a_member_that_ends_in_the_middle_of_a_record_leaves_nothing),
         cmocka_unit_test(another_user_is_turned_away),
         cmocka_unit_test(who_is_not_known_is_heard_when_its_channel_has_said_who_it_is),
         cmocka_unit_test(strangers_keep_nobody_out),

@@ -1,0 +1,35 @@
+/* What the files of bad_member share. For those alone. */
+#ifndef PSR_TESTS_BAD_MEMBER_H
+#define PSR_TESTS_BAD_MEMBER_H
+
+#include "comm/members/member.h"
+
+typedef struct bad {
+    psr_provision provision;
+    const char *facts;
+    psr_transport *transport;
+    psr_member *member;
+    void *ctx, *dealer; /* of those that speak ZeroMQ by themselves */
+    uint64_t sequence;  /* of the dealer's next message */
+} bad;
+
+typedef struct behaviour {
+    const char *name;
+    psr_err (*play)(bad *b);
+} behaviour;
+
+/* Its transport, if it has none yet. */
+PSR_MUST_CHECK psr_err bad_open(bad *b);
+/* Joins, and is welcomed. */
+PSR_MUST_CHECK psr_err bad_join(bad *b);
+/* A dealer of its own to an endpoint, whose channel has that id. */
+#define BAD_ID "bad member, bad"
+PSR_MUST_CHECK psr_err bad_connect(bad *b, const char *endpoint);
+/* Numbers the head; frame 2 is those bytes, whatever the head announces (none: NULL). */
+PSR_MUST_CHECK psr_err bad_send(bad *b, psr_head head, size_t announced, const void *bytes, size_t size);
+
+/* bad_memory.c: what a member can do wrong that shares memory. */
+extern const behaviour bad_memory_behaviours[];
+extern const size_t bad_memory_behaviour_count;
+
+#endif
