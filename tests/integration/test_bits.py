@@ -1,4 +1,4 @@
-"""The same bits: with the same options, `ps` with any number of shards, `ring` and `local` end every step with equal
+"""The same bits: with the same options, `ps` with any number of shards, `ring` by hops or within memory, and `local` end every step with equal
 weights, whatever arrives first; and `local` with another order of summation does not.
 
 usage: test_bits.py PSRING CASE"""
@@ -51,6 +51,7 @@ def all_modes(psring, directory, options, shards):
     options = dict(options, threads=1, hash=True, seed=11)
     runs = [Run(psring, directory, "local", dict(options, mode="local"))]
     runs.append(Run(psring, directory, "ring", dict(options, mode="ring")))
+    runs.append(Run(psring, directory, "ring-by-hops", dict(options, mode="ring", transport="ipc")))
     for s in shards:
         runs.append(Run(psring, directory, "ps-%d" % s, dict(options, mode="ps", shards=s)))
     return runs
@@ -76,6 +77,9 @@ def same_bits(tap, psring, directory, case):
     options, shards = CASES[case]
     runs = all_modes(psring, directory, options, shards)
     columns = [check_run(tap, run) for run in runs]
+    for run, without_hops in zip(runs[1:3], (True, False)):
+        tap.ok(("each worker sums its part where the gradients lie" in run.stdout) == without_hops,
+               "%s: it is told whether sums go round" % run.name, run.stdout.splitlines())
     for run, column in list(zip(runs, columns))[1:]:
         tap.ok(column is not None and column == columns[0], "%s: every step has the hash of local's" % run.name,
                ["%s %s" % (columns[0], column)])

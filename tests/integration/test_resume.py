@@ -17,7 +17,7 @@ CASES = {
     "adam": dict(model="convnet", workers=3, optimizer="adam", lr=0.001,
                  data="synthetic:count=49,test=20,channels=1,size=28", **{"batch-size": 8, "bucket-size": 20032}),
 }
-MODES = {"ps": dict(mode="ps", shards=2), "ring": dict(mode="ring"), "local": dict(mode="local")}
+MODES = {"ps": dict(mode="ps", shards=2), "ring": dict(mode="ring"), "hops": dict(mode="ring", transport="ipc"), "local": dict(mode="local")}
 
 
 def main():
@@ -39,7 +39,7 @@ def main():
             tap.ok(not left, "%s: no half-written checkpoint is left" % name, left)
         right = whole["ps"].hashes()
         for origin, target in (("ps", "ps"), ("ring", "ring"), ("local", "local"), ("ps", "ring"), ("ring", "ps"),
-                               ("local", "ps")):
+                               ("local", "ps"), ("hops", "ring"), ("ring", "hops")):
             checkpoint = os.path.join(whole[origin].out, "checkpoints", "step-%d" % MIDDLE)
             run = Run(psring, directory, "%s-to-%s" % (origin, target),
                       dict(options, resume=checkpoint, **MODES[target]))

@@ -38,7 +38,8 @@ def same_bits(tap, psring, directory):
     for name, options, schemes, shared, words in [  # shared: at least and at most how much of what workers send goes through memory
             ("auto", {}, "ipc", ALL, r"network +shared memory, and ipc sockets in /"),
             ("shm", {"transport": "shm"}, "ipc", ALL, r"network +shared memory, and ipc sockets in /"),
-            ("shm-ring", {"transport": "shm", "mode": "ring"}, "ipc", ALL, r"network +shared memory, and ipc sockets in /"),
+            ("shm-ring", {"transport": "shm", "mode": "ring"}, "ipc", ALL, r"buckets .*; each worker sums its part where the gradients lie"),
+            ("ipc-ring", {"transport": "ipc", "mode": "ring"}, "ipc", NONE, r"buckets +\d+ of at most \w+\n"),
             ("shm-late", {"transport": "shm", "slow": "0:3"}, "ipc", ALL, r"exchanged +[\d.]+ MB sent by workers, [\d.]+% of it through shared"),
             ("ipc", {"transport": "ipc"}, "ipc", NONE, r"network +ipc sockets in /"),
             ("tcp", {"transport": "tcp"}, "tcp", NONE, r"network +tcp, encrypted \(CURVE\)"),
@@ -46,6 +47,7 @@ def same_bits(tap, psring, directory):
             ("trusted", {"transport": "tcp", "no-encrypt": "trusted-network"}, "tcp", NONE,
              r"bare +NOT encrypted \(--no-encrypt=trusted-network\)"),
             ("one-host", {"transport": "shm", "interface": "lo"}, "tcp", ALL, r"network +shared memory, and tcp, encrypted \(CURVE\)"),
+            ("one-host-ring", {"transport": "shm", "mode": "ring", "interface": "lo"}, "tcp", ALL, r"each worker sums its part where the gradients lie"),
             ("two-hosts", MIXED, "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, encrypted \(CURVE\)"),
             ("two-hosts-ring", dict(MIXED, mode="ring", transport="shm"), "tcp", SOME, r"network +memory shared within 1 host, tcp between them"),
             ("two-hosts-bare", dict(MIXED, **{"no-encrypt": True}), "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, not enc"),
