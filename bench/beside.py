@@ -54,6 +54,28 @@ def median_of(results, key):
     return statistics.median(result[key] for result in results)
 
 
+# Open MPI's byte transfer layers, by what a table calls them.
+OPEN_MPI = {"Open MPI, TCP": ["--mca", "btl", "tcp,self"],
+            "Open MPI, shared memory": ["--mca", "btl", "vader,self"],
+            "Open MPI, no single copy": ["--mca", "btl", "vader,self", "--mca", "btl_vader_single_copy_mechanism", "none"]}
+
+
+def mpi_program(mpirun, folder):
+    """The peer's program, compiled by the mpicc beside mpirun."""
+    place = shutil.which(mpirun) or sys.exit("there is no %s" % mpirun)
+    suffix = pathlib.Path(place).name.partition(".")[2]
+    compiler = pathlib.Path(place).parent / ("mpicc" + ("." + suffix if suffix else ""))
+    program = os.path.join(folder, "mpi_all_reduce")
+    subprocess.run([compiler, "-O2", "-o", program, PEERS / "mpi_all_reduce.c"], check=True, timeout=CALL_TIMEOUT_S)
+    return program
+
+
+def mpi_command(mpirun, ranks, layer, program, rounds, sizes):
+    """All-reduces of these bytes, so many rounds of each, on this machine's processors, however many ranks."""
+    return [mpirun, "-n", ranks, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca",
+            "btl_tcp_if_include", "lo"] + OPEN_MPI[layer] + [program, rounds, 5] + sizes
+
+
 def words(options):
     """Options as a command line has them; a flag's value is True."""
     return ["--" + key if value is True else "--%s=%s" % (key, value) for key, value in options.items()]
