@@ -8,5 +8,6 @@ int psr_command_run(int argc, char **argv);
 int psr_command_bench(int argc, char **argv);
 int psr_command_report(int argc, char **argv);
 int psr_command_keygen(int argc, char **argv);
+int psr_command_hosts(int argc, char **argv);
 
 #endif

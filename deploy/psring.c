@@ -122,6 +122,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(name, "agent") == 0) /* the launcher's own */
         return psr_agent_main();
+    if (strcmp(name, "hosts") == 0) /* deploy/install's own */
+        return psr_command_hosts(argc - 1, argv + 1);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(name, commands[i].name) == 0) {
             char title[64];
