@@ -190,10 +190,10 @@ bool psr_config_difference(const psr_config *one, const psr_config *other, const
 
 /* Iterates the table, for argp (deploy) and for docs: i = 0.. until false. */
 typedef struct psr_option_info {
-    const char *name;            /* long name */
-    const char *argument;        /* "N", "DIR", ... or NULL for a flag */
-    const char *implied;         /* the value when the argument is left out; NULL: it must be given */
-    const char *const *words;    /* of which the value is one, ends with NULL; NULL: of another kind */
+    const char *name;         /* long name */
+    const char *argument;     /* "N", "DIR", ... or NULL for a flag */
+    const char *implied;      /* the value when the argument is left out; NULL: it must be given */
+    const char *const *words; /* the value is one or begins with one; ends with NULL; NULL: of another kind */
     const char *const *unlisted; /* of words: those that no user is offered, ends with NULL; NULL: none */
     const char *help;
     const char *group; /* heading in --help */

@@ -23,6 +23,7 @@
 /* In the order of the enums of config.h. */
 static const char *const mode_words[] = {"ps", "ring", "local", "nccl", "mpi", NULL};
 static const char *const fold_words[] = {"rank", "arrival", "reversed", NULL};
+static const char *const compress_offered[] = {"none", "fp16", "bf16", "int8", "topk:", "1bit", NULL};
 static const char *const compress_as_words[] = {"ps", "ring", NULL};
 static const char *const compress_weights_words[] = {"none", "fp16", "bf16", NULL};
 static const char *const precision_words[] = {"fp32", "bf16", "fp16", NULL};
@@ -292,11 +293,11 @@ const psr_option psr_options[] = {
      ARCHITECTURE, "rank", ENUM(fold, fold_words), .unlisted = fold_unlisted,
      .aloud = "gradients are not summed in the order of ranks, so other bits come out than by rank",
      .for_shards = true},
-    {"compress", "none|fp16|bf16|int8|topk:R|1bit",
-     "how gradients are sent; topk:R: the share R of the values (topk:0.01); what int8, topk and 1bit leave "
-     "out "
+    {"compress", "ENCODING",
+     "how gradients are sent: none, fp16, bf16, int8, topk:R (the share R of the values: topk:0.01) or 1bit; "
+     "what the last three leave out "
      "is kept and sent later",
-     ARCHITECTURE, "none", STRING(compress)},
+     ARCHITECTURE, "none", STRING(compress), .words = compress_offered},
     {"compress-as", "ps|ring",
      "in mode local: round as parameter servers do, each worker's gradient once, or as a ring does, at every "
      "hop",

@@ -21,7 +21,7 @@ struct psr_option {
     double low, high;     /* of DOUBLE, inclusive unless said so below */
     bool low_excluded, high_excluded;
     const char *zero; /* of BYTES: the word for 0, which lies outside the bounds; NULL: there is none */
-    const char *const *words; /* of ENUM by value; ends with NULL */
+    const char *const *words; /* of ENUM by value; of STRING what a shell offers, or NULL; ends with NULL */
     const char *const
         *unlisted; /* of words: those that no refusal offers, for they are no user's or not in this build */
     const char *aloud;    /* as in psr_option_info */

@@ -196,7 +196,9 @@ static void join(process *p, uint32_t index, int link)
         read_all(link, &other, sizeof other);
         if (i == index)
             continue;
-        must(psr_transport_connect(p->transport, member_peer(b, i), other.endpoint, NULL), "a connection");
+        must(psr_transport_connect(p->transport, member_peer(b, i), other.endpoint,
+                                   psr_keys_of(options.keys, member_peer(b, i))),
+             "a connection");
         psr_transport_lend_to(p->transport, member_peer(b, i), other.memory);
     }
 }
@@ -540,9 +542,10 @@ static psr_err plan(bench *b)
                         "--sum-shared: one sum for all lies in shared memory; it needs --transport shm, two "
                         "workers and --compress none");
     PSR_TRY(share_owed(b));
-    PSR_TRY(psr_keys_generate(b->config.workers, shards, false, &b->keys, &b->key_count));
+    bool encrypted = b->config.transport == PSR_TRANSPORT_TCP && b->config.bare == PSR_BARE_NOWHERE;
+    PSR_TRY(psr_keys_generate(b->config.workers, shards, encrypted, &b->keys, &b->key_count));
     for (size_t i = 0; i < b->key_count; i++)
-        b->keys[i].bare = true; /* beside peers that encrypt nothing */
+        b->keys[i].bare = !encrypted;
     bool sockets = b->config.transport == PSR_TRANSPORT_IPC || b->config.transport == PSR_TRANSPORT_SHM;
     return sockets ? psr_socket_directory_make(NULL, &b->sockets) : PSR_OK;
 }
@@ -625,7 +628,8 @@ int main(int argc, char **argv)
                               parse,
                               NULL,
                               "Times the exchange alone and prints one JSON object. --transport auto is tcp "
-                              "here, not encrypted, as its peers are.\vExample:\n"
+                              "here, not encrypted, as its peers are; tcp is encrypted, or not with "
+                              "--no-encrypt.\vExample:\n"
                               "  bench_exchange --mode ring --model resnet50 --workers 2 --rounds 21\n",
                               children,
                               NULL,

@@ -22,6 +22,8 @@ CASES = [
     ({"mode": "ring", "workers": 3, "transport": "ipc", "sum-only": None}, 4 / 3),
     ({"mode": "ps", "workers": 3, "shards": 2, "transport": "shm"}, 1.5),
     ({"mode": "ring", "workers": 2, "transport": "ipc"}, 1),
+    ({"mode": "ring", "workers": 3, "transport": "tcp"}, 4 / 3),
+    ({"mode": "ps", "workers": 3, "shards": 2, "transport": "tcp"}, 1.5),
     ({"mode": "ps", "workers": 3, "shards": 2, "sync": "async"}, 1.5),
     ({"mode": "ps", "workers": 3, "shards": 2, "sync": "ssp:1"}, 1.5),
     ({"mode": "ring", "workers": 3, "compress": "bf16"}, 4 / 3),
