@@ -129,6 +129,11 @@ static psr_err send_of_worker(void *context, psr_peer to, const psr_head *head, 
     return psr_transport_send(((process *)context)->transport, to, head, payload);
 }
 
+static bool lends_to(void *context, psr_peer to)
+{
+    return psr_transport_lends_to(((process *)context)->transport, to);
+}
+
 /* A worker's bucket came back, on a thread of libzmq's: it wakes a worker that waits for that. */
 static void wake_who_waits(void *context)
 {
@@ -357,7 +362,7 @@ static void worker_main(const bench *b, uint32_t index, int link)
                           .residuals = residual != NULL ? &residual : NULL,
                           .optimizer = optimizer,
                           .sums_to_weights = b->sum_shared,
-                          .outbox = {&p, send_of_worker, wake_who_waits},
+                          .outbox = {&p, send_of_worker, wake_who_waits, lends_to},
                           .context = &p,
                           .landed = on_landed};
     must(p.ops->open(&env, &p.engine), "an engine");

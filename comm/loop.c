@@ -183,9 +183,14 @@ static void something_returned(void *context)
     psr_loop_changed(context);
 }
 
+static bool transport_lends_to(void *context, psr_peer to)
+{
+    return psr_transport_lends_to(((psr_loop *)context)->options.transport, to);
+}
+
 psr_outbox psr_loop_outbox(psr_loop *loop)
 {
-    return (psr_outbox){loop, send_on_transport, something_returned};
+    return (psr_outbox){loop, send_on_transport, something_returned, transport_lends_to};
 }
 
 /* ---- the loop ---- */

@@ -10,6 +10,8 @@ typedef struct psr_outbox {
     /* All that was lent of one thing has come back (comm/operations/loan.h): whoever waits for that may look. Called on any thread. NULL:
      * nobody waits. */
     void (*returned)(void *context);
+    /* Whether what is lent to it now stays where it lies (psr_transport_lends_to), and so has no way to go. NULL: to nobody. */
+    bool (*lends_to)(void *context, psr_peer to);
 } psr_outbox;
 
 #endif

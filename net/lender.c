@@ -150,7 +150,7 @@ psr_err psr_lender_serve(psr_lender *lender)
 
 bool psr_lender_has_taker(const psr_lender *lender)
 {
-    for (uint32_t a = 0; a < lender->arena_count; a++)
+    for (uint32_t a = 0; a < lender->arena_count && lender->stream.fd >= 0; a++)
         if (lender->arenas[a].taken)
             return true;
     return false;

@@ -23,7 +23,7 @@ PSR_MUST_CHECK psr_err psr_lender_offer(psr_lender *lender, const psr_shared_are
 /* What the peer has said, without waiting: releases are called from here. PROTOCOL: it gave back what it does not have, or said what
  * nobody says. A peer that has hung up is no error: all comes back, and messages do. IO: it does not take an arena, and why. */
 PSR_MUST_CHECK psr_err psr_lender_serve(psr_lender *lender);
-/* Whether the peer has mapped an arena. */
+/* Whether the peer has mapped an arena, and has not hung up. */
 bool psr_lender_has_taker(const psr_lender *lender);
 /* To be watched for input; -1: it has hung up. */
 int psr_lender_fd(const psr_lender *lender);

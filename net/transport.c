@@ -97,6 +97,11 @@ psr_err psr_transport_lend_from(psr_transport *transport, const psr_shared_arena
     return transport->ops->lend_from(transport, arena);
 }
 
+bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer)
+{
+    return transport->ops->lends_to != NULL && transport->ops->lends_to(transport, peer);
+}
+
 const char *psr_transport_endpoint(const psr_transport *transport)
 {
     return transport->ops->endpoint(transport);

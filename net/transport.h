@@ -84,6 +84,9 @@ void psr_transport_lend_to(psr_transport *transport, psr_peer peer, const char *
  * before it answered. arena: borrowed until the transport's end. UNSUPPORTED: no memory is shared. USAGE: too many. */
 PSR_MUST_CHECK psr_err psr_transport_lend_from(psr_transport *transport, const psr_shared_arena *arena);
 
+/* Whether what is lent to peer from an arena goes by reference now. */
+bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer);
+
 /* Ends the channel to peer: what has not left never will, and what is lent comes back (on another thread, later). Does nothing
  * when there is none. */
 void psr_transport_disconnect(psr_transport *transport, psr_peer peer);

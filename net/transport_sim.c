@@ -286,6 +286,12 @@ static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head, 
     return twice ? post(sim, transport->self, to, head, payload, false) : PSR_OK;
 }
 
+static bool sim_lends_to(const psr_transport *base, psr_peer peer)
+{
+    const sim_transport *transport = (const sim_transport *)base;
+    return transport->sim->faults.by_reference && connected(transport, peer);
+}
+
 /* ---- the network ---- */
 
 /* false: no memory. What was lent is given back all the same. */
@@ -521,6 +527,7 @@ psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_t
         .disconnect = sim_disconnect,
         .retire = sim_retire,
         .endpoint = sim_endpoint,
+        .lends_to = sim_lends_to,
         .rename = sim_rename,
         .strangers = sim_strangers,
         .free = sim_free,

@@ -211,7 +211,7 @@ static void zmq_transport_wake(psr_transport *base)
 
 /* ---- sending ---- */
 
-static channel *channel_of(zmq_transport *transport, psr_peer peer)
+static channel *channel_of(const zmq_transport *transport, psr_peer peer)
 {
     if ((unsigned)peer.role >= ROLES || peer.rank >= transport->channel_counts[peer.role])
         return NULL;
@@ -568,6 +568,12 @@ static void zmq_transport_lend_to(psr_transport *base, psr_peer peer, const char
         c->lender = psr_sharing_connect(transport->sharing, peer, path, c->id);
 }
 
+static bool zmq_transport_lends_to(const psr_transport *base, psr_peer peer)
+{
+    const channel *c = channel_of((const zmq_transport *)base, peer);
+    return c != NULL && c->lender != NULL && psr_lender_has_taker(c->lender);
+}
+
 static psr_err zmq_transport_lend_from(psr_transport *base, const psr_shared_arena *arena)
 {
     zmq_transport *transport = (zmq_transport *)base;
@@ -642,6 +648,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .share_path = zmq_transport_share_path,
         .lend_to = zmq_transport_lend_to,
         .lend_from = zmq_transport_lend_from,
+        .lends_to = zmq_transport_lends_to,
         .free = zmq_transport_free,
     };
     const char *interface =

@@ -31,6 +31,12 @@ static void gradient_returned(void *context)
         outbox->returned(outbox->context);
 }
 
+static bool lends_to_shard(void *context, psr_peer to)
+{
+    const psr_outbox *outbox = &((psr_engine *)context)->env.outbox;
+    return outbox->lends_to != NULL && outbox->lends_to(outbox->context, to);
+}
+
 /* ---- life ---- */
 
 static void engine_close(psr_engine *engine)
@@ -61,7 +67,10 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         .values = env->weights,
         .in_place = env->in_place,
         .residual = env->residuals != NULL ? env->residuals[0] : NULL,
-        .outbox = {.context = engine, .send = send_to_shard, .returned = gradient_returned},
+        .outbox = {.context = engine,
+                   .send = send_to_shard,
+                   .returned = gradient_returned,
+                   .lends_to = lends_to_shard},
         .context = env->context,
         .landed = env->landed,
     };

@@ -35,9 +35,18 @@ static void lent_to_engine_returned(void *context)
         outbox.returned(outbox.context);
 }
 
+static bool lends_to(void *context, psr_peer to)
+{
+    const psr_outbox outbox = psr_loop_outbox(((psr_exchange *)context)->session->loop);
+    return outbox.lends_to != NULL && outbox.lends_to(outbox.context, to);
+}
+
 psr_outbox psr_exchange_outbox(psr_exchange *exchange)
 {
-    return (psr_outbox){.context = exchange, .send = send_of_engine, .returned = lent_to_engine_returned};
+    return (psr_outbox){.context = exchange,
+                        .send = send_of_engine,
+                        .returned = lent_to_engine_returned,
+                        .lends_to = lends_to};
 }
 
 static void see_collective(psr_exchange *exchange)

@@ -5,6 +5,11 @@ void psr_lane_init(psr_lane *lane, uint32_t *room, uint32_t window)
     *lane = (psr_lane){.waiting = room, .window = window};
 }
 
+void psr_lane_open(psr_lane *lane, uint32_t window)
+{
+    lane->window = window;
+}
+
 void psr_lane_add(psr_lane *lane, uint32_t number)
 {
     uint32_t *heap = lane->waiting;

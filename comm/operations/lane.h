@@ -17,6 +17,9 @@ typedef struct psr_lane {
 /* room: for all that may wait at once; borrowed for life. */
 void psr_lane_init(psr_lane *lane, uint32_t *room, uint32_t window);
 
+/* From now on so many may be on their way. */
+void psr_lane_open(psr_lane *lane, uint32_t window);
+
 /* Something waits to be sent; of all that waits the smallest number goes first. */
 void psr_lane_add(psr_lane *lane, uint32_t number);
 /* What is to be sent now, which counts as sent. false: nothing waits, or a window is on its way. */

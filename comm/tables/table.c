@@ -35,6 +35,7 @@ struct psr_table {
     bool *wanted;         /* [slice]: values of `answer` are to come */
     psr_lane *lanes;      /* [shard]: of parts that have slices to push, by part_of_place */
     uint32_t *room;       /* the lanes' */
+    bool encodes;         /* pushes of some part */
     psr_landing *landing; /* a run for each slice; NULL: values are copied */
     uint64_t staleness;
 };
@@ -135,8 +136,20 @@ static psr_err part_event(psr_operation *operation, psr_event event)
     return is_bsp(p->table) || p->sent < p->cut->slice_count ? PSR_OK : complete(p);
 }
 
-static psr_err push_what_may_go(psr_table *table, psr_lane *lane)
+/* What is lent takes no room on the way. So a wider window delays what is more urgent by no more than the home needs to read it, and the
+ * home finds more to do each time that it wakes. What is encoded is sent, from memory of its own. */
+static uint32_t window_to(const psr_table *table, uint32_t home)
 {
+    const psr_outbox *outbox = &table->options.outbox;
+    const psr_peer to = {psr_plan_home_role(table->plan), home};
+    bool lies = !table->encodes && outbox->lends_to != NULL && outbox->lends_to(outbox->context, to);
+    return lies ? PSR_TABLE_WINDOW_LENT * table->plan->window : table->plan->window;
+}
+
+static psr_err push_what_may_go(psr_table *table, uint32_t home)
+{
+    psr_lane *lane = &table->lanes[home];
+    psr_lane_open(lane, window_to(table, home));
     for (uint32_t place; psr_lane_next(lane, &place);)
         PSR_TRY(psr_operation_event(&table->parts[part_of_place(table, place)].base, PSR_EVENT_ROOM));
     return PSR_OK;
@@ -158,7 +171,7 @@ static psr_err take_credit(psr_table *table, uint32_t shard, uint64_t received)
     psr_lane *lane = &table->lanes[shard];
     if (received > lane->returned)
         psr_lane_credit(lane, received - lane->returned);
-    return push_what_may_go(table, lane);
+    return push_what_may_go(table, shard);
 }
 
 /* SSP's bound is the shard's to keep; a worker sees that it was. */
@@ -322,7 +335,7 @@ static psr_err push_part(part *p, uint64_t round, const psr_buffer *buffer, bool
         table->wanted[p->cut->first_slice + i] = pulls || is_bsp(table);
     }
     wait_to_push(p);
-    return push_what_may_go(table, &table->lanes[p->cut->home]);
+    return push_what_may_go(table, p->cut->home);
 }
 
 static psr_err part_start(psr_operation *operation, uint64_t round, const psr_buffer *buffer)
@@ -454,6 +467,7 @@ static psr_err make_encoders(psr_table *table)
         part *p = &table->parts[b];
         if (p->cut->route == PSR_ROUTE_SHARD && !psr_compression_is_none(p->cut->compression))
             PSR_TRY(psr_encoder_new(p->cut->compression, p->cut->span.count, &p->encoder));
+        table->encodes = table->encodes || p->encoder != NULL;
     }
     return PSR_OK;
 }

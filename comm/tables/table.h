@@ -6,10 +6,10 @@
  * bytes/s a direction; a push, an answer and at most an acknowledgement for each slice.
  *
  * What parts share is a lane for each shard (comm/operations/lane.h): of the slices that are ready for it, the lowest of the
- * table goes first, since the next forward pass needs it first; at most the plan's window of pushes is on its way to it, and every
- * message of a shard says how many it has received. BSP: the shard answers a push with the new values. SSP, async: a pull follows each
- * push on the same channel, so the answer holds this worker's own update too; there each can also be had alone. One thread, but for an
- * operation's lent. */
+ * table goes first, since the next forward pass needs it first; at most the plan's window of pushes is on its way to it, or
+ * PSR_TABLE_WINDOW_LENT times as many that stay where they lie, and every message of a shard says how many it has received. BSP: the
+ * shard answers a push with the new values. SSP, async: a pull follows each push on the same channel, so the answer holds this worker's
+ * own update too; there each can also be had alone. One thread, but for an operation's lent. */
 #ifndef PSR_COMM_TABLE_H
 #define PSR_COMM_TABLE_H
 
@@ -17,6 +17,9 @@
 #include "comm/outbox.h"
 #include "comm/plan.h"
 #include "comm/tables/consistency.h"
+
+/* So many times the plan's window of pushes may be on their way to a home that reads them where they lie. */
+#define PSR_TABLE_WINDOW_LENT 8u
 
 typedef struct psr_table_options {
     const psr_plan *plan;        /* borrowed for life, as values */

@@ -552,6 +552,7 @@ typedef struct bench {
         psr_payload payload;
     } sent[SENT_MAX];
     uint32_t sent_count, landed;
+    bool lends; /* to shard 0 */
     bool homes_are_workers;
 } bench;
 
@@ -575,6 +576,11 @@ static psr_err count_landed(void *context, uint64_t round, uint32_t part)
     return PSR_OK;
 }
 
+static bool lends_to_first(void *context, psr_peer to)
+{
+    return ((const bench *)context)->lends && to.rank == 0;
+}
+
 /* Parts 0: [36, 48) and 1: [12, 24) on shard 0, 2: [0, 12) on shard 1; slices of 4. 3 goes by ring. */
 static void bench_open(bench *b, uint32_t window)
 {
@@ -593,7 +599,7 @@ static void bench_open(bench *b, uint32_t window)
     const psr_table_options options = {.plan = &b->plan,
                                        .consistency = b->consistency,
                                        .values = b->values,
-                                       .outbox = {.context = b, .send = keep},
+                                       .outbox = {.context = b, .send = keep, .lends_to = lends_to_first},
                                        .context = b,
                                        .landed = count_landed};
     assert_ok(psr_table_new(&options, &b->table));
@@ -735,6 +741,42 @@ static void a_part_is_lent_from_its_start_until_all_of_it_has_left(void **state)
         assert_int_equal(psr_operation_lent(operation), 2 - i);
     }
     assert_int_equal(psr_operation_lent(psr_table_operation(b.table, 0)), 0);
+    bench_close(&b);
+}
+
+static void what_a_shard_reads_where_it_lies_has_a_wider_window(void **state)
+{
+    (void)state;
+    bench b = {.lends = true};
+    bench_open(&b, 1);
+    start(&b, 2, 0);
+    assert_int_equal(b.sent_count, 1); /* of three, to shard 1 */
+    for (uint32_t part = 0; part < 2; part++)
+        start(&b, part, 0);
+    assert_int_equal(b.sent_count, 1 + 6);
+    const said first = answer(1, 2, 0, 0, 1);
+    assert_ok(give(&b, &first));
+    assert_int_equal(b.sent_count, 2 + 6);
+    bench_close(&b);
+}
+
+static void a_window_that_was_wider_holds_back_what_it_no_longer_lets_go(void **state)
+{
+    (void)state;
+    bench b = {.lends = true};
+    bench_open(&b, 1);
+    start(&b, 0, 0);
+    assert_int_equal(b.sent_count, 3);
+    b.lends = false; /* shard 0 has hung up: messages go to it */
+    start(&b, 1, 0);
+    for (uint32_t received = 1; received < 3; received++) {
+        const said s = answer(0, 0, 0, 36 + 4 * (received - 1), received);
+        assert_ok(give(&b, &s));
+        assert_int_equal(b.sent_count, 3);
+    }
+    const said third = answer(0, 0, 0, 44, 3);
+    assert_ok(give(&b, &third));
+    assert_int_equal(b.sent_count, 4);
     bench_close(&b);
 }
 
@@ -893,6 +935,8 @@ int main(void)
         cmocka_unit_test(what_a_table_begins_with_goes_to_the_shard_that_holds_it),
         cmocka_unit_test(what_is_lower_in_the_table_overtakes_what_is_not_sent_yet),
         cmocka_unit_test(a_part_is_lent_from_its_start_until_all_of_it_has_left),
+        cmocka_unit_test(what_a_shard_reads_where_it_lies_has_a_wider_window),
+        cmocka_unit_test(a_window_that_was_wider_holds_back_what_it_no_longer_lets_go),
         cmocka_unit_test(it_waits_for_the_oldest_round_and_of_those_for_the_lowest),
         cmocka_unit_test(it_waits_for_a_shard_that_has_not_read_what_was_pushed),
         cmocka_unit_test(what_workers_hold_is_pushed_to_them_and_lands_from_them),

@@ -777,7 +777,10 @@ static void a_lent_payload_in_shared_memory_is_read_there(void **state)
 {
     pair p;
     open_pair(&p, state, true);
+    assert_false(psr_transport_lends_to(p.from, worker1)); /* not before it has mapped the arena */
     await_sharing(&p);
+    assert_true(psr_transport_lends_to(p.from, worker1));
+    assert_false(psr_transport_lends_to(p.to, worker0) || psr_transport_lends_to(p.from, shard0));
     lend(&p, 0);
     lend(&p, 1); /* wherever a float may lie */
     assert_int_equal(bytes_lent(&p), 2 * SLICE * sizeof(float));
@@ -809,6 +812,7 @@ static void what_a_member_holds_comes_back_when_it_ends(void **state)
     psr_transport_free(&p.to, 0);
     for (int64_t end_ms = psr_clock_ms() + WAIT_MS; p.returned < 2; assert_true(psr_clock_ms() < end_ms))
         expect_nothing(p.from, 1);
+    assert_false(psr_transport_lends_to(p.from, worker1));
     psr_message_free(&held);
     lend(&p, 0); /* to nobody, and as a message */
     assert_int_equal(bytes_lent(&p), 2 * SLICE * sizeof(float));

@@ -97,6 +97,12 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
     return PSR_OK;
 }
 
+bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer)
+{
+    (void)transport, (void)peer;
+    return false;
+}
+
 void psr_transport_wake(psr_transport *transport)
 {
     (void)transport;
