@@ -36,6 +36,14 @@ static psr_err send(void *context, psr_peer to, const psr_head *head, const psr_
                                             : outbox->send(outbox->context, to, head, payload);
 }
 
+static bool lends_to(void *context, psr_peer to)
+{
+    const psr_engine *engine = context;
+    const psr_outbox *outbox = &engine->env.outbox;
+    return psr_peer_equal(to, engine->self) ||
+           (outbox->lends_to != NULL && outbox->lends_to(outbox->context, to));
+}
+
 /* A sum that lies where the gradient was: that may be written again when nobody reads the sum any more. */
 static psr_err send_held(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
@@ -146,7 +154,7 @@ static psr_err open_table(psr_engine *engine)
                                        .consistency = bsp,
                                        .values = engine->values,
                                        .in_place = env->in_place && engine->sums == NULL,
-                                       .outbox = {.context = engine, .send = send},
+                                       .outbox = {.context = engine, .send = send, .lends_to = lends_to},
                                        .lender = &env->outbox,
                                        .context = env->context,
                                        .landed = env->landed};
