@@ -52,7 +52,12 @@ void psr_transport_wake(psr_transport *transport)
 
 void psr_transport_wait(psr_transport *transport, int timeout_ms)
 {
-    transport->ops->wait(transport, timeout_ms);
+    transport->ops->wait(transport, -1, timeout_ms);
+}
+
+void psr_transport_wait_beside(psr_transport *transport, int fd, int timeout_ms)
+{
+    transport->ops->wait(transport, fd, timeout_ms);
 }
 
 psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint,

@@ -57,6 +57,9 @@ void psr_transport_wake(psr_transport *transport);
  * state. Consumes nothing: a wake stays until it is received. */
 void psr_transport_wait(psr_transport *transport, int timeout_ms);
 
+/* The same, and it returns when something can be read from fd (-1: none) too: for a thread that serves both. */
+void psr_transport_wait_beside(psr_transport *transport, int fd, int timeout_ms);
+
 /* Makes a channel to peer at endpoint ("tcp://10.0.0.1:4242", or "ipc:///DIRECTORY/NAME" in the directory of our own
  * inbox); public_key: the peer's CURVE key (Z85, 40 characters) or NULL: the one in keys. Nobody need be there yet.
  * USAGE: not an endpoint, TCP without CURVE that the keys do not allow, no key known, connected already. */

@@ -12,7 +12,7 @@ typedef struct psr_transport_ops {
     psr_err (*send)(psr_transport *transport, psr_peer to, const psr_head *head, const psr_payload *payload);
     psr_err (*recv)(psr_transport *transport, int timeout_ms, psr_message **ret_message);
     void (*wake)(psr_transport *transport);
-    void (*wait)(psr_transport *transport, int timeout_ms);
+    void (*wait)(psr_transport *transport, int fd, int timeout_ms); /* fd: -1: none */
     psr_err (*connect)(psr_transport *transport, psr_peer peer, const char *endpoint, const char *public_key);
     void (*disconnect)(psr_transport *transport, psr_peer peer);
     void (*retire)(psr_transport *transport, psr_peer peer);

@@ -442,8 +442,9 @@ static void sim_wake(psr_transport *base)
 }
 
 /* Time is psr_sim_step's. */
-static void sim_wait(psr_transport *base, int timeout_ms)
+static void sim_wait(psr_transport *base, int fd, int timeout_ms)
 {
+    (void)fd;
     (void)base;
     (void)timeout_ms;
 }

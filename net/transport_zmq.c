@@ -119,12 +119,13 @@ static psr_err watch(zmq_transport *transport, int which, void *socket)
 
 /* The sockets' descriptors are watched, not the sockets: only who receives looks at those. libzmq makes a descriptor readable when something
  * happens to a socket whose events have all been taken, as after a receive that found nothing (zmq_getsockopt(3), ZMQ_FD). */
-static void zmq_transport_wait(psr_transport *base, int timeout_ms)
+static void zmq_transport_wait(psr_transport *base, int fd, int timeout_ms)
 {
     zmq_transport *transport = (zmq_transport *)base;
-    struct pollfd watched[WATCHED];
-    memcpy(watched, transport->watched, sizeof watched);
-    if (poll(watched, WATCHED, timeout_ms) > 0 &&
+    struct pollfd watched[WATCHED + 1];
+    memcpy(watched, transport->watched, sizeof transport->watched);
+    watched[WATCHED] = (struct pollfd){.fd = fd, .events = POLLIN};
+    if (poll(watched, WATCHED + 1, timeout_ms) > 0 &&
         (watched[WATCHED_STRANGERS].revents || watched[WATCHED_REFUSED].revents))
         atomic_store(&transport->others, true);
 }
@@ -197,7 +198,7 @@ static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_messa
             left_ms = 0;
             last = true;
         }
-        zmq_transport_wait(base, (int)left_ms);
+        zmq_transport_wait(base, -1, (int)left_ms);
     }
 }
 

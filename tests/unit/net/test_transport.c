@@ -301,6 +301,28 @@ static void a_message_and_a_wake_end_the_waits_of_all_threads(void **state)
     psr_transport_wait(b, 1); /* nothing is there: it returns at its time */
 }
 
+static void a_wait_ends_too_when_a_descriptor_beside_it_can_be_read(void **state)
+{
+    (void)state;
+    int beside[2];
+    psr_message *message = NULL;
+    assert_int_equal(pipe(beside), 0);
+    join_to(a, worker1, b);
+    send_number(a, worker1, 0);
+    receive_number(b, worker0, 0);
+    assert_fails(psr_transport_recv(b, 0, &message), PSR_ERR_TIMEOUT, "no message");
+    assert_int_equal(write(beside[1], "x", 1), 1);
+    psr_transport_wait_beside(b, beside[0], -1);
+    char byte;
+    assert_int_equal(read(beside[0], &byte, 1), 1); /* it was left there */
+    send_number(a, worker1, 1);
+    psr_transport_wait_beside(b, beside[0], -1);
+    receive_number(b, worker0, 1);
+    psr_transport_wait_beside(b, beside[0], 1); /* nothing is there: it returns at its time */
+    close(beside[0]);
+    close(beside[1]);
+}
+
 /* One thread receives, then the other: each sees all that the former left. */
 static void *receive_the_odd(void *context)
 {
@@ -687,6 +709,7 @@ int main(void)
         WITH_KEYS(receiving_gives_up_at_its_deadline),
         WITH_KEYS(a_wake_from_another_thread_ends_a_wait),
         OF_TWO(a_message_and_a_wake_end_the_waits_of_all_threads),
+        OF_TWO(a_wait_ends_too_when_a_descriptor_beside_it_can_be_read),
         OF_TWO(a_transport_goes_from_thread_to_thread),
         OF_TWO(wakes_coalesce_and_come_after_what_is_there),
         WITH_KEYS(a_member_that_got_its_rank_speaks_under_its_new_name),
