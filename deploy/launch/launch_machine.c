@@ -106,15 +106,10 @@ bool psr_launch_machine_is_over(const psr_launch_machine *m)
 /* The address that a process on h listens on; NULL: the scheduler. */
 static const char *interface_for(const psr_launch_machine *m, const psr_launch_host *h)
 {
-    if (m->options.interface != NULL)
-        return m->options.interface;
-    if (h != NULL && !h->here)
-        return h->address;
-    /* On this machine: where the first remote host sees us, else loopback. */
-    for (size_t i = 0; i < m->host_count; i++)
-        if (!m->hosts[i].here)
-            return m->hosts[i].launcher_address;
-    return "127.0.0.1";
+    const psr_reached *elsewhere = NULL;
+    for (size_t i = 0; i < m->host_count && elsewhere == NULL; i++)
+        elsewhere = m->hosts[i].reached.here ? NULL : &m->hosts[i].reached;
+    return psr_reached_interface(m->options.interface, h != NULL ? &h->reached : NULL, elsewhere);
 }
 
 /* --no-encrypt without a network that is called trusted. */
@@ -146,7 +141,7 @@ psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms)
 {
     bool all_here = true;
     for (size_t i = 0; i < m->host_count; i++)
-        all_here &= m->hosts[i].here;
+        all_here &= m->hosts[i].reached.here;
     bool loopback = all_here && (m->options.interface == NULL || m->options.interface_is_loopback);
     if (m->options.config->bare == PSR_BARE_THIS_MACHINE && !loopback)
         PSR_TRY(check_one_machine(m));
@@ -193,14 +188,14 @@ void psr_launch_machine_agent_closed(psr_launch_machine *m, size_t index, int wa
     if (before || m->ended || h->lost)
         return;
     if (!h->greeted || m->scheduler == PSR_LIFE_NOT_STARTED) {
-        psr_err err = psr_host_no_agent(h->name, h->here, wait_status, h->last_words);
+        psr_err err = psr_host_no_agent(h->name, h->reached.here, wait_status, h->last_words);
         psr_launch_give_up_host(m, h, err, now_ms);
         return;
     }
     char how[PSR_HOST_NAME_MAX + 256], ended[128];
     psr_child_describe(wait_status, ended, sizeof ended);
     snprintf(how, sizeof how, "with host %s, whose %s ended (%s)", h->name,
-             h->here ? "agent" : "ssh connection", ended);
+             h->reached.here ? "agent" : "ssh connection", ended);
     h->lost = true;
     const psr_placement *placement = m->options.placement;
     for (size_t i = 0; i < placement->count; i++)

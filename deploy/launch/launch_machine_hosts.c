@@ -69,7 +69,7 @@ static psr_err go_on(psr_launch_machine *m, int64_t now_ms)
 
 psr_err psr_launch_greeted(psr_launch_machine *m, psr_launch_host *h, int64_t now_ms)
 {
-    if (!h->here && m->options.interface == NULL && h->address[0] == '\0') {
+    if (!h->reached.here && m->options.interface == NULL && h->reached.address[0] == '\0') {
         psr_err err = psr_fail(PSR_ERR_USAGE,
                                "host %s does not tell the address that ssh reached it by; name the interface "
                                "with --interface",
@@ -130,7 +130,7 @@ static void check_hellos(psr_launch_machine *m, int64_t now_ms)
 static psr_err start_agent(psr_launch_machine *m, int64_t now_ms)
 {
     psr_launch_host *h = &m->hosts[m->started_count];
-    PSR_TRY(m->act.start_agent(m->act.context, m->started_count, &h->here));
+    PSR_TRY(m->act.start_agent(m->act.context, m->started_count, &h->reached.here));
     h->agent = PSR_LIFE_RUNNING;
     h->started_ms = now_ms;
     m->started_count++;

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "deploy/launch/held_lines.h"
 #include "deploy/launch/launch_machine.h"
+#include "deploy/launch/reached.h"
 
 /* Of an agent or the scheduler. */
 typedef enum psr_life {
@@ -18,7 +19,7 @@ typedef enum psr_life {
 typedef struct psr_launch_host {
     const char *name; /* borrowed: the placement's */
     psr_life agent;
-    bool here;
+    psr_reached reached;
     int64_t started_ms;
     bool greeted;     /* its agent said hello with our version */
     char *trouble;    /* owned: why the host cannot be used; NULL: nothing is known against it */
@@ -26,8 +27,6 @@ typedef struct psr_launch_host {
     bool lost;        /* its agent ended or fell silent while the run went on: told once */
     bool refused;     /* its agent broke the protocol: nothing more that it says is heard */
     int64_t heard_ms; /* when its agent last said something, by the presence clock; from its hello on */
-    char address[64]; /* as we reached it; "" when it is here */
-    char launcher_address[64]; /* ours, as it sees us; "" when it is here */
     char last_words
         [512]; /* the last line of its agent (or ssh), before its hello or on standard error; or that which told why */
     bool same_machine; /* as this process, be it in other namespaces */

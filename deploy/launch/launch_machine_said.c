@@ -12,8 +12,8 @@
 static psr_err on_hello(psr_launch_machine *m, psr_launch_host *h, const psr_agent_event *event,
                         int64_t now_ms)
 {
-    snprintf(h->address, sizeof h->address, "%s", event->address);
-    snprintf(h->launcher_address, sizeof h->launcher_address, "%s", event->launcher_address);
+    snprintf(h->reached.address, sizeof h->reached.address, "%s", event->address);
+    snprintf(h->reached.launcher_address, sizeof h->reached.launcher_address, "%s", event->launcher_address);
     h->cores = event->cores;
     h->same_machine = m->options.machine[0] != '\0' && strcmp(event->machine, m->options.machine) == 0;
     return psr_launch_greeted(m, h, now_ms);
