@@ -105,6 +105,8 @@ static const kind kinds[] = {
     [PSR_MSG_VALUES] = KIND("VALUES", OF_GROUP, "call", "root", "count", "total", "slice", NULL),
     [PSR_MSG_CREDIT] = KIND("CREDIT", OF_GROUP, "call", "root", "count", "slices", NULL),
     [PSR_MSG_AHEAD] = KIND("AHEAD", OF_GROUP, "operations", NULL),
+    [PSR_MSG_PROBE] = KIND("PROBE", UNTAGGED, "number", NULL),
+    [PSR_MSG_PROBED] = KIND("PROBED", UNTAGGED, "number", NULL),
 };
 
 /* NULL: there is none of that number. */

@@ -102,6 +102,10 @@ typedef enum psr_message_type {
     PSR_MSG_VALUES = 80, /* a slice of what one sends the other */
     PSR_MSG_CREDIT,      /* back: so many slices may come */
     PSR_MSG_AHEAD,       /* back: so many operations may come */
+
+    /* between the probes of psring doctor, which are in no run */
+    PSR_MSG_PROBE = 90, /* how long do these bytes take? */
+    PSR_MSG_PROBED,     /* back: they have come */
 } psr_message_type;
 
 /* Sections of a checkpoint, in CHECKPOINT and RESTORE messages. Each is an array like the parameter arena or

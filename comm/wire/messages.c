@@ -307,6 +307,23 @@ psr_tag psr_msg_tag(const psr_message *message)
     return message->head.tag;
 }
 
+/* ---- probes of psring doctor ---- */
+
+psr_head psr_msg_probe_head(uint64_t number)
+{
+    return (psr_head){.type = PSR_MSG_PROBE, .fields = {number}};
+}
+
+psr_head psr_msg_probed_head(uint64_t number)
+{
+    return (psr_head){.type = PSR_MSG_PROBED, .fields = {number}};
+}
+
+uint64_t psr_msg_probe_number(const psr_message *message)
+{
+    return message->head.fields[0];
+}
+
 /* ---- member and scheduler ---- */
 
 enum {

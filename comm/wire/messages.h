@@ -136,6 +136,13 @@ bool psr_msg_tag_is(const psr_message *message, psr_tag tag);
 /* The tag of any of the three. */
 psr_tag psr_msg_tag(const psr_message *message);
 
+/* ---- probes of psring doctor ---- */
+
+psr_head psr_msg_probe_head(uint64_t number);
+psr_head psr_msg_probed_head(uint64_t number);
+/* Of either. */
+uint64_t psr_msg_probe_number(const psr_message *message);
+
 /* ---- member and scheduler ---- */
 
 typedef struct psr_msg_progress {

@@ -330,6 +330,16 @@ static void what_operations_of_a_group_say_comes_back_as_it_was(void **state)
     assert_int_equal(ahead.operations, 10);
 }
 
+static void what_probes_say_comes_back_as_it_was(void **state)
+{
+    (void)state;
+    const psr_message probe = with(psr_msg_probe_head(UINT64_MAX)), probed = with(psr_msg_probed_head(7));
+    assert_int_equal(probe.head.type, PSR_MSG_PROBE);
+    assert_true(psr_msg_probe_number(&probe) == UINT64_MAX);
+    assert_int_equal(probed.head.type, PSR_MSG_PROBED);
+    assert_int_equal(psr_msg_probe_number(&probed), 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +349,7 @@ int main(void)
         cmocka_unit_test(what_is_said_of_a_smaller_group_comes_back_as_it_was),
         cmocka_unit_test(a_list_of_ranks_has_each_once_and_none_that_there_is_not),
         cmocka_unit_test(what_operations_of_a_group_say_comes_back_as_it_was),
+        cmocka_unit_test(what_probes_say_comes_back_as_it_was),
         cmocka_unit_test(a_field_beyond_what_it_may_be_is_refused_by_its_name),
         cmocka_unit_test(a_tag_of_another_view_or_of_no_bucket_is_refused),
         cmocka_unit_test(a_failure_without_a_status_that_there_is_counts_as_a_peers),

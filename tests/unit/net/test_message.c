@@ -87,13 +87,13 @@ static void every_type_of_message_is_known(void **state)
 {
     (void)state;
     static const psr_message_type types[] = {
-        PSR_MSG_HELLO,   PSR_MSG_JOIN,       PSR_MSG_READY,  PSR_MSG_PROGRESS, PSR_MSG_METRICS,
-        PSR_MSG_HELD,    PSR_MSG_CHECKPOINT, PSR_MSG_FAILED, PSR_MSG_DONE,     PSR_MSG_FACTS,
-        PSR_MSG_WELCOME, PSR_MSG_START,      PSR_MSG_ALIVE,  PSR_MSG_HOLD,     PSR_MSG_STOP_AT,
-        PSR_MSG_RESTORE, PSR_MSG_ABORT,      PSR_MSG_BYE,    PSR_MSG_CONFIG,   PSR_MSG_SAVED,
-        PSR_MSG_INIT,    PSR_MSG_PUSH,       PSR_MSG_PULL,   PSR_MSG_WEIGHTS,  PSR_MSG_ACK,
-        PSR_MSG_RING,    PSR_MSG_GATHER,     PSR_MSG_SPREAD, PSR_MSG_VALUES,   PSR_MSG_CREDIT,
-        PSR_MSG_AHEAD,   PSR_MSG_FINDING,    PSR_MSG_VERDICT};
+        PSR_MSG_HELLO,   PSR_MSG_JOIN,       PSR_MSG_READY,   PSR_MSG_PROGRESS, PSR_MSG_METRICS,
+        PSR_MSG_HELD,    PSR_MSG_CHECKPOINT, PSR_MSG_FAILED,  PSR_MSG_DONE,     PSR_MSG_FACTS,
+        PSR_MSG_WELCOME, PSR_MSG_START,      PSR_MSG_ALIVE,   PSR_MSG_HOLD,     PSR_MSG_STOP_AT,
+        PSR_MSG_RESTORE, PSR_MSG_ABORT,      PSR_MSG_BYE,     PSR_MSG_CONFIG,   PSR_MSG_SAVED,
+        PSR_MSG_INIT,    PSR_MSG_PUSH,       PSR_MSG_PULL,    PSR_MSG_WEIGHTS,  PSR_MSG_ACK,
+        PSR_MSG_RING,    PSR_MSG_GATHER,     PSR_MSG_SPREAD,  PSR_MSG_VALUES,   PSR_MSG_CREDIT,
+        PSR_MSG_AHEAD,   PSR_MSG_FINDING,    PSR_MSG_VERDICT, PSR_MSG_PROBE,    PSR_MSG_PROBED};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         psr_head head = {.type = types[i]};
         assert_round_trip(&head, 0);
