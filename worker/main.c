@@ -5,8 +5,10 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "worker/arguments.h"
 #include "worker/end_signals.h"
+#include "worker/examine.h"
 #include "worker/launched.h"
 #include "worker/snapshot.h"
 #include "worker/spawn.h"
@@ -427,12 +429,28 @@ static psr_err start(const psr_worker_arguments *a, worker *w)
     return psr_launched_begin(&w->launched, a, &place, note_lost, w, &w->provision);
 }
 
+/* `psring-worker examine [DATA]` */
+static int examine(const char *data)
+{
+    char directory[PSR_PATH_MAX], *json = NULL;
+    bool has_directory = user_data_directory(directory, sizeof directory);
+    psr_err err = psr_worker_examine(data, has_directory ? directory : NULL, &json);
+    if (err == PSR_OK)
+        psr_print(stdout, "%s\n", json);
+    else
+        psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
+    free(json);
+    return psr_err_exit_status(err);
+}
+
 int main(int argc, char **argv)
 {
     argp_program_version_hook = print_version;
     psr_clock_stops_with_process();
     psr_memory_keep_pages();
     psr_log_init("worker", PSR_LOG_INFO);
+    if (argc > 1 && strcmp(argv[1], "examine") == 0) /* psring doctor's own */
+        return examine(argc > 2 ? argv[2] : NULL);
     psr_worker_arguments a;
     psr_worker_arguments_parse(argc, argv, &a);
     if (a.spawns)

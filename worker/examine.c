@@ -1,0 +1,38 @@
+#include "worker/examine.h"
+
+#include "base/json_fields.h"
+#include "data/dataset.h"
+#include "model/backend.h"
+#include "net/transport.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static psr_err find_data(const char *data, const char *user_directory, psr_dataset_info *ret_info)
+{
+    char directory[PSR_PATH_MAX];
+    PSR_TRY(psr_dataset_find(data, user_directory, 0, directory, sizeof directory));
+    return psr_dataset_info_read(directory, ret_info);
+}
+
+psr_err psr_worker_examine(const char *data, const char *user_directory, char **ret_json)
+{
+    char library[32], text[256];
+    psr_fields_writer w = psr_fields_begin();
+    psr_transport_library(library, sizeof library);
+    psr_fields_put_text(&w, "version", PSR_VERSION);
+    psr_fields_put_text(&w, "identity", psr_backend_identity(PSR_BACKEND_ONEDNN));
+    psr_fields_put_text(&w, "library", library);
+    psr_dataset_info info;
+    if (data != NULL && find_data(data, user_directory, &info) != PSR_OK)
+        psr_fields_put_text(&w, "data_failure", psr_err_detail());
+    else if (data != NULL) {
+        snprintf(text, sizeof text,
+                 "%s, %" PRIu32 " + %" PRIu32 " samples of %" PRIu32 "x%" PRIu32 "x%" PRIu32 ", %" PRIu32
+                 " classes",
+                 info.name, info.train_count, info.test_count, info.channels, info.height, info.width,
+                 info.classes);
+        psr_fields_put_text(&w, "data", text);
+    }
+    return psr_fields_finish(&w, ret_json);
+}
