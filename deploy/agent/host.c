@@ -173,6 +173,20 @@ psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, c
     return psr_child_start(argv, PSR_CHILD_SEES_END, &link->agent);
 }
 
+psr_err psr_host_set_variables(psr_host_link *link, const char *const *variables)
+{
+    size_t count = 0;
+    if (variables == NULL)
+        return PSR_OK;
+    while (variables[count] != NULL)
+        count++;
+    cJSON *array = cJSON_CreateStringArray(variables, (int)count);
+    if (array == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the variables of -x");
+    psr_json_put(&link->agent.in, "op", "variables", "!variables", array, NULL);
+    return PSR_OK;
+}
+
 static psr_err could_not_connect(const char *name, const char *last_words)
 {
     char advice[3 * 256 + 256];

@@ -19,6 +19,9 @@ bool psr_host_is_here(const char *name);
 PSR_MUST_CHECK psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh,
                                       const char *remote_program);
 
+/* Tells its agent, before the first process, what all that it starts finds in its environment: NAME=VALUE.., NULL; NULL: nothing more. NOMEM. */
+PSR_MUST_CHECK psr_err psr_host_set_variables(psr_host_link *link, const char *const *variables);
+
 /* What a POSIX shell on another host is to run. named: the user said where psring is (--remote-psring). Otherwise path is our own: it
  * is run there only where nobody but root and who logs in can change it, else psring from PATH. USAGE: too long. */
 PSR_MUST_CHECK psr_err psr_host_command(const char *path, bool named, char *command, size_t size);

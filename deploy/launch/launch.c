@@ -149,20 +149,6 @@ static psr_err name_program(psr_launch_driver *d, psr_host_link *host)
     return PSR_OK;
 }
 
-static psr_err name_variables(const psr_launch_driver *d, psr_host_link *host)
-{
-    size_t count = 0;
-    if (!d->options->variables)
-        return PSR_OK;
-    while (d->options->variables[count] != NULL)
-        count++;
-    cJSON *variables = cJSON_CreateStringArray(d->options->variables, (int)count);
-    if (variables == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the variables of -x");
-    psr_json_put(&host->agent.in, "op", "variables", "!variables", variables, NULL);
-    return PSR_OK;
-}
-
 /* Hosts are started in their order. */
 static psr_err start_agent(void *context, size_t index, bool *ret_here)
 {
@@ -175,7 +161,7 @@ static psr_err start_agent(void *context, size_t index, bool *ret_here)
     psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s, "?share", d->shares,
                  d->sockets.path[0] ? "sockets" : NULL, d->sockets.path, NULL);
     PSR_TRY(name_program(d, host));
-    return name_variables(d, host);
+    return psr_host_set_variables(host, d->options->variables);
 }
 
 static void drop_agent(void *context, size_t index)
