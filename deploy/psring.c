@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "deploy/agent/agent.h"
 #include "deploy/commands.h"
+#include "deploy/doctor/probe.h"
 #include "net/transport.h"
 
 #include <argp.h>
@@ -23,6 +24,8 @@ static const command commands[] = {
      psr_command_run},
     {"bench", "measure the library's operations on this machine or on the hosts of a hostfile",
      psr_command_bench},
+    {"doctor", "look for what would stop or slow a run on this machine or on the hosts of a hostfile",
+     psr_command_doctor},
     {"report", "compare runs in one table", psr_command_report},
     {"keygen", "make key files for processes that are started by hand", psr_command_keygen},
 };
@@ -124,6 +127,8 @@ int main(int argc, char **argv)
         return psr_agent_main();
     if (strcmp(name, "hosts") == 0) /* deploy/install's own */
         return psr_command_hosts(argc - 1, argv + 1);
+    if (strcmp(name, "probe") == 0) /* the agent's own */
+        return psr_probe_main();
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(name, commands[i].name) == 0) {
             char title[64];

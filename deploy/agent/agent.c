@@ -73,9 +73,10 @@ typedef struct agent {
     psr_socket_directory
         sockets; /* to be removed: of the run, as the launcher does if it can; over TCP this agent's own */
     bool shares; /* sockets is where its processes share memory, as they are told */
-    psr_program program;         /* of `psring run`; without words: psring's own two */
+    psr_program program;         /* of `psring run`; without words: psring's own */
     cJSON *variables;            /* those two's, or NULL */
     psr_environment environment; /* with them; not begun: ours */
+    bool probes;                 /* its workers are `psring probe` */
 } agent;
 
 typedef struct line_from {
@@ -235,7 +236,7 @@ static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_pro
     const char *role = psr_json_text(command, "role");
     process p = {0};
     if (!role || !psr_role_parse(role, &p.peer.role) || p.peer.role == PSR_ROLE_SCHEDULER ||
-        (runs_program(a) && p.peer.role != PSR_ROLE_WORKER) ||
+        ((runs_program(a) || a->probes) && p.peer.role != PSR_ROLE_WORKER) ||
         !psr_json_count(command, "rank", UINT32_MAX - 1, &p.peer.rank))
         return psr_fail(PSR_ERR_PROTOCOL,
                         "the launcher sent a spawn command for neither a worker nor a shard");
@@ -274,13 +275,13 @@ static bool tell_sharing(const agent *a, cJSON *provision)
     return !a->shares || cJSON_AddStringToObject(provision, "sharing", a->sockets.path) != NULL;
 }
 
-/* One of psring's two programs, from beside this one: nothing of what is run is the launcher's to say. */
+/* One of psring's own programs, from beside this one: nothing of what is run is the launcher's to say. */
 static psr_err start_own(const agent *a, process *p, cJSON *provision)
 {
-    char path[4096], option[] = "--provision", from[] = "-";
-    PSR_TRY(
-        psr_program_path(p->peer.role == PSR_ROLE_SHARD ? "psring-ps" : "psring-worker", path, sizeof path));
-    char *argv[] = {path, option, from, NULL};
+    char path[4096], option[] = "--provision", from[] = "-", probe[] = "probe";
+    const char *name = a->probes ? "psring" : p->peer.role == PSR_ROLE_SHARD ? "psring-ps" : "psring-worker";
+    PSR_TRY(psr_program_path(name, path, sizeof path));
+    char *argv[] = {path, a->probes ? probe : option, a->probes ? NULL : from, NULL};
     char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
@@ -352,7 +353,7 @@ static psr_err begin(agent *a, const cJSON *command)
 static psr_err take_program(agent *a, cJSON *command)
 {
     cJSON *object = cJSON_DetachItemFromObjectCaseSensitive(command, "program");
-    if (runs_program(a) || a->count > 0) {
+    if (runs_program(a) || a->probes || a->count > 0) {
         cJSON_Delete(object);
         return psr_fail(PSR_ERR_PROTOCOL, "the launcher named a program when others were started");
     }
@@ -378,6 +379,29 @@ static psr_err take_variables(agent *a, cJSON *command)
     return PSR_OK;
 }
 
+/* Likewise. */
+static psr_err take_probe(agent *a)
+{
+    if (runs_program(a) || a->count > 0)
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher wanted a probe when others were started");
+    a->probes = true;
+    return PSR_OK;
+}
+
+/* One that has ended hears nothing. */
+static psr_err tell(agent *a, const cJSON *command)
+{
+    const char *role = psr_json_text(command, "role"), *text = psr_json_text(command, "text");
+    psr_peer peer;
+    if (!a->probes || !role || !text || !psr_role_parse(role, &peer.role) ||
+        !psr_json_count(command, "rank", UINT32_MAX - 1, &peer.rank))
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a line that is for no probe");
+    for (size_t i = 0; i < a->count; i++)
+        if (psr_peer_equal(a->processes[i].peer, peer))
+            psr_line_writer_put(&a->processes[i].child.in, text);
+    return PSR_OK;
+}
+
 static psr_err on_command(void *context, char *line)
 {
     agent *a = context;
@@ -393,6 +417,10 @@ static psr_err on_command(void *context, char *line)
         err = take_program(a, command);
     else if (strcmp(op, "variables") == 0)
         err = take_variables(a, command);
+    else if (strcmp(op, "probe") == 0)
+        err = take_probe(a);
+    else if (strcmp(op, "tell") == 0)
+        err = tell(a, command);
     else if (strcmp(op, "spawn") == 0)
         err = spawn(a, command);
     else if (strcmp(op, "end") == 0)

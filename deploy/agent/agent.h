@@ -11,6 +11,8 @@
  *                                        here alone an agent hears of any other program
  *   {"op":"variables","variables":["OMP_PROC_BIND=true"]}   before the first spawn: for psring's own two programs, beside what is in the
  *                                        agent's environment
+ *   {"op":"probe"}                       of psring doctor, before the first spawn: workers are psring probe (deploy/doctor/probe.h)
+ *   {"op":"tell","role":"worker","rank":0,"text":"..."}         a line for that probe
  *   {"op":"alive"}                       at least four times a deadline; it is answered
  *   {"op":"pause"}, {"op":"go_on"}       Ctrl-Z: stop its processes and count no time; let them go on. The agent itself stays awake
  *   {"op":"end","grace_ms":1500}         wait that long for its processes, then kill; then leave

@@ -1,0 +1,16 @@
+/* Looks at this host: fills psr_host_facts but for those of the probe's own inbox. Files of /proc and /sys, limits, and two programs that are
+ * asked: psring-worker, and the psring that the shell would find. What cannot be found out stays empty or 0. One
+ * thread. */
+#ifndef PSR_DEPLOY_DOCTOR_FIND_FACTS_H
+#define PSR_DEPLOY_DOCTOR_FIND_FACTS_H
+
+#include "deploy/doctor/host_facts.h"
+
+/* data: as --data, or NULL. within_ms: about; names that nobody resolves and programs that do not end are given up. */
+void psr_find_host_facts(const char *data, int within_ms, psr_host_facts *ret_facts);
+
+/* A control group's limits as the files of version 2 say them, pure: "200000 100000" are 2000 thousandths of a core, "max 100000" is
+ * PSR_FACT_UNLIMITED, as is what cannot be read. */
+uint64_t psr_find_cpu_max(const char *text);
+
+#endif

@@ -1,0 +1,201 @@
+#include "deploy/doctor/picture.h"
+
+#include "base/printable.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOST_WIDTH_MAX 18
+#define ADDRESS_WIDTH_MAX 15
+#define BACK_END_WIDTH_MAX 22
+#define HOSTS_IN_TABLE 12 /* whose ways fit 100 columns */
+#define GIB ((double)(1 << 30))
+
+/* ---- hosts ---- */
+
+/* "avx512_core_amx, 2.6.3" of "onednn 2.6.3 cpu_isa_avx512_core_amx openmp" */
+static void describe_back_end(const psr_host_facts *f, char text[40])
+{
+    char version[16] = "", isa[32] = "";
+    if (sscanf(f->identity, "onednn %15s %31s", version, isa) != 2)
+        snprintf(text, 40, "%.39s", f->identity[0] ? f->identity : "no psring-worker");
+    else
+        snprintf(text, 40, "%s, %s", strncmp(isa, "cpu_isa_", 8) == 0 ? isa + 8 : isa, version);
+}
+
+/* What may be used of how many. */
+static void describe_cores(const psr_host_facts *f, char text[32])
+{
+    double limit = (double)f->cpu_limit_milli / 1000, allowed = (double)f->cores_allowed;
+    double usable = limit < allowed ? limit : allowed;
+    if (usable < (double)f->cores)
+        snprintf(text, 32, "%.3g/%" PRIu64, usable, f->cores);
+    else
+        snprintf(text, 32, "%" PRIu64, f->cores);
+}
+
+static void describe_clock(const psr_checkup_host *h, char text[32])
+{
+    if (h->clock_known)
+        snprintf(text, 32, "%+.4f", h->clock_s);
+    else
+        snprintf(text, 32, "?");
+}
+
+static int width_of_names(const psr_checkup *c)
+{
+    int width = 4;
+    for (size_t i = 0; i < c->count; i++) {
+        int length = (int)strlen(c->hosts[i].host.name);
+        width = length > width ? length : width;
+    }
+    return width < HOST_WIDTH_MAX ? width : HOST_WIDTH_MAX;
+}
+
+static void print_host(FILE *to, const psr_checkup *c, size_t i, int width)
+{
+    const psr_checkup_host *h = &c->hosts[i];
+    char back_end[40], cores[32], clock[32];
+    psr_print(to, "%3zu  %-*.*s", i, width, width, h->host.name);
+    if (h->stage != PSR_DOCTOR_PROBED) {
+        psr_print(to, "  %5" PRIu32 "  no answer, see below\n", h->host.slots);
+        return;
+    }
+    describe_back_end(&h->facts, back_end);
+    describe_cores(&h->facts, cores);
+    describe_clock(h, clock);
+    psr_print(to, "  %5" PRIu32 "  %-*.*s  %6.6s  %8.1f  %9.9s  %.*s\n", h->host.slots, ADDRESS_WIDTH_MAX,
+              ADDRESS_WIDTH_MAX, h->facts.address, cores, (double)h->facts.memory_free_bytes / GIB, clock,
+              BACK_END_WIDTH_MAX, back_end);
+}
+
+static void print_hosts(FILE *to, const psr_checkup *c)
+{
+    const int width = width_of_names(c);
+    psr_print(to, "     %-*s  slots  %-*s   cores  free GiB   clock, s  back end\n", width, "host",
+              ADDRESS_WIDTH_MAX, "address");
+    for (size_t i = 0; i < c->count; i++)
+        print_host(to, c, i, width);
+    for (size_t i = 0; i < c->count && c->data != NULL; i++)
+        if (c->hosts[i].facts.data[0] != '\0') {
+            psr_print(to, "     data: %s\n", c->hosts[i].facts.data);
+            return;
+        }
+}
+
+/* ---- ways ---- */
+
+static double round_trip_ms(const psr_checkup_pair *p)
+{
+    return (double)p->round_trip_ns * 1e-6;
+}
+
+static double megabytes_per_s(const psr_checkup_pair *p)
+{
+    return (double)p->bytes_per_s * 1e-6;
+}
+
+static void describe_way(const psr_checkup_pair *p, double value, char cell[16])
+{
+    if (p->measured)
+        snprintf(cell, 16, value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+    else
+        snprintf(cell, 16, "%s",
+                 p->tried && !p->connected       ? "closed"
+                 : p->measure_failure[0] != '\0' ? "fails"
+                                                 : "?");
+}
+
+static void print_table(FILE *to, const psr_checkup *c, double (*value_of)(const psr_checkup_pair *p))
+{
+    char cell[16];
+    psr_print(to, "   ");
+    for (size_t i = 0; i < c->count; i++)
+        psr_print(to, " %7zu", i);
+    psr_print(to, "\n");
+    for (size_t from = 0; from < c->count; from++) {
+        psr_print(to, "%3zu", from);
+        for (size_t k = 0; k < c->count; k++) {
+            const psr_checkup_pair *p = psr_checkup_pair_of(c, from, k);
+            describe_way(p, value_of(p), cell);
+            psr_print(to, " %7s", from == k ? "-" : cell);
+        }
+        psr_print(to, "\n");
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of more hosts than a table has room for. Without memory it is left out. */
+static void print_range(FILE *to, const psr_checkup *c, double (*value_of)(const psr_checkup_pair *p))
+{
+    double *values = calloc(c->count * c->count, sizeof *values);
+    size_t count = 0;
+    for (size_t i = 0; i < c->count * c->count && values != NULL; i++)
+        if (c->pairs[i].measured)
+            values[count++] = value_of(&c->pairs[i]);
+    if (count > 0) {
+        qsort(values, count, sizeof *values, by_value);
+        psr_print(to, "     least %.3g, middle %.3g, most %.3g of %zu ways; --json has each\n", values[0],
+                  values[count / 2], values[count - 1], count);
+    }
+    free(values);
+}
+
+static void print_ways(FILE *to, const psr_checkup *c)
+{
+    void (*print)(FILE * to, const psr_checkup *c, double (*value_of)(const psr_checkup_pair *p)) =
+        c->count <= HOSTS_IN_TABLE ? print_table : print_range;
+    bool tried = false;
+    for (size_t i = 0; i < c->count * c->count; i++)
+        tried |= c->pairs[i].tried;
+    if (!tried)
+        return;
+    psr_print(to, "\nround trip of a message without payload, ms (row to column and back)\n");
+    print(to, c, round_trip_ms);
+    psr_print(to, "\nbandwidth of encrypted messages of 1 MiB, %d at once, MB/s (row to column)\n",
+              PSR_PROBE_WINDOW);
+    print(to, c, megabytes_per_s);
+}
+
+/* ---- findings ---- */
+
+static void print_findings(FILE *to, const psr_findings *f)
+{
+    static const char *const titles[] = {"would stop a run", "would slow a run down, or mislead",
+                                         "could not be tested", "good to know"};
+    for (size_t i = 0; i < f->count; i++) {
+        const psr_finding *finding = &f->items[i];
+        if (i == 0 || f->items[i - 1].level != finding->level)
+            psr_print(to, "\n%s\n", titles[finding->level]);
+        psr_print(to, "  %-13s  %s: %s%s%s\n", finding->check, finding->where, finding->what,
+                  finding->right[0] ? "; " : "", finding->right);
+    }
+}
+
+static void print_verdict(FILE *to, const psr_findings *f)
+{
+    const size_t stops = psr_findings_at(f, PSR_FINDING_STOPS), slows = psr_findings_at(f, PSR_FINDING_SLOWS);
+    if (stops + slows == 0)
+        psr_print(to, "\nNothing was found that would stop a run or slow it down.\n");
+    else
+        psr_print(
+            to, "\n%zu would stop a run, %zu would slow it down or mislead; docs/doctor.md has each check.\n",
+            stops, slows);
+}
+
+void psr_picture_print(FILE *to, const psr_checkup *checkup, const psr_findings *findings)
+{
+    psr_print(to, "psring %s   %zu host%s, %" PRIu32 " slot%s\n\n", PSR_VERSION, checkup->count,
+              checkup->count == 1 ? "" : "s", psr_checkup_slots(checkup),
+              psr_checkup_slots(checkup) == 1 ? "" : "s");
+    print_hosts(to, checkup);
+    print_ways(to, checkup);
+    print_findings(to, findings);
+    print_verdict(to, findings);
+}
