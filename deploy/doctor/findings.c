@@ -156,19 +156,19 @@ static void judge_limits(const psr_checkup *c, const psr_checkup_host *h, psr_fi
                          "transparent huge pages are off, which weights and gradients ask for");
 }
 
-/* On one host a run meets over ipc sockets and shares memory; across hosts it does neither. */
+/* Processes of one host share memory, by a directory that is made for the run; where all are on one host, their sockets are in it too. */
 static void judge_sharing(const psr_checkup *c, const psr_checkup_host *h, psr_findings *f)
 {
     const psr_host_facts *facts = &h->facts;
     const char *filter = facts->seccomp != 0 ? "; a filter of system calls (seccomp) is on" : "";
+    const psr_finding_level matters = h->host.slots > 1 ? PSR_FINDING_SLOWS : PSR_FINDING_NOTE;
     if (facts->sockets_failure[0] != '\0')
-        psr_findings_add(
-            f, c->count == 1 ? PSR_FINDING_STOPS : PSR_FINDING_NOTE, "shared-memory", h->host.name,
-            "make $XDG_RUNTIME_DIR or /tmp this user's to write, or give --transport tcp",
-            "no directory for the sockets of a run on this host alone: %s", facts->sockets_failure);
+        psr_findings_add(f, c->count == 1 ? PSR_FINDING_STOPS : matters, "shared-memory", h->host.name,
+                         "let this user write to $XDG_RUNTIME_DIR or /tmp, or give --transport tcp",
+                         "no directory can be made for the sockets of a run: %s", facts->sockets_failure);
     if (facts->sharing_failure[0] != '\0')
-        psr_findings_add(f, c->count == 1 ? PSR_FINDING_SLOWS : PSR_FINDING_NOTE, "shared-memory",
-                         h->host.name, "allow memfd_create to this user's processes",
+        psr_findings_add(f, matters, "shared-memory", h->host.name,
+                         "allow memfd_create to this user's processes",
                          "processes on this host cannot share memory: %s%s", facts->sharing_failure, filter);
     if (facts->shm_free_bytes == 0)
         psr_findings_add(

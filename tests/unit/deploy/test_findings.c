@@ -199,24 +199,33 @@ static void little_memory_and_huge_pages_that_are_off_slow_a_run(void **state)
     assert_mended();
 }
 
-static void memory_that_cannot_be_shared_matters_to_a_run_on_one_host(void **state)
+static void memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host(void **state)
 {
     (void)state;
     strcpy(c.hosts[0].facts.sharing_failure, "memfd_create: Operation not permitted");
     c.hosts[0].facts.seccomp = 2;
+    c.hosts[0].host.slots = 1;
     assert_alone(
         PSR_FINDING_NOTE, "shared-memory", "node1",
         "processes on this host cannot share memory: memfd_create: Operation not permitted; a filter of "
         "system calls (seccomp) is on");
-    psr_checkup_done(&c);
-    c = checkup_of(1);
-    strcpy(c.hosts[0].facts.sharing_failure, "memfd_create: Operation not permitted");
+    c.hosts[0].host.slots = 2;
+    c.hosts[0].facts.seccomp = 0;
     assert_alone(PSR_FINDING_SLOWS, "shared-memory", "node1",
                  "processes on this host cannot share memory: memfd_create: Operation not permitted");
     c.hosts[0].facts = facts_of(0);
     strcpy(c.hosts[0].facts.sockets_failure, "/tmp: Read-only file system");
+    assert_alone(PSR_FINDING_SLOWS, "shared-memory", "node1",
+                 "no directory can be made for the sockets of a run: /tmp: Read-only file system");
+    psr_checkup_done(&c);
+    c = checkup_of(1); /* where the run has no others */
+    strcpy(c.hosts[0].facts.sockets_failure, "/tmp: Read-only file system");
     assert_alone(PSR_FINDING_STOPS, "shared-memory", "node1",
-                 "no directory for the sockets of a run on this host alone: /tmp: Read-only file system");
+                 "no directory can be made for the sockets of a run: /tmp: Read-only file system");
+    c.hosts[0].facts = facts_of(0);
+    c.hosts[0].facts.shm_free_bytes = 0;
+    assert_alone(PSR_FINDING_NOTE, "shared-memory", "node1",
+                 "/dev/shm is missing or full; psring does without, NCCL, MPI and PyTorch's loader do not");
 }
 
 static void an_own_name_that_stands_for_loopback_is_told(void **state)
@@ -421,7 +430,7 @@ int main(void)
         TEST(cores_that_may_not_be_used_slow_a_run),
         TEST(too_few_files_stop_a_run_of_that_many_workers),
         TEST(little_memory_and_huge_pages_that_are_off_slow_a_run),
-        TEST(memory_that_cannot_be_shared_matters_to_a_run_on_one_host),
+        TEST(memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host),
         TEST(an_own_name_that_stands_for_loopback_is_told),
         TEST(a_clock_is_wrong_when_it_is_so_for_certain),
         TEST(names_versions_and_settings_that_differ_are_told),
