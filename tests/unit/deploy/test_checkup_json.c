@@ -14,7 +14,7 @@ static psr_checkup broken(void)
     psr_checkup c = checkup_of(3);
     c.hosts[1].stage = PSR_DOCTOR_NO_AGENT;
     c.hosts[1].clock_known = false;
-    strcpy(c.hosts[1].failure, "host node2: ssh could not connect: Permission denied");
+    strcpy(c.hosts[1].failure, "host node2: ssh could not connect: Permission denied; ssh-copy-id node2");
     for (size_t i = 0; i < c.count; i++)
         *psr_checkup_pair_of(&c, i, 1) = *psr_checkup_pair_of(&c, 1, i) = (psr_checkup_pair){0};
     close_way(&c, 0, 2, "Connection refused");
@@ -61,7 +61,7 @@ static void all_hosts_ways_and_findings_are_in_it(void **state)
     assert_null(cJSON_GetObjectItemCaseSensitive(second, "facts"));
     assert_null(cJSON_GetObjectItemCaseSensitive(second, "clock_s"));
     assert_string_equal(psr_json_text(second, "failure"),
-                        "host node2: ssh could not connect: Permission denied");
+                        "host node2: ssh could not connect: Permission denied; ssh-copy-id node2");
     assert_true(psr_json_number(third, "clock_s", 0) == 2.5);
 
     const cJSON *closed = item_of(json, "pairs", 1), *open = item_of(json, "pairs", 4);
@@ -108,8 +108,8 @@ static void the_screen_shows_what_is_closed_and_what_is_not_known(void **state)
     assert_non_null(strstr(text, "\n  0       -       ?  closed\n"));
     assert_non_null(strstr(text, "\n  2    0.09       ?       -\n"));
     assert_non_null(strstr(text, "\n  2    1000       ?       -\n"));
-    assert_non_null(strstr(
-        text, "\nwould stop a run\n  login          node2: ssh could not connect: Permission denied; "));
+    assert_non_null(strstr(text, "\nwould stop a run\n  login          node2: ssh could not connect: "
+                                 "Permission denied; ssh-copy-id node2\n"));
     assert_non_null(strstr(text, "\n2 would stop a run, 1 would slow it down or mislead;"));
     free(text);
     psr_checkup_done(&c);
