@@ -229,6 +229,7 @@ void psr_worker_arguments_parse(int argc, char **argv, psr_worker_arguments *ret
     a.gives_options = gives_any(&parser, argc, argv);
     a.gives_mode = psr_options_find(&parser, argc, argv, "mode", &text);
     a.gives_shards = psr_options_find(&parser, argc, argv, "shards", &text);
+    a.gives_data = psr_options_find(&parser, argc, argv, "data", &text);
     a.gives_workers = psr_options_find(&parser, argc, argv, "workers", &text);
     psr_options_parse(&parser, argc, argv, 0, NULL, &a);
     psr_options_argp_free(table);

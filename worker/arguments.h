@@ -19,7 +19,7 @@ typedef struct psr_worker_arguments {
 
     psr_config config;  /* of the run */
     bool gives_options; /* any option of the run */
-    bool gives_mode, gives_shards, gives_workers;
+    bool gives_mode, gives_shards, gives_workers, gives_data;
 
     /* As PyTorch's example programs name them */
     bool spawns; /* --multiprocessing-distributed: one process for each rank of this node */

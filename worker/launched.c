@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FOREVER_MS (INT64_MAX / 4) /* who stays has deadlines of its own */
 #define END_MS 15000 /* for what is beside to end with the run: checkpoints are in place by then */
 
 /* ---- the place ---- */
@@ -119,6 +120,8 @@ static psr_err resolve_config(const psr_worker_arguments *a, const psr_start *s,
 {
     psr_config config = a->config;
     psr_compression compression;
+    if (s->input[0] != '\0' && !a->gives_data)
+        PSR_TRY(psr_config_set(&config, "data", s->input));
     PSR_TRY(take_shards(a, s, &config));
     if (psr_engine_is_alone(&config) && s->ranks > 1)
         return psr_fail(PSR_ERR_USAGE,
@@ -169,6 +172,8 @@ static psr_err provision_of(const psr_start *s, psr_peer self, psr_provision *re
     snprintf(p.interface, sizeof p.interface, "%s", s->interface);
     PSR_TRY(psr_provision_load_keys(&p, s->key_file[0] != '\0' ? s->key_file : NULL));
     if (p.directory[0] == '\0' && p.interface[0] == '\0')
+        snprintf(p.interface, sizeof p.interface, "%s", s->tcp_interface);
+    if (p.directory[0] == '\0' && p.interface[0] == '\0')
         err = psr_start_interface(p.scheduler + strlen("tcp://"), p.interface);
     if (err != PSR_OK) {
         psr_provision_done(&p);
@@ -210,13 +215,18 @@ static psr_err start_scheduler(psr_launched *l)
     return err;
 }
 
-static psr_err start_shards(psr_launched *l, uint32_t rank)
+static psr_err start_shard(psr_launched *l, uint32_t shard)
 {
     static char provision[] = "--provision", from[] = "-";
     char *const options[] = {provision, from, NULL};
+    return start_one(l, "psring-ps", options, (psr_peer){PSR_ROLE_SHARD, shard});
+}
+
+static psr_err start_shards(psr_launched *l, uint32_t rank)
+{
     uint32_t shards = psr_engine_shards(&l->config);
     for (uint32_t shard = rank; shard < shards; shard += l->start.ranks)
-        PSR_TRY(start_one(l, "psring-ps", options, (psr_peer){PSR_ROLE_SHARD, shard}));
+        PSR_TRY(start_shard(l, shard));
     return PSR_OK;
 }
 
@@ -230,12 +240,15 @@ static psr_err start_beside(psr_launched *l, uint32_t rank,
                             void (*lost)(void *context, bool killed, psr_err status, const char *line),
                             void *context)
 {
+    bool is_shard = l->start.role == PSR_ROLE_SHARD;
     bool shards = shards_are_beside(l) && rank < psr_engine_shards(&l->config);
-    if (!l->start.starts_scheduler && !shards)
+    if (!l->start.starts_scheduler && !shards && !is_shard)
         return PSR_OK;
     PSR_TRY(psr_beside_new(lost, context, &l->beside));
     if (l->start.starts_scheduler)
         PSR_TRY(start_scheduler(l));
+    if (is_shard)
+        PSR_TRY(start_shard(l, rank));
     if (shards)
         PSR_TRY(start_shards(l, rank));
     return psr_beside_watch(l->beside);
@@ -265,7 +278,8 @@ psr_err psr_launched_begin(psr_launched *l, const psr_worker_arguments *a, const
         snprintf(directory, sizeof directory, "%.*s",
                  (int)(strrchr(l->start.scheduler, '/') - l->start.scheduler), l->start.scheduler);
     PSR_TRY(psr_job_folder_enter(directory, &l->folder));
-    PSR_TRY(psr_job_folder_take(&l->folder, &self, l->start.ranks));
+    PSR_TRY(psr_job_folder_take(&l->folder, &self,
+                                self.role == PSR_ROLE_SHARD ? l->start.shards : l->start.ranks));
     l->start.rank = self.rank;
     PSR_TRY(provision_of(&l->start, self, &p));
     say_place(l, &p);
@@ -276,6 +290,20 @@ psr_err psr_launched_begin(psr_launched *l, const psr_worker_arguments *a, const
     }
     *ret_provision = p;
     return PSR_OK;
+}
+
+psr_err psr_launched_stay(psr_launched *l)
+{
+    bool scheduler = l->start.starts_scheduler;
+    int status = psr_beside_end(l->beside, true, FOREVER_MS);
+    l->beside = NULL;
+    if (status == 0)
+        return PSR_OK;
+    psr_err err = status == 2     ? PSR_ERR_USAGE
+                  : status == 3   ? PSR_ERR_PROTOCOL
+                  : status == 130 ? PSR_ERR_CANCELLED
+                                  : PSR_ERR_PEER;
+    return psr_fail(err, "the %s ended with status %d", scheduler ? "scheduler" : "shard", status);
 }
 
 psr_err psr_launched_end(psr_launched *l, psr_err err)

@@ -29,6 +29,9 @@ PSR_MUST_CHECK psr_err psr_launched_begin(psr_launched *launched, const psr_work
 /* The run's configuration has come: it must be what this process was told, but for what the scheduler resolves. USAGE names the option. */
 PSR_MUST_CHECK psr_err psr_launched_compare(const psr_launched *launched, const psr_config *run);
 
+/* Of a process that is no worker: what it started is the scheduler or a shard, and it stays until that has ended. What that came to. */
+PSR_MUST_CHECK psr_err psr_launched_stay(psr_launched *launched);
+
 /* All of this process that belongs to the run has ended, with err. Waits for what it started. Returns err, or what the scheduler came to. */
 psr_err psr_launched_end(psr_launched *launched, psr_err err);
 

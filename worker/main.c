@@ -341,13 +341,26 @@ static psr_err train(worker *w)
     return psr_session_done(w->session, outcome.steps, outcome.left_out, line);
 }
 
+/* Somebody else's launcher sends them to all ranks. */
+static void take_signals(const worker *w)
+{
+    const psr_launched *l = &w->launched;
+    if (l->start.way != NULL)
+        psr_end_by_orders(l->beside != NULL && l->start.starts_scheduler ? psr_beside_orders(l->beside) : -1);
+}
+
+/* The scheduler, or a shard, by somebody else's launcher. */
+static psr_err stay(worker *w)
+{
+    if (w->launched.start.starts_scheduler)
+        take_signals(w);
+    return psr_launched_stay(&w->launched);
+}
+
 static psr_err run(worker *w)
 {
     PSR_TRY(join(w));
-    if (w->launched.start.way != NULL)
-        psr_end_by_orders(w->launched.beside != NULL && w->launched.start.starts_scheduler
-                              ? psr_beside_orders(w->launched.beside)
-                              : -1);
+    take_signals(w);
     psr_peer self = psr_member_self(w->member);
     char name[64];
     snprintf(name, sizeof name, "worker %" PRIu32, self.rank);
@@ -460,7 +473,7 @@ int main(int argc, char **argv)
     pthread_mutex_init(&w.lost.mutex, NULL);
     psr_err err = start(&a, &w);
     if (err == PSR_OK)
-        err = run(&w);
+        err = w.provision.self.role == PSR_ROLE_WORKER ? run(&w) : stay(&w);
     if (err != PSR_OK)
         psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
     clean_up(&w);

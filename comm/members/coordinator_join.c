@@ -189,7 +189,7 @@ void psr_coordinator_check_joining(psr_coordinator *c, int64_t now_ms)
     char missing[400], here[400], line[PSR_COORDINATOR_LINE_MAX];
     list(c, false, missing, sizeof missing);
     list(c, true, here, sizeof here);
-    snprintf(line, sizeof line, "%s never came up; %s%s", missing,
-             here[0] ? "those that did: " : "nobody did", here);
+    snprintf(line, sizeof line, "%s never came up; %" PRIu32 " of %" PRIu32 " did%s%s", missing,
+             c->joined_count, c->seat_count, here[0] ? ": " : "", here);
     psr_coordinator_end(c, PSR_ERR_TIMEOUT, line);
 }

@@ -188,8 +188,11 @@ static void open_to_all(psr_keys *keys)
 
 psr_err psr_provision_load_keys(psr_provision *provision, const char *keys)
 {
-    if (keys != NULL)
-        return psr_keys_load(keys, provision->self, &provision->keys);
+    if (keys != NULL) {
+        PSR_TRY(psr_keys_load(keys, provision->self, &provision->keys));
+        rank_by_key(provision);
+        return PSR_OK;
+    }
     if (provision->directory[0] == '\0')
         return psr_fail(PSR_ERR_USAGE,
                         "over TCP a key_file is needed: psring keygen makes one for each rank, or "

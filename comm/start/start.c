@@ -9,8 +9,9 @@
 #include <string.h>
 
 /* From the inside to the outside (psr_start_level): the first that is there counts. */
-static psr_start_reader *const readers[] = {psr_start_by_psring, psr_start_by_torch, psr_start_by_openmpi,
-                                            psr_start_by_hydra, psr_start_by_slurm};
+static psr_start_reader *const readers[] = {psr_start_by_psring,    psr_start_by_torch,   psr_start_by_mxnet,
+                                            psr_start_by_mindspore, psr_start_by_openmpi, psr_start_by_hydra,
+                                            psr_start_by_slurm};
 enum { WAYS = sizeof readers / sizeof *readers };
 
 psr_start psr_start_blank(void)
@@ -31,6 +32,10 @@ psr_start psr_start_blank(void)
 /* "RANK=3 and WORLD_SIZE=8 say rank 3 of 8" */
 static void quote(const psr_start *s, char *text, size_t size)
 {
+    if (s->rank == PSR_RANK_ANY || s->role != PSR_ROLE_WORKER) {
+        psr_start_describe(s, text, size);
+        return;
+    }
     const char *rank = psr_variable(s->rank_variable), *ranks = psr_variable(s->ranks_variable);
     if (rank == NULL || ranks == NULL) /* options */
         snprintf(text, size, "%s and %s say rank %" PRIu32 " of %" PRIu32, s->rank_variable,
@@ -44,9 +49,10 @@ static void quote(const psr_start *s, char *text, size_t size)
  * ranks itself. */
 static bool agree(const psr_start *inner, const psr_start *outer)
 {
-    if ((inner->by_launcher && outer->level < inner->level) || outer->rank == PSR_RANK_ANY ||
-        inner->rank == PSR_RANK_ANY)
+    if (inner->by_launcher && outer->level < inner->level)
         return true;
+    if (outer->rank == PSR_RANK_ANY || inner->rank == PSR_RANK_ANY || inner->role != PSR_ROLE_WORKER)
+        return outer->level < inner->level; /* of one level they are two frameworks' */
     if (outer->ranks == inner->ranks)
         return outer->rank == inner->rank;
     return outer->level < inner->level && outer->ranks < inner->ranks && inner->ranks % outer->ranks == 0;

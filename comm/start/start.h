@@ -50,7 +50,11 @@ typedef struct psr_start {
     /* Of every way: PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, and PSRING_PORT in port's place. "" and 0: not set */
     char key_file[PSR_START_LINE_MAX];
     char host[PSR_HOST_MAX], interface[PSR_HOST_MAX];
+    char
+        tcp_interface[PSR_HOST_MAX]; /* the launcher's, which counts over TCP alone, where no other is said */
     int64_t deadline_ms;
+    char input
+        [PSR_START_LINE_MAX]; /* where the launcher's programs look for what they read; "": it says nothing */
 } psr_start;
 
 /* The place that the environment gives. NOT_FOUND: none. USAGE: a variable is not what it should be, one is missing beside another, or two

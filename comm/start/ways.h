@@ -9,9 +9,11 @@ typedef psr_err psr_start_reader(psr_start *start);
 
 psr_start_reader psr_start_by_psring; /* PSRING_RANK, PSRING_RANKS: psring run, or by hand */
 psr_start_reader psr_start_by_torch;  /* RANK, WORLD_SIZE: torchrun, torch.distributed.launch, a shell loop */
-psr_start_reader psr_start_by_openmpi; /* OMPI_COMM_WORLD_RANK, _SIZE: Open MPI's mpirun */
-psr_start_reader psr_start_by_hydra;   /* PMI_RANK, PMI_SIZE: MPICH's mpirun and its kin */
-psr_start_reader psr_start_by_slurm;   /* SLURM_PROCID, SLURM_STEP_NUM_TASKS: srun */
+psr_start_reader psr_start_by_mxnet;  /* DMLC_ROLE: MXNet, ps-lite */
+psr_start_reader psr_start_by_mindspore; /* MS_ROLE: MindSpore */
+psr_start_reader psr_start_by_openmpi;   /* OMPI_COMM_WORLD_RANK, _SIZE: Open MPI's mpirun */
+psr_start_reader psr_start_by_hydra;     /* PMI_RANK, PMI_SIZE: MPICH's mpirun and its kin */
+psr_start_reader psr_start_by_slurm;     /* SLURM_PROCID, SLURM_STEP_NUM_TASKS: srun */
 
 /* A worker, of which nothing is told. */
 psr_start psr_start_blank(void);

@@ -119,7 +119,7 @@ static void who_never_comes_up_is_named_with_those_that_did(void **state)
     progress(f, w0, PSR_PHASE_START, 0, 2, NULL);
     assert_true(psr_coordinator_next_tick(f->coordinator) <= 9000);
     tick(f, 9000);
-    ends(f, PSR_ERR_TIMEOUT, "worker 1 never came up; those that did: shard 0 on a, worker 0 on a");
+    ends(f, PSR_ERR_TIMEOUT, "worker 1 never came up; 2 of 3 did: shard 0 on a, worker 0 on a");
 }
 
 static void a_short_deadline_still_gives_time_to_come_up(void **state)
@@ -130,7 +130,7 @@ static void a_short_deadline_still_gives_time_to_come_up(void **state)
     tick(f, 4900);
     assert_false(f->ended);
     tick(f, 5000);
-    ends(f, PSR_ERR_TIMEOUT, "shard 0, worker 0, worker 1 never came up; nobody did");
+    ends(f, PSR_ERR_TIMEOUT, "shard 0, worker 0, worker 1 never came up; 0 of 3 did");
 }
 
 static void a_member_that_joins_and_falls_silent_is_named(void **state)
