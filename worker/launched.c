@@ -292,18 +292,28 @@ psr_err psr_launched_begin(psr_launched *l, const psr_worker_arguments *a, const
     return PSR_OK;
 }
 
+/* How a process beside this one has ended, as this one's own end. */
+static psr_err outcome_of(int status, const char *who)
+{
+    switch (status) {
+    case 0:
+        return PSR_OK;
+    case 2:
+        return psr_fail(PSR_ERR_USAGE, "the %s ended with status 2", who);
+    case 3:
+        return psr_fail(PSR_ERR_PROTOCOL, "the %s ended with status 3", who);
+    case 130:
+        return psr_fail(PSR_ERR_CANCELLED, "the run was stopped in order");
+    default:
+        return psr_fail(PSR_ERR_PEER, "the %s ended with status %d", who, status);
+    }
+}
+
 psr_err psr_launched_stay(psr_launched *l)
 {
-    bool scheduler = l->start.starts_scheduler;
     int status = psr_beside_end(l->beside, true, FOREVER_MS);
     l->beside = NULL;
-    if (status == 0)
-        return PSR_OK;
-    psr_err err = status == 2     ? PSR_ERR_USAGE
-                  : status == 3   ? PSR_ERR_PROTOCOL
-                  : status == 130 ? PSR_ERR_CANCELLED
-                                  : PSR_ERR_PEER;
-    return psr_fail(err, "the %s ended with status %d", scheduler ? "scheduler" : "shard", status);
+    return outcome_of(status, l->start.starts_scheduler ? "scheduler" : "shard");
 }
 
 psr_err psr_launched_end(psr_launched *l, psr_err err)
@@ -311,7 +321,5 @@ psr_err psr_launched_end(psr_launched *l, psr_err err)
     int status = psr_beside_end(l->beside, err == PSR_OK, END_MS);
     l->beside = NULL;
     psr_job_folder_leave(&l->folder);
-    if (err == PSR_OK && status != 0 && l->start.starts_scheduler)
-        return psr_fail(PSR_ERR_PEER, "the scheduler ended with status %d", status);
-    return err;
+    return err == PSR_OK && l->start.starts_scheduler ? outcome_of(status, "scheduler") : err;
 }

@@ -1,0 +1,23 @@
+#!/bin/sh
+# A loop starts the ranks, with the variables that PyTorch's documentation names.
+#
+# usage: deploy/examples/shell_loop.sh RANKS OPTION...
+set -eu
+WORLD_SIZE=$1
+shift
+MASTER_ADDR=127.0.0.1
+MASTER_PORT=${MASTER_PORT:-29500}
+export WORLD_SIZE MASTER_ADDR MASTER_PORT
+LOCAL_RANK=0
+pids=''
+while [ "$LOCAL_RANK" -lt "$WORLD_SIZE" ]; do
+    export LOCAL_RANK
+    psring-worker "$@" &
+    pids="$pids $!"
+    LOCAL_RANK=$((LOCAL_RANK + 1))
+done
+status=0
+for pid in $pids; do
+    wait "$pid" || status=$?
+done
+exit "$status"
