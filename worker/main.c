@@ -415,7 +415,8 @@ static void print_version(FILE *to, struct argp_state *state)
 
 /* ---- how it is started ---- */
 
-static psr_err start_by_hand(const psr_worker_arguments *a, worker *w)
+/* rank: of whoever has one; PSR_RANK_ANY. */
+static psr_err start_by_hand(const psr_worker_arguments *a, uint32_t rank, worker *w)
 {
     if (a->scheduler == NULL || a->keys == NULL)
         return psr_fail(
@@ -425,7 +426,7 @@ static psr_err start_by_hand(const psr_worker_arguments *a, worker *w)
             "workers by itself), or start it by a launcher that sets RANK and WORLD_SIZE or the like");
     w->launched.config = a->config;
     w->compares = a->gives_options;
-    return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, a->rank}, a->scheduler, a->keys, a->interface,
+    return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, rank}, a->scheduler, a->keys, a->interface,
                                  &w->provision);
 }
 
@@ -436,8 +437,11 @@ static psr_err start(const psr_worker_arguments *a, worker *w)
         return psr_provision_from_fd(STDIN_FILENO, &w->provision);
     psr_err err = psr_launched_find(a, &place);
     if (err == PSR_ERR_NOT_FOUND)
-        return start_by_hand(a, w);
+        return start_by_hand(a, a->rank, w);
     PSR_TRY(err);
+    /* Under a launcher too a scheduler that was started by itself has the options: it is told where, and nothing of a run. */
+    if (a->scheduler != NULL && a->keys != NULL && !a->gives_options)
+        return start_by_hand(a, place.rank, w);
     w->compares = true;
     return psr_launched_begin(&w->launched, a, &place, note_lost, w, &w->provision);
 }
