@@ -1,5 +1,6 @@
 #include "net/shared_arena.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -59,6 +60,21 @@ psr_err psr_shared_arena_new(size_t count, psr_shared_arena *ret_arena)
         return err;
     }
     *ret_arena = arena;
+    return PSR_OK;
+}
+
+psr_err psr_shared_arena_keep(psr_shared_arena *arena, psr_span run)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t begin = (run.offset * sizeof(float) + page - 1) / page * page;
+    size_t end = psr_span_end(run) * sizeof(float) / page * page;
+    assert(psr_span_end(run) <= arena->count);
+    if (end < begin + PSR_SHARED_ARENA_KEPT_LEAST)
+        return PSR_OK;
+    if (mmap((uint8_t *)arena->values + begin, end - begin, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu floats beside those that are shared: %s", run.count,
+                        strerror(errno));
     return PSR_OK;
 }
 

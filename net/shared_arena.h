@@ -7,6 +7,7 @@
 #define PSR_NET_SHARED_ARENA_H
 
 #include "base/err.h"
+#include "base/span.h"
 
 #include <stddef.h>
 
@@ -21,6 +22,12 @@ typedef struct psr_shared_arena {
 
 /* UNSUPPORTED: this system has no such memory (a kernel before 5.1, a filter of system calls). NOMEM. ret owns: psr_shared_arena_done. */
 PSR_MUST_CHECK psr_err psr_shared_arena_new(size_t count, psr_shared_arena *ret_arena);
+/* The whole pages of a run that nobody has written become this process's own, and cost what is behind the descriptor nothing: nothing of the run
+ * may be lent, since others would read zeros there. A run below PSR_SHARED_ARENA_KEPT_LEAST bytes stays as it is: each costs a mapping. NOMEM: the
+ * kernel refuses; the arena is of no more use. */
+#define PSR_SHARED_ARENA_KEPT_LEAST ((size_t)256 << 10)
+PSR_MUST_CHECK psr_err psr_shared_arena_keep(psr_shared_arena *arena, psr_span run);
+
 /* None: does nothing. What others have mapped stays theirs to read. */
 void psr_shared_arena_done(psr_shared_arena *arena);
 

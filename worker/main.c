@@ -254,9 +254,32 @@ static psr_err make_buckets(worker *w)
     return err;
 }
 
+/* Weights that are shared. What other workers hold lies in their memory when it has come: here it needs to be nobody's but this one's. */
+static psr_err make_weights(worker *w, float **ret_weights)
+{
+    const psr_plan *plan = &psr_member_view(w->member)->plan;
+    const uint32_t rank = psr_member_self(w->member).rank;
+    float *weights = psr_shared_memory_arena(&w->memory, w->net->params.length);
+    psr_span others = {0};
+    for (uint32_t b = plan->bucket_count; b-- > 0;) { /* they ascend so */
+        const psr_plan_bucket *bucket = &plan->buckets[b];
+        if (bucket->home != rank)
+            others.count += bucket->span.count;
+        if (bucket->home != rank && b > 0)
+            continue;
+        PSR_TRY(psr_shared_memory_keep(&w->memory, weights, others));
+        others = (psr_span){psr_span_end(bucket->span), 0};
+    }
+    *ret_weights = weights;
+    return PSR_OK;
+}
+
 static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
 {
+    float *weights = NULL;
     PSR_TRY(make_buckets(w));
+    if (engine->workers_hold)
+        PSR_TRY(make_weights(w, &weights));
     const psr_session_options options_of_session = {
         .first_step = w->start.first_step,
         .total_steps = w->start.total_steps,
@@ -273,7 +296,7 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .plan = &psr_member_view(w->member)->plan,
         .rank = psr_member_self(w->member).rank,
         .engine = engine,
-        .weights = engine->workers_hold ? psr_shared_memory_arena(&w->memory, w->net->params.length) : NULL,
+        .weights = weights,
         .gradients = engine->plays_all ? NULL : psr_shared_memory_arena(&w->memory, w->net->params.length),
         .weights_in_place = w->memory.transport != NULL,
     };

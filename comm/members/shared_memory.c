@@ -45,6 +45,14 @@ float *psr_shared_memory_arena(psr_shared_memory *memory, size_t count)
     return arena->values;
 }
 
+psr_err psr_shared_memory_keep(psr_shared_memory *memory, const float *values, psr_span run)
+{
+    for (uint32_t i = 0; i < memory->arena_count; i++)
+        if (values != NULL && memory->arenas[i].values == values)
+            return psr_shared_arena_keep(&memory->arenas[i], run);
+    return PSR_OK;
+}
+
 void psr_shared_memory_done(psr_shared_memory *memory)
 {
     for (uint32_t i = 0; i < memory->arena_count; i++)

@@ -25,6 +25,8 @@ void psr_shared_memory_begin(psr_shared_memory *memory, psr_transport *transport
                              void (*say)(bool warning, const char *line));
 /* Makes an arena of so many floats. Returns its values, borrowed; NULL: there is none. At most PSR_SHARED_MEMORY_ARENAS times. */
 float *psr_shared_memory_arena(psr_shared_memory *memory, size_t count);
+/* psr_shared_arena_keep of the arena with these values; NULL: does nothing. */
+PSR_MUST_CHECK psr_err psr_shared_memory_keep(psr_shared_memory *memory, const float *values, psr_span run);
 /* After the transport. */
 void psr_shared_memory_done(psr_shared_memory *memory);
 

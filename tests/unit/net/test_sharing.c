@@ -918,9 +918,36 @@ static void only_what_is_in_the_own_directory_is_connected_to(void **state)
 #test "_over_tcp", test, NULL, NULL, (void *)(uintptr_t)1                                            \
     }
 
+/* The descriptor's file has none of the pages. */
+static void what_is_kept_is_this_processes_own_and_nothing_of_what_is_shared(void **state)
+{
+    (void)state;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE) / sizeof(float),
+                 least = PSR_SHARED_ARENA_KEPT_LEAST / sizeof(float);
+    const psr_span run = {page / 2, 2 * page + least};
+    psr_shared_arena arena;
+    const void *seen;
+    assert_ok(psr_shared_arena_new(4 * page + least, &arena));
+    assert_ok(psr_shared_arena_map(arena.fd, arena.bytes, &seen));
+    const float *other = seen;
+    assert_ok(psr_shared_arena_keep(&arena, (psr_span){0, least / 2})); /* too short */
+    assert_ok(psr_shared_arena_keep(&arena, run));
+    for (size_t i = 0; i < arena.count; i++)
+        arena.values[i] = 7;
+    assert_true(other[page - 1] == 7); /* the run's first page is not whole */
+    assert_true(other[page] == 0);
+    assert_true(other[page + least - 1] == 0);
+    assert_true(other[2 * page + least] == 7); /* nor is its last one */
+    for (size_t i = 0; i < arena.count; i++)
+        assert_true(arena.values[i] == 7);
+    munmap((void *)(uintptr_t)seen, arena.bytes);
+    psr_shared_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_kept_is_this_processes_own_and_nothing_of_what_is_shared),
         cmocka_unit_test(an_arena_is_sealed_and_its_owners_writes_are_seen),
         cmocka_unit_test(what_is_no_sealed_memory_is_not_mapped),
         cmocka_unit_test(a_token_is_worth_one_return),
