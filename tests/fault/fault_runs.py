@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 
-from psring_live import Live, LiveRun
-from psring_run import PATIENCE_S, Tap, Workspace
+from psring_live import Live, LiveRun, still_mapped
+from psring_run import PATIENCE_S, Tap, Workspace, over
 
 # No machine is so busy that a process that is well says nothing for so long; and who says nothing is to be missed.
 DEADLINE_S = 4.0

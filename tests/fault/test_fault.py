@@ -3,7 +3,7 @@
 
 usage: test_fault.py PSRING [--full] [--jobs N] [--only TEXT]
 
-The cases are the product of five factors (EVERY below); without --full a set of them in which every two factors meet in every
+The cases are the product of six factors (EVERY below); without --full a set of them in which every two factors meet in every
 pair of values. A worker stops itself at a fault point, so that the phase is known and nothing depends on a guessed time; then the
 victim is dealt with, and the worker goes on if it is not the victim. Prints TAP, and a table of what happened."""
 
@@ -16,28 +16,29 @@ from itertools import product
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from fault_runs import DEADLINE_S, PATIENCE_S, STEPS, Played, Suite, options_of, report, unprefixed
+from fault_runs import DEADLINE_S, PATIENCE_S, STEPS, Played, Suite, options_of, over, report, still_mapped, unprefixed
 from pairs import covering
 
 PAUSE_S = 0.4 * DEADLINE_S  # of a process that goes on before the deadline
 
 EVERY = dict(mode=("ps", "ring"), n=(2, 4), victim=("worker", "shard", "scheduler", "launcher"),
              phase=("start", "forward", "backward", "push", "pull", "ring", "barrier", "evaluation", "checkpoint", "shutdown"),
-             action=("kill", "stop", "pause"))
+             action=("kill", "stop", "pause"), transport=("auto", "tcp", "mixed"))
+DIRECTORIES = dict(auto=1, tcp=0, mixed=2)  # of sockets: of the run, none, of each host
 
 # The 0-based step in which the phase is reached. Evaluations come after 3 and 6 steps, checkpoints after 2, 4 and 6.
 STEP_OF = dict(start=0, forward=4, backward=4, push=4, pull=4, ring=4, barrier=5, evaluation=5, checkpoint=5, shutdown=STEPS - 1)
 
 
 def is_possible(case):
-    mode, _, victim, phase, _ = case
+    mode, _, victim, phase, _, _ = case
     only_of = {"push": "ps", "pull": "ps", "ring": "ring"}
     return only_of.get(phase, mode) == mode and (victim != "shard" or mode == "ps")
 
 
 def key_of(case):
     """Which undisturbed run it is compared with. While the launcher is stopped a short run would just come to its end."""
-    mode, n, victim, phase, action = case
+    mode, n, victim, phase, action, _ = case
     return mode, n, victim == "launcher" and action == "stop" and phase != "shutdown"
 
 
@@ -48,12 +49,12 @@ def cases_of(full):
 
 class Table(Suite):
     def play(self, case):
-        mode, n, victim, phase, action = case
+        mode, n, victim, phase, action, transport = case
         step = STEP_OF[phase]
-        played = Played(action, victim, "n=%d %s, worker 1 in %s of step %d" % (n, mode, phase, step))
+        played = Played(action, victim, "n=%d %s %s, worker 1 in %s of step %d" % (n, mode, transport, phase, step))
         # Only what is stopped is missed by a deadline; a killed one is missed at once.
-        options = {} if action == "kill" else {"deadline": DEADLINE_S}
-        run = self.run("case-" + "-".join(map(str, case)),
+        options = dict({} if action == "kill" else {"deadline": DEADLINE_S}, **over(transport, self.directory, n))
+        run = self.run("case-" + "-".join(str(value)[:5] for value in case),  # short: the directories of its sockets are below it
                        options_of(*key_of(case), fault_point="worker:1:%s:%d" % (phase, step), **options))
 
         def act():
@@ -61,11 +62,14 @@ class Table(Suite):
             held = run.member("worker", 1)
             held.wait_stopped()
             folders = {os.path.dirname(file) for p in run.processes() for file in p.socket_files()}
-            played.expect([os.stat(folder).st_mode & 0o777 for folder in folders] == [0o700], "sockets not in one private directory")
+            played.expect([os.stat(folder).st_mode & 0o777 for folder in folders] == [0o700] * DIRECTORIES[transport],
+                          "sockets not in so many private directories: %s" % folders)
+            arenas = set().union(*(process.arenas() for process in run.processes()))
             target = dict(worker=lambda: held, shard=lambda: run.member("shard", n // 2 - 1),
                           scheduler=lambda: run.of_role("scheduler"), launcher=lambda: run.of_role("launcher"))[victim]()
             getattr(self, action)(played, run, target, held)
             self.judge(played, run, case)
+            played.expect(not still_mapped(arenas), "shared memory is left")
 
         return self.guarded(played, run, act)
 
@@ -99,7 +103,7 @@ class Table(Suite):
         played.seconds = run.wait_ended(PATIENCE_S)
 
     def judge(self, played, run, case):
-        victim, phase, action = case[2:]
+        victim, phase, action = case[2:5]
         said = unprefixed(run)
         played.line = said[-1] if said else ""
         if action == "pause":
@@ -123,7 +127,7 @@ class Table(Suite):
 
     @staticmethod
     def judge_line(played, case):
-        _, n, victim, phase, action = case
+        _, n, victim, phase, action, _ = case
         whom = {"worker": r"worker 1 on \S+", "shard": r"shard %d on \S+" % (n // 2 - 1), "scheduler": r"scheduler 0 on \S+",
                 "launcher": r"launcher on \S+"}[victim]
         how = r"killed by signal 9" if action == "kill" else r"no sign of life for \d+\.\d s"

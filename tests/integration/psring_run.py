@@ -15,6 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 PATIENCE_S = 300  # with what takes seconds on an idle machine, before a test is given up: only a failure waits so long
 
 
+def over(transport, directory, workers):
+    """Options of a run by that transport. auto: none. mixed: TCP between two hosts, which are both this machine, each with its agent and half
+    of the workers, and shared memory within each."""
+    if transport != "mixed":
+        return {} if transport == "auto" else {"transport": transport}
+    hostfile = os.path.join(directory, "two-hosts-%d" % workers)
+    if not os.path.exists(hostfile):
+        with tempfile.NamedTemporaryFile("w", dir=directory, delete=False) as file:
+            file.write("localhost slots=%d\n127.0.0.1 slots=%d\n" % ((workers + 1) // 2, workers // 2))
+        os.rename(file.name, hostfile)  # runs that begin beside this one look for it too
+    return {"hostfile": hostfile, "interface": "lo", "transport": "auto"}
+
+
 class Run:
     """One `psring train` and its run directory. options: a dict of long option names (True: a flag)."""
 

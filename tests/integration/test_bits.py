@@ -1,11 +1,11 @@
 """The same bits: with the same options, `ps` with any number of shards, `ring` by hops or within memory, and `local` end every step with equal
 weights, whatever arrives first; and `local` with another order of summation does not.
 
-usage: test_bits.py PSRING CASE"""
+usage: test_bits.py PSRING CASE [TRANSPORT]"""
 
 import sys
 
-from psring_run import Run, Tap, Workspace
+from psring_run import Run, Tap, Workspace, over
 
 # Every case: options of all its runs, and the numbers of shards. 97 samples (or 49) over 3 workers leave the last step of an
 # epoch with batches of 1, 0 and 0; bucket and slice sizes divide neither a tensor nor each other.
@@ -47,13 +47,14 @@ LATE = {
 CASES.update(LATE)
 
 
-def all_modes(psring, directory, options, shards):
+def all_modes(psring, directory, options, shards, transport):
     options = dict(options, threads=1, hash=True, seed=11)
     runs = [Run(psring, directory, "local", dict(options, mode="local"))]
-    runs.append(Run(psring, directory, "ring", dict(options, mode="ring")))
+    by = over(transport, directory, options["workers"])
+    runs.append(Run(psring, directory, "ring", dict(options, mode="ring", **by)))
     runs.append(Run(psring, directory, "ring-by-hops", dict(options, mode="ring", transport="ipc")))
     for s in shards:
-        runs.append(Run(psring, directory, "ps-%d" % s, dict(options, mode="ps", shards=s)))
+        runs.append(Run(psring, directory, "ps-%d" % s, dict(options, mode="ps", shards=s, **by)))
     return runs
 
 
@@ -73,16 +74,18 @@ def check_run(tap, run):
     return hashes
 
 
-def same_bits(tap, psring, directory, case):
+def same_bits(tap, psring, directory, case, transport):
     options, shards = CASES[case]
-    runs = all_modes(psring, directory, options, shards)
+    runs = all_modes(psring, directory, options, shards, transport)
     columns = [check_run(tap, run) for run in runs]
-    for run, without_hops in zip(runs[1:3], (True, False)):
+    for run, without_hops in zip(runs[1:3], (transport in ("auto", "shm"), False)):
         tap.ok(("each worker sums its part where the gradients lie" in run.stdout) == without_hops,
                "%s: it is told whether sums go round" % run.name, run.stdout.splitlines())
     for run, column in list(zip(runs, columns))[1:]:
         tap.ok(column is not None and column == columns[0], "%s: every step has the hash of local's" % run.name,
                ["%s %s" % (columns[0], column)])
+    lent = [run.outcome()["bytes_lent"] > 0 for run, column in zip(runs, columns) if column and run.name not in ("local", "ring-by-hops")]
+    tap.ok(any(lent) == (transport not in ("ipc", "tcp")), "%s: memory is shared, or is not" % transport, [str(lent)])  # short slices go
     results = [(r.outcome().get("test_accuracy"), r.outcome().get("test_count")) for r, c in zip(runs, columns) if c]
     tap.ok(len(set(results)) == 1 and results[0][1] == 40, "every mode counts the same test samples right, each once",
            [str(results)])
@@ -101,13 +104,13 @@ def control(tap, psring, directory):
 
 
 def main():
-    psring, case = sys.argv[1:]
+    psring, case, transport = (sys.argv[1:] + ["auto"])[:3]
     tap = Tap()
     with Workspace() as directory:
         if case == "control":
             control(tap, psring, directory)
         else:
-            same_bits(tap, psring, directory, case)
+            same_bits(tap, psring, directory, case, transport)
     tap.end()
 
 

@@ -1,12 +1,12 @@
 """What a run leaves behind is enough to go on from: a run resumed from its checkpoint, in the same mode or another, ends
 every later step with the hashes of the undisturbed run; and --init starts from the same weights.
 
-usage: test_resume.py PSRING CASE"""
+usage: test_resume.py PSRING CASE [TRANSPORT]"""
 
 import os
 import sys
 
-from psring_run import Run, Tap, Workspace
+from psring_run import Run, Tap, Workspace, over
 
 DATA = "synthetic:count=49,test=40,channels=3,size=32"
 STEPS, MIDDLE = 8, 5  # the middle is within the second epoch, so that sampler and loader have to find their place
@@ -21,12 +21,14 @@ MODES = {"ps": dict(mode="ps", shards=2), "ring": dict(mode="ring"), "hops": dic
 
 
 def main():
-    psring, case = sys.argv[1:]
+    psring, case, transport = (sys.argv[1:] + ["auto"])[:3]
     tap = Tap()
     options = dict({"data": DATA}, threads=1, hash=True, seed=5, steps=STEPS, **CASES[case])
     with Workspace() as directory:
         whole = {}
-        for name, mode in MODES.items():
+        by = over(transport, directory, options["workers"])
+        modes = {name: dict(mode, **by) if name in ("ps", "ring") else mode for name, mode in MODES.items()}
+        for name, mode in modes.items():
             run = Run(psring, directory, name, dict(options, **{"checkpoint-every": MIDDLE}, **mode))
             tap.ok(run.status == 0, "%s: an undisturbed run ends with status 0" % name, run.why())
             whole[name] = run
@@ -42,13 +44,13 @@ def main():
                                ("local", "ps"), ("hops", "ring"), ("ring", "hops")):
             checkpoint = os.path.join(whole[origin].out, "checkpoints", "step-%d" % MIDDLE)
             run = Run(psring, directory, "%s-to-%s" % (origin, target),
-                      dict(options, resume=checkpoint, **MODES[target]))
+                      dict(options, resume=checkpoint, **modes[target]))
             name = "%s resumed from a checkpoint of %s" % (target, origin)
             if tap.ok(run.status == 0, name + " ends with status 0", run.why()):
                 tap.ok(run.hashes() == {s: h for s, h in right.items() if s > MIDDLE},
                        name + " has the undisturbed run's hashes", [str(right), str(run.hashes())])
         # Nothing beside it: the run's own options go on, from its newest checkpoint or from one that is named.
-        short = Run(psring, directory, "short", dict(options, steps=MIDDLE, **MODES["ps"]))
+        short = Run(psring, directory, "short", dict(options, steps=MIDDLE, **modes["ps"]))
         tap.ok(short.status == 0, "a run of %d steps ends with status 0" % MIDDLE, short.why())
         on = {s: h for s, h in right.items() if s > MIDDLE}
         checkpoint = os.path.join(whole["ps"].out, "checkpoints", "step-%d" % MIDDLE)
@@ -66,16 +68,16 @@ def main():
         by_epochs = Run(psring, directory, "epochs", dict(resume=short.out, epochs=3))
         tap.ok(by_epochs.status == 0, "--epochs beside a run with --steps takes its place", by_epochs.why())
         last = os.path.join(whole["ps"].out, "checkpoints", "step-%d" % STEPS)
-        still = dict(options, init=last, lr=0, steps=1, **{"weight-decay": 0}, **MODES["ring"])
+        still = dict(options, init=last, lr=0, steps=1, **{"weight-decay": 0}, **modes["ring"])
         run = Run(psring, directory, "init", still)
         if tap.ok(run.status == 0, "a run with --init ends with status 0", run.why()):
             tap.ok(run.hashes()[1] == right[STEPS], "--init starts from the checkpoint's weights",
                    [str(run.hashes()), right[STEPS]])
-        run = Run(psring, directory, "over", dict(options, resume=last, **MODES["ring"]))
+        run = Run(psring, directory, "over", dict(options, resume=last, **modes["ring"]))
         if tap.ok(run.status == 0, "a run resumed behind its last step ends with status 0", run.why()):
             tap.ok(run.outcome()["hash"] == right[STEPS] and run.outcome()["test_accuracy"] == whole["ps"].outcome()["test_accuracy"],
                    "it evaluates, and changes no weight", [str(run.outcome()), str(whole["ps"].outcome())])
-        run = Run(psring, directory, "beyond", dict(options, resume=last, **dict(MODES["ring"], steps=STEPS - 1)))
+        run = Run(psring, directory, "beyond", dict(options, resume=last, **dict(modes["ring"], steps=STEPS - 1)))
         tap.ok(run.status == 2 and "step %d" % STEPS in run.stderr,
                "a checkpoint behind the run's last step is refused with status 2", run.why())
     tap.end()

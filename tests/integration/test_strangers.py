@@ -20,7 +20,7 @@ import sys
 import time
 
 from psring_live import Live, LiveRun
-from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized
+from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized, over
 
 CONNECTIONS = 2000  # at one inbox at once, or as many as this process may open
 DESCRIPTORS = 256  # that a process may have, where strangers take them
@@ -165,12 +165,12 @@ def stranger_lines(lines):
     return [line for line in lines if re.search(r"turned away a stranger|of a stranger", line)]
 
 
-def attack_a_run(tap, psring, directory, mode, mechanism, right):
+def attack_a_run(tap, psring, directory, mode, mechanism, transport, right):
     begin = time.monotonic()
-    options = dict(OPTIONS, mode=mode, transport="tcp", **{"fault-point": "worker:1:backward:1"})
+    options = dict(OPTIONS, mode=mode, **over(transport, directory, OPTIONS["workers"]), **{"fault-point": "worker:1:backward:1"})
     if mechanism == b"PLAIN":
         options["no-encrypt"] = True
-    run = LiveRun(psring, directory, "attacked-" + mode, options)
+    run = LiveRun(psring, directory, "attacked-%s-%s" % (mode, transport), options)
     crowd, status = [], None
     try:
         run.wait_line("fault-point backward:1 reached", PATIENCE_S)
@@ -294,8 +294,8 @@ def main():
         undisturbed = Run(programs[0], directory, "undisturbed", dict(OPTIONS, mode="ps"))
         if tap.ok(undisturbed.status == 0, "an undisturbed run", undisturbed.why()):
             right = undisturbed.outcome()["hash"]
-            for mode, mechanism in (("ps", b"PLAIN"), ("ring", b"CURVE")):
-                attack_a_run(tap, programs[0], directory, mode, mechanism, right)
+            for mode, mechanism, transport in (("ps", b"PLAIN", "tcp"), ("ring", b"CURVE", "tcp"), ("ps", b"CURVE", "mixed")):
+                attack_a_run(tap, programs[0], directory, mode, mechanism, transport, right)
             take_descriptors(tap, programs[0], directory, right)
             attack_while_joining(tap, programs, directory, right)
     tap.end()

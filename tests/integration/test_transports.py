@@ -12,29 +12,18 @@ import subprocess
 import sys
 
 from psring_live import LiveRun, still_mapped
-from psring_run import PATIENCE_S, Run, Tap, Workspace
+from psring_run import PATIENCE_S, Run, Tap, Workspace, over
 
 NOBODY = 65534
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 3, "mode": "ps", "shards": 2,
            "batch-size": 16, "steps": 6, "lr": 0.05, "threads": 1, "seed": 3, "deadline": 600}
 HELD = dict(OPTIONS, **{"fault-point": "worker:1:backward:1"})
 WIDE = dict(HELD, **{"bucket-size": "256K"})  # of which slices are long enough to be mapped
-# Two hosts of the hostfile, which are both this machine: each has its agent, and they talk over TCP.
-TWO_HOSTS = "localhost slots=2\n127.0.0.1 slots=2\n"
-MIXED = {"hostfile": "two-hosts", "interface": "lo"}
-
-
-def write_hosts(directory):
-    MIXED["hostfile"] = os.path.join(directory, "hosts-of-two")
-    with open(MIXED["hostfile"], "w") as file:
-        file.write(TWO_HOSTS)
-
-
 ALL, SOME, NONE = (0.9, 1), (0.2, 0.8), (0, 0)
 
 
 def same_bits(tap, psring, directory):
-    hashes = {}
+    hashes, mixed = {}, over("mixed", directory, OPTIONS["workers"])
     for name, options, schemes, shared, words in [  # shared: at least and at most how much of what workers send goes through memory
             ("auto", {}, "ipc", ALL, r"network +shared memory, and ipc sockets in /"),
             ("shm", {"transport": "shm"}, "ipc", ALL, r"network +shared memory, and ipc sockets in /"),
@@ -48,10 +37,10 @@ def same_bits(tap, psring, directory):
              r"bare +NOT encrypted \(--no-encrypt=trusted-network\)"),
             ("one-host", {"transport": "shm", "interface": "lo"}, "tcp", ALL, r"network +shared memory, and tcp, encrypted \(CURVE\)"),
             ("one-host-ring", {"transport": "shm", "mode": "ring", "interface": "lo"}, "tcp", ALL, r"each worker sums its part where the gradients lie"),
-            ("two-hosts", MIXED, "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, encrypted \(CURVE\)"),
-            ("two-hosts-ring", dict(MIXED, mode="ring", transport="shm"), "tcp", SOME, r"network +memory shared within 1 host, tcp between them"),
-            ("two-hosts-bare", dict(MIXED, **{"no-encrypt": True}), "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, not enc"),
-            ("two-hosts-tcp", dict(MIXED, transport="tcp"), "tcp", NONE, r"network +tcp, encrypted \(CURVE\)")]:
+            ("two-hosts", mixed, "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, encrypted \(CURVE\)"),
+            ("two-hosts-ring", dict(mixed, mode="ring", transport="shm"), "tcp", SOME, r"network +memory shared within 1 host, tcp between them"),
+            ("two-hosts-bare", dict(mixed, **{"no-encrypt": True}), "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, not enc"),
+            ("two-hosts-tcp", dict(mixed, transport="tcp"), "tcp", NONE, r"network +tcp, encrypted \(CURVE\)")]:
         options = dict(OPTIONS, **options)
         if options["mode"] == "ring":
             del options["shards"]
@@ -160,7 +149,7 @@ def however_it_ends(tap, psring, directory):
     for roles in (["launcher"], ["scheduler"], ["agent"], ["launcher", "agent"], ["launcher", "scheduler"], ["worker"]):
         without(tap, psring, directory, "without-" + "-and-".join(roles), roles, {})
     for roles in (["launcher"], ["scheduler"], ["worker"], ["shard"], ["launcher", "scheduler"]):  # each agent has a directory
-        without(tap, psring, directory, "two-without-" + "-and-".join(roles), roles, MIXED)
+        without(tap, psring, directory, "two-without-" + "-and-".join(roles), roles, over("mixed", directory, OPTIONS["workers"]))
 
 
 def without(tap, psring, directory, name, roles, options):
@@ -237,7 +226,7 @@ def without_a_shard(tap, psring, directory):
 
 
 def killed_as_a_whole(tap, psring, directory):
-    for name, options in (("whole", {}), ("whole-two-hosts", MIXED)):
+    for name, options in (("whole", {}), ("whole-two-hosts", over("mixed", directory, OPTIONS["workers"]))):
         run, _, files = held_run(psring, directory, name, options)
         run.kill()
         tap.ok(os.path.exists(files[0]), "%s: a run that was killed as a whole leaves its sockets" % name)
@@ -251,7 +240,6 @@ def main():
     psring = os.path.abspath(sys.argv[1])
     tap = Tap()
     with Workspace() as directory:
-        write_hosts(directory)
         for part in (same_bits, refusals, who_can_connect, secrets_are_wiped, however_it_ends, weights_in_place, without_a_shard,
                      killed_as_a_whole):
             try:
