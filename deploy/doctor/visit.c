@@ -18,9 +18,9 @@
     2000 /* beyond the deadline: ssh tells by then why it gives a connection up, after 10 s (deploy/agent/host.c) */
 #define CONNECTING_MAX 32 /* ssh on their way at a time, as in a run */
 #define CLOCK_ROUNDS 8
-/* Of all rounds together, about: what one sends in each is cut to that. After the longest no further round begins. */
+/* Of all rounds together, about: what one sends in each is cut to that. After so many deadlines no further round begins. */
 #define ROUNDS_MS 8000
-#define ROUNDS_LONGEST_MS 24000
+#define ROUNDS_DEADLINES 2
 #define BYTES_MS_MIN 10.0
 #define BYTES_MS_MAX 200.0
 #define END_MS 2000
@@ -231,7 +231,7 @@ static psr_err measure_round(psr_visitor *v, size_t round, double bytes_ms)
 static psr_err measure_ways(psr_visitor *v)
 {
     const size_t rounds = psr_rounds(v->checkup->count);
-    const int64_t end_ms = psr_clock_ms() + ROUNDS_LONGEST_MS;
+    const int64_t end_ms = psr_clock_ms() + ROUNDS_DEADLINES * v->options->deadline_ms;
     double bytes_ms = rounds > 0 ? ROUNDS_MS / (2.0 * (double)rounds) : 0;
     bytes_ms = bytes_ms > BYTES_MS_MAX ? BYTES_MS_MAX : bytes_ms < BYTES_MS_MIN ? BYTES_MS_MIN : bytes_ms;
     for (size_t round = 0; round < rounds && psr_clock_ms() < end_ms; round++)
