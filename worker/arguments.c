@@ -69,7 +69,7 @@ static const struct argp_option options[] = {
      "where --addr and --port come from (default env://)", 2},
     {"dist-backend", OPTION_BACKEND, "ps|ring|mpi|nccl", 0, "as --mode", 2},
     {"local-rank", OPTION_LOCAL_RANK, "N", 0, "as LOCAL_RANK", 2},
-    {"local_rank", OPTION_LOCAL_RANK, NULL, OPTION_ALIAS, NULL, 2},
+    {"local_rank", OPTION_LOCAL_RANK, "N", OPTION_ALIAS, NULL, 2},
     {"total-batch-size", OPTION_TOTAL_BATCH, "N", 0,
      "of all ranks of a node together: --batch-size times them", 2},
     {0},

@@ -1,0 +1,312 @@
+"""psring-worker as N identical commands that find their places in the environment: a shell loop, one command for a node, roles of MXNet and
+MindSpore; the hash is that of mode local. What contradicts itself, is taken, missing or of another run is refused in one line. Kills and stops.
+
+usage: test_launched.py SOURCE-ROOT PSRING SCHEDULER SHARD WORKER"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+from psring_run import PATIENCE_S, Run, Tap, Workspace
+
+OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "steps": 6, "batch-size": 16, "threads": 1, "seed": 11,
+           "lr": 0.05, "no-eval": True}
+FOREIGN = ("PSRING_", "DMLC_", "MS_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MASTER_", "LOCAL_", "GROUP_")
+
+
+def words_of(options):
+    return ["--" + key if value is True else "--%s=%s" % (key, value) for key, value in options.items()]
+
+
+def free_port(beside=0):
+    """One that nobody listens on here, nor at `beside` behind it."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            try:
+                other.bind(("127.0.0.1", port + beside if beside else 0))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+class Process:
+    """One of a launcher's processes; what it says is read as it comes."""
+
+    def __init__(self, command, env, cwd):
+        self.lines = []
+        self.said = threading.Condition()
+        self.over = False
+        self.process = subprocess.Popen(command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            with self.said:
+                self.lines.append(line.rstrip())
+                self.said.notify_all()
+        with self.said:
+            self.over = True
+            self.said.notify_all()
+
+    def await_line(self, text):
+        with self.said:
+            self.said.wait_for(lambda: self.over or any(text in line for line in self.lines), PATIENCE_S)
+            return any(text in line for line in self.lines)
+
+    def wait(self):
+        try:
+            status = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            return None
+        self.thread.join(PATIENCE_S)
+        return status
+
+    def errors(self):
+        return [line for line in self.lines if " error " in line]
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+class Launcher:
+    """A launcher of somebody else's, as this test: starts psring-worker in the environments that it is told."""
+
+    def __init__(self, worker, directory):
+        self.worker = worker
+        self.directory = directory
+        self.runtime = os.path.join(directory, "runtime")
+        os.mkdir(self.runtime, 0o700)
+        self.processes = []
+
+    def environment(self, variables):
+        env = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN) and key not in ("RANK", "WORLD_SIZE")}
+        env.update({key: str(value) for key, value in variables.items()}, XDG_RUNTIME_DIR=self.runtime)
+        return env
+
+    def start(self, variables, options, *more):
+        process = Process([self.worker] + words_of(options) + list(more), self.environment(variables), self.directory)
+        self.processes.append(process)
+        return process
+
+    def loop(self, ranks, options, port, **more):
+        return [self.start(dict(RANK=rank, WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **more), options)
+                for rank in range(ranks)]
+
+    def hash_of(self, name):
+        try:
+            with open(os.path.join(self.directory, name, "run.json")) as text:
+                return json.load(text)["outcome"]["hash"]
+        except (OSError, KeyError, ValueError) as wrong:
+            return repr(wrong)
+
+    def end(self):
+        for process in self.processes:
+            process.end()
+        self.processes = []
+
+    def left(self):
+        return os.listdir(self.runtime)
+
+
+def well(tap, launcher, processes, name, right):
+    """All end with status 0, with this hash, and leave nothing."""
+    statuses = [process.wait() for process in processes]
+    said = [line for process in processes for line in process.lines[-4:]]
+    found = launcher.hash_of(name)
+    tap.ok(statuses == [0] * len(processes), name + ": every process ends with status 0", [str(statuses)] + said)
+    tap.ok(found == right, name + ": the hash is that of mode local", [found, right] + said)
+    tap.ok(not launcher.left(), name + ": nothing is left of the meeting", launcher.left())
+
+
+def ways(tap, launcher, right):
+    ring, ps = dict(OPTIONS, mode="ring"), dict(OPTIONS, mode="ps", shards=2)
+    loop = launcher.loop(3, dict(ring, out="loop"), free_port())
+    well(tap, launcher, loop, "loop", right)
+    for rank, process in enumerate(loop):
+        tap.ok(any("rank %d of 3 from RANK and WORLD_SIZE (torch.distributed's variables)" % rank in line for line in process.lines),
+               "rank %d says its place and where it has it from" % rank, process.lines[:3])
+    shards = launcher.loop(3, dict(ps, out="shards"), free_port())
+    well(tap, launcher, shards, "shards", right)
+    for rank in (0, 1):
+        tap.ok(any("shard %d is beside this process" % rank in line for line in shards[rank].lines),
+               "worker %d says that shard %d is beside it" % (rank, rank), shards[rank].lines)
+    spawned = launcher.start({}, dict(ring, out="spawn", **{"multiprocessing-distributed": True, "nproc-per-node": 3, "rank": 0, "world-size": 1,
+                                      "addr": "127.0.0.1", "port": free_port(), "dist-url": "env://", "total-batch-size": 48,
+                                      "batch-size": 4}))
+    well(tap, launcher, [spawned], "spawn", right)
+    alone = [launcher.start({}, dict(ring, out="options", rank=rank, **{"world-size": 3, "dist-url": url, "local_rank": rank}))
+             for url in ["tcp://127.0.0.1:%d" % free_port()] for rank in range(3)]
+    well(tap, launcher, alone, "options", right)
+    for way, roles, words in [("DMLC", {"DMLC_ROLE": ("worker", "server", "worker", "scheduler", "server", "worker")},
+                               dict(DMLC_NUM_WORKER=3, DMLC_NUM_SERVER=2, DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=9091,
+                                    DMLC_INTERFACE="lo")),
+                              ("MS", {"MS_ROLE": ("MS_WORKER", "MS_WORKER", "MS_SCHED", "MS_WORKER")},
+                               dict(MS_WORKER_NUM=3, MS_SCHED_HOST="127.0.0.1", MS_SCHED_PORT=8118, DATA_PATH=OPTIONS["data"]))]:
+        options = {key: value for key, value in OPTIONS.items() if way == "DMLC" or key != "data"}
+        variable, order = next(iter(roles.items()))
+        processes = [launcher.start(dict(words, **{variable: role}), dict(options, out=way)) for role in order]
+        well(tap, launcher, processes, way, right)
+
+
+def meetings(tap, launcher, psring, right):
+    """Two jobs at once, a port that somebody has, keys."""
+    ring = dict(OPTIONS, mode="ring")
+    first = launcher.loop(3, dict(ring, out="first"), free_port())
+    second = launcher.loop(3, dict(ring, out="second"), free_port())
+    well(tap, launcher, first + second, "first", right)
+    tap.ok(launcher.hash_of("second") == right, "two jobs of one host do not meet", [launcher.hash_of("second")])
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        well(tap, launcher, launcher.loop(3, dict(ring, out="taken"), taken.getsockname()[1]), "taken", right)
+    for name, keygen, given in [("folder", ["keys"], {"keys": "keys"}), ("shared", ["--shared", "all.key"], {"key-file": "all.key"})]:
+        subprocess.run([psring, "keygen", "--workers", "3", "--shards", "1"] + keygen, cwd=launcher.directory, check=True, timeout=PATIENCE_S,
+                       stdout=subprocess.DEVNULL)
+        processes = launcher.loop(3, dict(ring, out=name, **given), free_port(beside=1000))
+        well(tap, launcher, processes, name, right)
+        tap.ok(any("scheduler is at tcp://127.0.0.1:" in line for line in processes[1].lines), name + ": with keys they meet over TCP",
+               processes[1].lines[:2])
+    own = os.path.join(launcher.directory, "others")
+    subprocess.run([psring, "keygen", "--workers", "3", "--shards", "0", own], check=True, timeout=PATIENCE_S, stdout=subprocess.DEVNULL)
+    port = free_port(beside=1000)
+    place = lambda rank: dict(RANK=rank, WORLD_SIZE=3, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    there = launcher.start(place(0), dict(ring, out="never", keys="keys"))
+    tap.ok(there.await_line("listening"), "a run waits for its ranks over TCP", there.lines)
+    stranger = launcher.start(place(1), dict(ring, out="never", keys="others"))
+    tap.ok(stranger.wait() == 3 and len(stranger.errors()) == 1, "a worker of another run at the same port is turned away: status 3",
+           stranger.lines)
+    launcher.end()
+
+
+def refused(tap, launcher, name, variables, options, word, *more):
+    process = launcher.start(variables, options, *more)
+    status = process.wait()
+    tap.ok(status == 2 and len(process.errors()) == 1 and word in process.errors()[0],
+           "%s: one line that says '%s', status 2" % (name, word), ["status %s" % status] + process.lines)
+
+
+def bad_input(tap, launcher):
+    ring = dict(OPTIONS, mode="ring", out="never")
+    here = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
+    torch = dict(here, RANK=1, WORLD_SIZE=2)
+    dmlc = dict(DMLC_ROLE="worker", DMLC_NUM_WORKER=2, DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=9091)
+    for name, variables, options, word in [
+            ("a rank out of range", dict(torch, RANK=2), ring, "RANK is \"2\": it should be a number from 0 to 1"),
+            ("a rank that is no number", dict(torch, RANK="one"), ring, "RANK is \"one\""),
+            ("a role that is none", dict(dmlc, DMLC_ROLE="master"), ring, "it should be scheduler, server or worker"),
+            ("a role that is none", dict(MS_ROLE="WORKER"), ring, "it should be MS_SCHED, MS_PSERVER or MS_WORKER"),
+            ("a role without its address", {key: dmlc[key] for key in dmlc if "URI" not in key}, ring, "DMLC_PS_ROOT_URI is not set"),
+            ("a server where there are none", dict(dmlc, DMLC_ROLE="server"), ring, "DMLC_NUM_SERVER says that there are none"),
+            ("two sources", dict(torch, SLURM_PROCID=0, SLURM_STEP_NUM_TASKS=2, SLURM_STEP_NODELIST="a"), ring, "SLURM_PROCID=0"),
+            ("two frameworks", dict(torch, **dmlc), ring, "unset those that are not meant"),
+            ("an option beside the environment", torch, dict(ring, workers=3), "--workers is 3, and WORLD_SIZE says 2"),
+            ("a rank beside the environment", torch, dict(ring, rank=0), "--rank is 0, and RANK says 1"),
+            ("several hosts without keys", dict(torch, MASTER_ADDR="192.0.2.1"), ring, "--key-file"),
+            ("keys that are not there", torch, dict(ring, keys="nowhere"), "nowhere"),
+            ("the reference in several processes", torch, dict(OPTIONS, mode="local"), "--mode local is one process"),
+            ("no encryption", torch, {"no-encrypt": True}, "--no-encrypt"),
+            ("an option that is none", torch, dict(ring, lr="fast"), "--lr"),
+            ("what psring run has started", dict(PSRING_RANK=0, PSRING_RANKS=2, PSRING_SCHEDULER="/a/b", PSRING_HOST_SCHEDULER=0), ring, "psring train"),
+            ("spawning without a rank", {}, {"multiprocessing-distributed": True, "rank": 1, "world-size": 1}, "--rank"),
+            ("a batch that cannot be shared", {}, {"multiprocessing-distributed": True, "nproc-per-node": 3, "total-batch-size": 16},
+             "--total-batch-size"),
+            ("an address that is none", {}, {"world-size": 2, "rank": 0, "dist-url": "127.0.0.1"}, "tcp://HOST:PORT")]:
+        if word == "--lr":  # argp's own line
+            process = launcher.start(variables, options)
+            tap.ok(process.wait() == 2 and len(process.lines) == 1 and word in process.lines[0], name + ": refused by name", process.lines)
+        else:
+            refused(tap, launcher, name, variables, options, word)
+    launcher.end()
+    tap.ok(not launcher.left(), "what was refused leaves nothing", launcher.left())
+
+
+def places_that_are_taken(tap, launcher):
+    ring = dict(OPTIONS, mode="ring", out="never")
+    torch = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), WORLD_SIZE=3)
+    for name, variables, word in [("a rank that is started twice", dict(torch, RANK=1), "rank 1 is taken: process "),
+                                  ("two schedulers", dict(torch, RANK=0), "rank 0 is taken: process "),
+                                  ("two schedulers by role", dict(DMLC_ROLE="scheduler", DMLC_NUM_WORKER=2, DMLC_PS_ROOT_URI="127.0.0.1",
+                                                                  DMLC_PS_ROOT_PORT=9091), "the scheduler's place is taken: process ")]:
+        first = launcher.start(variables, ring)
+        tap.ok(first.await_line("the scheduler is at"), name + ": the first is there", first.lines)
+        refused(tap, launcher, name, variables, ring, word)
+        first.process.send_signal(signal.SIGTERM)
+        tap.ok(first.wait() is not None, name + ": the first ends when it is told to", first.lines)
+    launcher.end()
+    found = launcher.start(dict(torch, RANK=1), ring)
+    found.await_line("the scheduler is at")
+    folder = next(line for line in found.lines if "the scheduler is at" in line).split("ipc://")[1].split("/scheduler")[0]
+    launcher.end()
+    for made in (lambda: os.mkdir(folder, 0o755), lambda: os.symlink(launcher.directory, folder)):
+        subprocess.run(["rm", "-rf", folder], check=True)
+        made()
+        refused(tap, launcher, "a meeting that others can enter", dict(torch, RANK=1), ring, "somebody else has put something there")
+    subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def other_options(tap, launcher):
+    port = free_port()
+    place = lambda rank: dict(RANK=rank, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    ring = dict(OPTIONS, mode="ring", out="never")
+    first, second = launcher.start(place(0), ring), launcher.start(place(1), dict(ring, lr=0.2))
+    statuses = [first.wait(), second.wait()]
+    tap.ok(statuses[1] == 2 and len(second.errors()) == 1 and "--lr is \"0.2\" here and \"0.05\" in this run" in second.errors()[0],
+           "a rank with other options is refused by the option's name", [str(statuses)] + second.lines)
+    tap.ok(statuses[0] not in (0, None) and any("--lr" in line for line in first.lines), "and the others hear of it", first.lines)
+
+
+def ends(tap, launcher):
+    """Deaths and stops while a run goes on."""
+    long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=4)
+    # Worker 1's shard dies with it: one of the two is missed first.
+    for name, victim, words in [("killed-1", 1, ("worker 1 on ", "shard 1 on ")), ("killed-0", 0, ("the process that started the scheduler is gone",))]:
+        processes = launcher.loop(3, dict(long, out=name), free_port())
+        tap.ok(processes[0].await_line("step 1 of"), name + ": it trains", processes[0].lines)
+        processes[victim].process.kill()
+        statuses = [process.wait() for process in processes]
+        said = [line for process in processes for line in process.lines[-3:]]
+        tap.ok(None not in statuses and 0 not in statuses, name + ": all end, none of them well", [str(statuses)] + said)
+        tap.ok(any(word in line for line in said for word in words), name + ": who was lost is named", said)
+    processes = launcher.loop(3, dict(long, out="stopped", **{"checkpoint-every": 0}), free_port())
+    tap.ok(processes[0].await_line("step 1 of"), "stopped: it trains", processes[0].lines)
+    for process in reversed(processes):  # as a resource manager does
+        process.process.send_signal(signal.SIGTERM)
+    statuses = [process.wait() for process in processes]
+    kept = os.path.join(launcher.directory, "stopped", "checkpoints")
+    tap.ok(statuses == [130, 0, 0] and os.path.isdir(kept) and os.listdir(kept),
+           "SIGTERM to all ranks ends the run in order, with a checkpoint", [str(statuses)] + processes[0].lines[-5:])
+    tap.ok(not launcher.left(), "nothing is left of the meetings", launcher.left())
+
+
+def main():
+    programs = [os.path.abspath(program) for program in sys.argv[2:6]]
+    tap = Tap()
+    with Workspace() as directory:
+        local = Run(programs[0], directory, "local", dict(OPTIONS, mode="local", workers=3))
+        launcher = Launcher(programs[3], directory)
+        try:
+            if tap.ok(local.status == 0, "mode local ends with status 0", local.why()):
+                right = local.outcome()["hash"]
+                ways(tap, launcher, right)
+                meetings(tap, launcher, programs[0], right)
+                bad_input(tap, launcher)
+                places_that_are_taken(tap, launcher)
+                other_options(tap, launcher)
+                ends(tap, launcher)
+        finally:
+            launcher.end()
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()
