@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,14 @@ typedef struct pipes {
         failed[2]; /* failed: what kept it from being executed; closed when nothing did */
 } pipes;
 
+typedef enum failed_call {
+    FAILED_EXEC,
+    FAILED_CHDIR,
+    FAILED_BIND,
+} failed_call;
+
 typedef struct failure {
-    bool of_directory;
+    failed_call call;
     int number; /* errno */
 } failure;
 
@@ -90,9 +97,9 @@ static void forget_the_terminal(void)
     }
 }
 
-static _Noreturn void give_up(const pipes *p, bool of_directory)
+static _Noreturn void give_up(const pipes *p, failed_call call)
 {
-    failure why = {of_directory, errno};
+    failure why = {call, errno};
     ssize_t told = write(p->failed[1], &why, sizeof why);
     (void)told;
     _exit(127);
@@ -124,20 +131,26 @@ static _Noreturn void become(const start_of *s, const pipes *p, pid_t parent)
     if (dup2(p->in[0], 0) < 0 || dup2(p->out[1], 1) < 0 ||
         (!(s->flags & PSR_CHILD_KEEP_STDERR) && dup2(p->err[1], 2) < 0))
         _exit(1);
+    if (s->setting->cpus != NULL &&
+        sched_setaffinity(0, sizeof s->setting->cpus->words, (const cpu_set_t *)s->setting->cpus->words) != 0)
+        give_up(p, FAILED_BIND);
     if (s->with == NULL) {
         execve(s->argv[0], s->argv, environment);
-        give_up(p, false);
+        give_up(p, FAILED_EXEC);
     }
     if (chdir(s->with->directory) != 0)
-        give_up(p, true);
+        give_up(p, FAILED_CHDIR);
     (void)fcntl(s->with->inherits, F_SETFD, 0);
     execvpe(s->argv[0], s->argv, environment);
-    give_up(p, false);
+    give_up(p, FAILED_EXEC);
 }
 
 static psr_err describe_failure(const failure *why, const char *program, const psr_child_surroundings *with)
 {
-    if (why->of_directory)
+    if (why->call == FAILED_BIND)
+        return psr_fail(PSR_ERR_NOT_FOUND, "cannot bind %s to its processors: %s", program,
+                        strerror(why->number));
+    if (why->call == FAILED_CHDIR)
         return psr_fail(PSR_ERR_NOT_FOUND, "cannot run %s in %s: %s", program, with->directory,
                         strerror(why->number));
     return psr_fail(PSR_ERR_NOT_FOUND, "cannot run %s: %s", program, strerror(why->number));
@@ -207,7 +220,7 @@ psr_err psr_child_start_with(char *const argv[], unsigned flags, const psr_child
 
 psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child)
 {
-    return psr_child_start_with(argv, flags, &(psr_child_setting){NULL}, ret_child);
+    return psr_child_start_with(argv, flags, &(psr_child_setting){NULL, NULL}, ret_child);
 }
 
 psr_err psr_child_start_program(char *const argv[], const psr_child_surroundings *surroundings,

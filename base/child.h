@@ -3,6 +3,7 @@
 #ifndef PSR_BASE_CHILD_H
 #define PSR_BASE_CHILD_H
 
+#include "base/cpus.h"
 #include "base/err.h"
 #include "base/lines.h"
 
@@ -37,6 +38,7 @@ PSR_MUST_CHECK psr_err psr_child_start(char *const argv[], unsigned flags, psr_c
 /* What a process is given before its program begins. All borrowed for the call. */
 typedef struct psr_child_setting {
     char *const *environment; /* NAME=VALUE.., NULL; NULL: this process's own */
+    const psr_cpus *cpus;     /* that it may run on; NULL: this process's own */
 } psr_child_setting;
 
 /* The same, with that. */

@@ -23,16 +23,17 @@ static const struct {
 
 #define BENCHMARKS (sizeof benchmarks / sizeof *benchmarks)
 
-/* Options of `psring run` that say where the ranks are. Each has a value. */
-static const char *const places[] = {"--hostfile",  "-H",    "--map-by",        "-x",
+/* Options of `psring run` that say where the ranks are. Each has a value but the last. */
+static const char *const places[] = {"--hostfile",  "-H",    "--map-by",        "--bind-to",  "-x",
                                      "--interface", "--ssh", "--remote-psring", "--transport"};
+static const char report_bindings[] = "--report-bindings";
 static const char *const counts[] = {"--ranks", "-n"};
 
 static const char places_help[] =
     "Without more, ranks are started on this machine. With --hostfile FILE or -H HOST:N,HOST:N\n"
-    "`psring run` starts them there; it takes --map-by, -x, --interface, --ssh,\n"
-    "--remote-psring and --transport too, and -n N: how many (default: one for each slot).\n"
-    "The program must lie at the same path on every host.\n";
+    "`psring run` starts them there; it takes --map-by, --bind-to,\n"
+    "--report-bindings, -x, --interface, --ssh, --remote-psring and --transport too, and -n N:\n"
+    "how many (default: one for each slot). The program must lie at the same path on every host.\n";
 
 static const char example[] = "  psring bench comm -n 2 --operation all_reduce\n";
 
@@ -75,7 +76,7 @@ static void print_completion(void)
     psr_print(stdout, "'\n_psring_places='");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         psr_print(stdout, " %s%s", places[i], places[i][1] == '-' ? "=" : "");
-    psr_print(stdout, "'\n");
+    psr_print(stdout, " %s'\n", report_bindings);
 }
 
 /* How many words an option takes here: 0: it is none of the list. */
@@ -89,6 +90,11 @@ static int words_of(const char *word, const char *const *list, size_t count)
             return 1; /* --name=VALUE, -nVALUE */
     }
     return 0;
+}
+
+static int words_of_place(const char *word)
+{
+    return strcmp(word, report_bindings) == 0 ? 1 : words_of(word, places, sizeof places / sizeof *places);
 }
 
 typedef struct words {
@@ -109,10 +115,10 @@ static bool divide(int argc, char **argv, words *run, words *program, bool *ret_
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "-np") == 0) /* as mpirun is given it */
             argv[i][2] = '\0';
-        placed = placed || words_of(argv[i], places, sizeof places / sizeof *places) > 0;
+        placed = placed || words_of_place(argv[i]) > 0;
     }
     for (int i = 0, count = 0; i < argc; i += count) {
-        count = words_of(argv[i], places, sizeof places / sizeof *places);
+        count = words_of_place(argv[i]);
         if (count == 0 && placed)
             count = words_of(argv[i], counts, sizeof counts / sizeof *counts);
         if (i + count > argc)

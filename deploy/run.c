@@ -188,6 +188,8 @@ static psr_err launch(run_options *o, const psr_placement *placement, int *ret_s
     const psr_launch_options options = {.config = &o->config,
                                         .placement = placement,
                                         .program = &program,
+                                        .bind_to = o->places.bind_to,
+                                        .report_bindings = o->places.report_bindings,
                                         .interface = o->places.interface,
                                         .ssh = o->places.ssh,
                                         .progress = PSR_SHOW_NONE,

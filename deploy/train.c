@@ -208,6 +208,8 @@ int psr_command_train(int argc, char **argv)
         psr_launch_options options = {.config = &o.config,
                                       .placement = &placement,
                                       .variables = o.places.variables,
+                                      .bind_to = o.places.bind_to,
+                                      .report_bindings = o.places.report_bindings,
                                       .interface = o.places.interface,
                                       .ssh = o.places.ssh,
                                       .progress = progress_by_default(),

@@ -8,6 +8,7 @@
 #include "base/environment.h"
 #include "deploy/agent/host.h"
 #include "deploy/agent/program.h"
+#include "deploy/agent/topology.h"
 #include "deploy/report/json.h"
 #include "comm/comm.h"
 #include "net/socket_directory.h"
@@ -112,15 +113,37 @@ static void addresses(char *address, char *launcher, size_t size)
     }
 }
 
+/* Processors that this process may use, as its cgroup, taskset and the like leave them. */
+static uint32_t allowed_cores(void)
+{
+    const psr_cpus allowed = psr_cpus_allowed();
+    uint32_t count = psr_cpus_count(&allowed);
+    return count != 0 ? count : (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* NULL: it is not known. */
+static cJSON *describe_topology(void)
+{
+    psr_topology topology;
+    cJSON *json = NULL;
+    if (psr_topology_read(&topology) != PSR_OK)
+        return NULL;
+    if (psr_topology_to_json(&topology, &json) != PSR_OK)
+        json = NULL;
+    psr_topology_done(&topology);
+    return json;
+}
+
 static void say_hello(agent *a)
 {
     char host[256] = "?", address[64], launcher[64], machine[PSR_MACHINE_BYTES];
     (void)gethostname(host, sizeof host - 1);
     addresses(address, launcher, sizeof address);
+    cJSON *topology = describe_topology();
     psr_machine_id(machine);
     psr_json_put(&a->events, "event", "hello", "version", PSR_VERSION, "host", host, "address", address,
-                 "launcher_address", launcher, "machine", machine, "#cores",
-                 (double)sysconf(_SC_NPROCESSORS_ONLN), NULL);
+                 "launcher_address", launcher, "machine", machine, "#cores", (double)allowed_cores(),
+                 topology ? "!topology" : NULL, topology, NULL);
 }
 
 static bool runs_program(const agent *a)
@@ -251,7 +274,7 @@ static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_pro
 }
 
 /* The program of this run, which the launcher named on our standard input. */
-static psr_err start_program(const agent *a, process *p, const cJSON *provision)
+static psr_err start_program(const agent *a, process *p, const cJSON *provision, const psr_cpus *cpus)
 {
     psr_provision of_rank;
     char *text = psr_secret_print(provision);
@@ -263,7 +286,7 @@ static psr_err start_program(const agent *a, process *p, const cJSON *provision)
     if (!psr_peer_equal(of_rank.self, p->peer))
         err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a provision of somebody else");
     else
-        err = psr_program_start(&a->program, &of_rank, &p->child);
+        err = psr_program_start(&a->program, &of_rank, cpus, &p->child);
     psr_provision_done(&of_rank);
     return err;
 }
@@ -276,7 +299,7 @@ static bool tell_sharing(const agent *a, cJSON *provision)
 }
 
 /* One of psring's own programs, from beside this one: nothing of what is run is the launcher's to say. */
-static psr_err start_own(const agent *a, process *p, cJSON *provision)
+static psr_err start_own(const agent *a, process *p, cJSON *provision, const psr_cpus *cpus)
 {
     char path[4096], option[] = "--provision", from[] = "-", probe[] = "probe";
     const char *name = a->probes ? "psring" : p->peer.role == PSR_ROLE_SHARD ? "psring-ps" : "psring-worker";
@@ -285,7 +308,7 @@ static psr_err start_own(const agent *a, process *p, cJSON *provision)
     char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
-    const psr_child_setting setting = {.environment = a->environment.items};
+    const psr_child_setting setting = {.environment = a->environment.items, .cpus = cpus};
     psr_err err = psr_child_start_with(argv, PSR_CHILD_LOSSY_OUTPUT, &setting, &p->child);
     if (err == PSR_OK)
         psr_line_writer_put(&p->child.in, text);
@@ -309,7 +332,11 @@ static psr_err spawn(agent *a, const cJSON *command)
     PSR_TRY(read_spawn(a, command, p));
     if (a->ending)
         return PSR_OK; /* whom nobody waits for */
-    if ((runs_program(a) ? start_program(a, p, provision) : start_own(a, p, provision)) != PSR_OK)
+    const char *list = psr_json_text(command, "cpus");
+    psr_cpus bound, *cpus = list != NULL ? &bound : NULL;
+    if (list != NULL && psr_cpus_parse(list, &bound) != PSR_OK)
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent what is no list of processors");
+    if ((runs_program(a) ? start_program(a, p, provision, cpus) : start_own(a, p, provision, cpus)) != PSR_OK)
         tell_exit(a, p->peer, false, false, psr_err_detail());
     else
         a->count++;

@@ -5,7 +5,8 @@
  * JSON objects, one a line. Launcher to agent:
  *   {"op":"begin","deadline_s":30,"sockets":"/run/user/7/psring-x"}   sockets: of a run on one host, to be removed
  *   {"op":"begin","deadline_s":30,"share":true}   of a run over TCP: a directory is made in which its processes share memory
- *   {"op":"spawn","role":"worker","rank":0,"provision":{...}}   psring-worker, or of role "shard" psring-ps
+ *   {"op":"spawn","role":"worker","rank":0,"cpus":"0-3,8","provision":{...}}   psring-worker, or of role "shard" psring-ps; cpus: the
+ *                                        processors that it is bound to, and may be missing
  *   {"op":"program","program":{"words":["./a","1"],"variables":[],"directory":"/home/u","output":"","ranks":8,"deadline_s":30}}
  *                                        of psring run, before the first spawn: that is run in the place of psring-worker. From
  *                                        here alone an agent hears of any other program
@@ -18,7 +19,8 @@
  *   {"op":"end","grace_ms":1500}         wait that long for its processes, then kill; then leave
  * Agent to launcher:
  *   {"event":"hello","version":"0.1.0","host":"node1","cores":8,"address":"10.0.0.2","launcher_address":"10.0.0.1",
- *    "machine":"..."}
+ *    "machine":"...","topology":[[[0,4],[1,5]],[[2,6],[3,7]]]}   cores: processors that it may use; topology: NUMA nodes, cores,
+ *                                        processors (deploy/agent/topology.h), and may be missing
  *   {"event":"alive"}
  *   {"event":"line","role":"worker","rank":0,"stream":"out","text":"..."}
  *   {"event":"paused"}                   the answer to "pause"

@@ -64,7 +64,9 @@ static psr_err read_hello(const psr_agent_context *by, psr_agent_event *event)
     event->machine = machine ? machine : "";
     if (!psr_json_count(event->json, "cores", CORES_MAX, &event->cores) || event->cores == 0)
         return violation(by, "does not say how many cores it has");
-    return PSR_OK;
+    const cJSON *topology = cJSON_GetObjectItemCaseSensitive(event->json, "topology");
+    psr_err err = topology ? psr_topology_from_json(topology, &event->topology) : PSR_OK;
+    return err == PSR_ERR_FORMAT ? violation(by, "does not say how its cores lie") : err;
 }
 
 /* ---- processes ---- */
@@ -156,5 +158,6 @@ psr_err psr_agent_event_read(const psr_agent_context *by, const char *line, psr_
 void psr_agent_event_done(psr_agent_event *event)
 {
     cJSON_Delete(event->json);
+    psr_topology_done(&event->topology);
     *event = (psr_agent_event){0};
 }

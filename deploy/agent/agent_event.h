@@ -4,6 +4,7 @@
 #define PSR_DEPLOY_AGENT_EVENT_H
 
 #include "base/log.h"
+#include "deploy/agent/topology.h"
 #include "deploy/report/json.h"
 #include "deploy/launch/placement.h"
 
@@ -18,7 +19,8 @@ typedef enum psr_agent_event_kind {
 
 typedef struct psr_agent_event {
     psr_agent_event_kind kind;
-    uint32_t cores; /* HELLO */
+    uint32_t cores;        /* HELLO: processors that it may use */
+    psr_topology topology; /* HELLO: the same, and how they lie; owned. Empty: it does not tell */
     const char *address,
         *launcher_address; /* HELLO: numeric, at most 63 bytes; "" when it was not reached over ssh */
     const char *machine;   /* HELLO: psr_machine_id there; "" when it is not known */

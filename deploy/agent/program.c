@@ -282,7 +282,7 @@ static psr_err words_of(const psr_program *program, uint32_t rank, char path[PAT
 }
 
 static psr_err start_with_keys(const psr_program *program, const psr_provision *provision, int keys,
-                               psr_child *ret_child)
+                               const psr_cpus *cpus, psr_child *ret_child)
 {
     environment e;
     char path[PATH_MAX];
@@ -291,7 +291,7 @@ static psr_err start_with_keys(const psr_program *program, const psr_provision *
     psr_child_surroundings with = {.directory = program->directory, .inherits = keys};
     PSR_TRY(words_of(program, provision->self.rank, path, shard_words, &words));
     PSR_TRY(make_environment(program, provision, keys, &e));
-    with.setting.environment = e.all.items;
+    with.setting = (psr_child_setting){e.all.items, cpus};
     psr_err err = open_output(program, provision->self.rank, &with.out, &with.err);
     if (err == PSR_OK)
         err = psr_child_start_program(words, &with, ret_child);
@@ -299,11 +299,12 @@ static psr_err start_with_keys(const psr_program *program, const psr_provision *
     return err;
 }
 
-psr_err psr_program_start(const psr_program *program, const psr_provision *provision, psr_child *ret_child)
+psr_err psr_program_start(const psr_program *program, const psr_provision *provision, const psr_cpus *cpus,
+                          psr_child *ret_child)
 {
     int keys = -1;
     PSR_TRY(open_keys(&provision->keys, &keys));
-    psr_err err = start_with_keys(program, provision, keys, ret_child);
+    psr_err err = start_with_keys(program, provision, keys, cpus, ret_child);
     close(keys);
     return err;
 }

@@ -35,10 +35,10 @@ void psr_program_done(psr_program *program);
 
 /* Starts one rank of it, with its place in the environment: PSRING_RANK, PSRING_RANKS, PSRING_SCHEDULER, PSRING_KEY_FILE
  * (a descriptor that it inherits), PSRING_HOST, PSRING_INTERFACE (over TCP), PSRING_DEADLINE_MS,
- * PSRING_SHARDS (where there are some), and PSRING_HOST_SCHEDULER=0. ret owns: psr_child_done. NOT_FOUND: it is
+ * PSRING_SHARDS (where there are some), and PSRING_HOST_SCHEDULER=0. cpus: what it is bound to, or NULL. ret owns: psr_child_done. NOT_FOUND: it is
  * not there. IO: its output cannot be written. */
 PSR_MUST_CHECK psr_err psr_program_start(const psr_program *program, const psr_provision *provision,
-                                         psr_child *ret_child);
+                                         const psr_cpus *cpus, psr_child *ret_child);
 
 /* What ranks leave behind becomes a child of this process from now on, to be ended at the end. */
 void psr_program_adopt_strays(void);

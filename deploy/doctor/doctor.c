@@ -103,8 +103,10 @@ static const char doc[] =
 /* This machine alone, where none are named. */
 static psr_err read_hosts(psr_places *places, psr_hosts *hosts)
 {
-    if (places->map_by != PSR_MAP_BY_SLOT)
-        return psr_fail(PSR_ERR_USAGE, "--map-by: nothing is placed on the hosts here; leave it out");
+    if (places->map_by != PSR_MAP_BY_SLOT || places->bind_to != PSR_BIND_TO_NONE || places->report_bindings)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--map-by, --bind-to and --report-bindings: nothing is placed on the hosts "
+                        "here; leave them out");
     PSR_TRY(psr_places_read(places, hosts));
     return hosts->count > 0 ? PSR_OK : psr_hosts_add(hosts, "localhost", 1);
 }

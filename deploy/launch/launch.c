@@ -185,7 +185,8 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
     return start_scheduler_process(d, interface);
 }
 
-static psr_err spawn(void *context, size_t item, const char *interface, const char *endpoint)
+static psr_err spawn(void *context, size_t item, const char *interface, const char *endpoint,
+                     const char *cpus)
 {
     psr_launch_driver *d = context;
     const psr_placed *placed = &d->options->placement->items[item];
@@ -193,7 +194,8 @@ static psr_err spawn(void *context, size_t item, const char *interface, const ch
     cJSON *provision = NULL;
     PSR_TRY(make_provision(d, placed->peer, host_name, interface, endpoint, &provision));
     psr_json_put(&d->hosts[placed->host].agent.in, "op", "spawn", "role", psr_role_name(placed->peer.role),
-                 "#rank", (double)placed->peer.rank, "!provision", provision, NULL);
+                 "#rank", (double)placed->peer.rank, "!provision", provision, cpus ? "cpus" : NULL, cpus,
+                 NULL);
     return PSR_OK;
 }
 
@@ -363,6 +365,8 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .placement = d->options->placement,
         .config = d->options->config,
         .runs_program = d->options->program != NULL,
+        .bind_to = d->options->bind_to,
+        .report_bindings = d->options->report_bindings,
         .interface = interface,
         .interface_is_loopback = interface && (psr_host_is_here(interface) || strcmp(interface, "lo") == 0),
         .host = host,

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "deploy/agent/program.h"
+#include "deploy/launch/binding.h"
 #include "deploy/launch/placement.h"
 #include "deploy/report/show.h"
 
@@ -14,6 +15,8 @@ typedef struct psr_launch_options {
     const psr_placement *placement;
     const psr_program
         *program; /* of `psring run`: of config only workers, deadline and transport count; NULL: training */
+    psr_bind_to bind_to;
+    bool report_bindings; /* the person is told which processors each process is bound to */
     const char *const
         *variables; /* NAME=VALUE.., NULL: of workers and shards; NULL: none. A program has its own */
     const char *

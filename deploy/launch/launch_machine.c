@@ -125,18 +125,6 @@ static psr_err check_one_machine(const psr_launch_machine *m)
     return PSR_OK;
 }
 
-static uint32_t threads_of_each(const psr_launch_machine *m)
-{
-    uint32_t cores = UINT32_MAX, most = m->options.placement->workers_most;
-    if (m->options.config->threads != 0)
-        return m->options.config->threads;
-    for (size_t i = 0; i < m->host_count; i++)
-        if (m->hosts[i].cores < cores)
-            cores = m->hosts[i].cores;
-    uint32_t threads = cores / (most != 0 ? most : 1);
-    return threads != 0 ? threads : 1;
-}
-
 psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms)
 {
     bool all_here = true;
@@ -145,7 +133,10 @@ psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms)
     bool loopback = all_here && (m->options.interface == NULL || m->options.interface_is_loopback);
     if (m->options.config->bare == PSR_BARE_THIS_MACHINE && !loopback)
         PSR_TRY(check_one_machine(m));
-    PSR_TRY(m->act.start_scheduler(m->act.context, threads_of_each(m), interface_for(m, NULL)));
+    const uint32_t threads = psr_launch_threads(m);
+    PSR_TRY(psr_launch_bind(m, threads));
+    PSR_TRY(m->act.start_scheduler(m->act.context, threads, interface_for(m, NULL)));
+    psr_launch_report_bindings(m);
     m->scheduler = PSR_LIFE_RUNNING;
     m->scheduler_heard_ms = psr_launch_look(m, now_ms);
     return PSR_OK;
@@ -155,8 +146,8 @@ psr_err psr_launch_spawn_all(psr_launch_machine *m, const char *endpoint)
 {
     const psr_placement *placement = m->options.placement;
     for (size_t i = 0; i < placement->count; i++)
-        PSR_TRY(
-            m->act.spawn(m->act.context, i, interface_for(m, &m->hosts[placement->items[i].host]), endpoint));
+        PSR_TRY(m->act.spawn(m->act.context, i, interface_for(m, &m->hosts[placement->items[i].host]),
+                             endpoint, m->cpus[i]));
     m->spawned = true;
     return PSR_OK;
 }
@@ -442,9 +433,11 @@ psr_err psr_launch_machine_new(const psr_launch_machine_options *options, const 
     size_t host_count = options->placement->hosts.count;
     psr_launch_machine *m = calloc(1, sizeof *m);
     psr_launch_host *hosts = calloc(host_count, sizeof *hosts);
-    if (m == NULL || hosts == NULL) {
+    char **cpus = calloc(options->placement->count, sizeof *cpus);
+    if (m == NULL || hosts == NULL || cpus == NULL) {
         free(m);
         free(hosts);
+        free(cpus);
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu hosts", host_count);
     }
     for (size_t i = 0; i < host_count; i++)
@@ -454,6 +447,7 @@ psr_err psr_launch_machine_new(const psr_launch_machine_options *options, const 
                               .act = *actions,
                               .hosts = hosts,
                               .host_count = host_count,
+                              .cpus = cpus,
                               .deadline_ms = deadline_ms,
                               .clock = psr_presence_clock_for(now_ms, deadline_ms)};
     *ret_machine = m;
@@ -466,8 +460,13 @@ void psr_launch_machine_free(psr_launch_machine *m)
         return;
     psr_held_lines_done(&m->held);
     cJSON_Delete(m->outcome);
-    for (size_t i = 0; i < m->host_count; i++)
+    for (size_t i = 0; i < m->host_count; i++) {
         free(m->hosts[i].trouble);
+        psr_topology_done(&m->hosts[i].topology);
+    }
+    for (size_t i = 0; i < m->options.placement->count; i++)
+        free(m->cpus[i]);
+    free(m->cpus);
     free(m->hosts);
     free(m);
 }

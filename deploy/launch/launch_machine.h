@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "comm/comm.h"
+#include "deploy/launch/binding.h"
 #include "deploy/launch/placement.h"
 
 typedef struct psr_launch_machine psr_launch_machine;
@@ -30,8 +31,10 @@ typedef struct psr_launch_actions {
     /* All agents have said hello: makes the run's keys, tells the person the configuration, with so many threads for each worker, and
      * starts the scheduler, which listens on that interface. A failure ends the run. */
     psr_err (*start_scheduler)(void *context, uint32_t threads, const char *interface);
-    /* The scheduler listens at endpoint: has the agent of its host start this process of the placement. A failure ends the run. */
-    psr_err (*spawn)(void *context, size_t item, const char *interface, const char *endpoint);
+    /* The scheduler listens at endpoint: has the agent of its host start this process of the placement. cpus: the
+     * processors that it is bound to ("0-3,8"); NULL: none. A failure ends the run. */
+    psr_err (*spawn)(void *context, size_t item, const char *interface, const char *endpoint,
+                     const char *cpus);
     void (*order)(void *context, const psr_order *order);
     /* host: of the placement. grace_ms: of END. */
     void (*command)(void *context, size_t host, psr_launch_command command, int64_t grace_ms);
@@ -60,8 +63,10 @@ typedef struct psr_launch_actions {
 
 typedef struct psr_launch_machine_options {
     const psr_placement *placement;
-    const psr_config *config;   /* threads may be 0: shared out by the hosts' cores */
-    bool runs_program;          /* each worker is a rank of `psring run`'s program; else this is training */
+    const psr_config *config; /* threads may be 0: shared out by the hosts' cores */
+    bool runs_program;        /* each worker is a rank of `psring run`'s program; else this is training */
+    psr_bind_to bind_to;
+    bool report_bindings;       /* the person is told of each process's */
     const char *interface;      /* --interface, or NULL */
     bool interface_is_loopback; /* that, where it is given, is reached from this machine alone */
     const char *host, *machine; /* this machine's name, and its psr_machine_id; "": not known */

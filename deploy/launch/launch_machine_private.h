@@ -1,5 +1,5 @@
-/* What the three files of deploy/launch/launch_machine.h share: launch_machine.c has states, signals and time, launch_machine_hosts.c
- * connects to the hosts, launch_machine_said.c takes what agents and the scheduler say. */
+/* What the files of deploy/launch/launch_machine.h share: launch_machine.c has states, signals and time, launch_machine_hosts.c connects
+ * to the hosts, launch_machine_binding.c shares out their cores, launch_machine_said.c takes what agents and the scheduler say. */
 #ifndef PSR_DEPLOY_LAUNCH_MACHINE_PRIVATE_H
 #define PSR_DEPLOY_LAUNCH_MACHINE_PRIVATE_H
 
@@ -31,6 +31,7 @@ typedef struct psr_launch_host {
         [512]; /* the last line of its agent (or ssh), before its hello or on standard error; or that which told why */
     bool same_machine; /* as this process, be it in other namespaces */
     uint32_t cores;
+    psr_topology topology; /* owned; empty: it was not told, or nobody is bound */
 } psr_launch_host;
 
 struct psr_launch_machine {
@@ -47,6 +48,8 @@ struct psr_launch_machine {
     int64_t deadline_ms;
     psr_presence_clock clock;
     int64_t alive_ms; /* when the next sign of life is due */
+
+    char **cpus; /* owned, of each item of the placement: what it is bound to, owned; NULL: nothing */
 
     psr_life scheduler;
     int64_t scheduler_heard_ms; /* by the presence clock, as the hosts' */
@@ -94,6 +97,12 @@ void psr_launch_give_up_host(psr_launch_machine *m, psr_launch_host *h, psr_err 
 void psr_launch_remember_words(psr_launch_host *h, const char *line);
 /* Tells the person of the hosts that cannot be used. */
 void psr_launch_show_troubles(psr_launch_machine *m);
+
+/* Threads of each worker. */
+uint32_t psr_launch_threads(const psr_launch_machine *m);
+/* Gives each process its processors. USAGE: there are too few somewhere. */
+PSR_MUST_CHECK psr_err psr_launch_bind(psr_launch_machine *m, uint32_t threads);
+void psr_launch_report_bindings(psr_launch_machine *m);
 
 /* All agents have said hello. */
 PSR_MUST_CHECK psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms);

@@ -9,12 +9,15 @@
 
 /* ---- what agents say ---- */
 
-static psr_err on_hello(psr_launch_machine *m, psr_launch_host *h, const psr_agent_event *event,
-                        int64_t now_ms)
+static psr_err on_hello(psr_launch_machine *m, psr_launch_host *h, psr_agent_event *event, int64_t now_ms)
 {
     snprintf(h->reached.address, sizeof h->reached.address, "%s", event->address);
     snprintf(h->reached.launcher_address, sizeof h->reached.launcher_address, "%s", event->launcher_address);
     h->cores = event->cores;
+    if (m->options.bind_to != PSR_BIND_TO_NONE) {
+        h->topology = event->topology;
+        event->topology = (psr_topology){0};
+    }
     h->same_machine = m->options.machine[0] != '\0' && strcmp(event->machine, m->options.machine) == 0;
     return psr_launch_greeted(m, h, now_ms);
 }
@@ -63,8 +66,7 @@ static void on_exited(psr_launch_machine *m, const psr_launch_host *h, const psr
         psr_launch_order(m, &left);
 }
 
-static psr_err on_event(psr_launch_machine *m, psr_launch_host *h, const psr_agent_event *event,
-                        int64_t now_ms)
+static psr_err on_event(psr_launch_machine *m, psr_launch_host *h, psr_agent_event *event, int64_t now_ms)
 {
     switch (event->kind) {
     case PSR_AGENT_GREETING:

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_HOSTFILE = 2000, KEY_MAP_BY, KEY_INTERFACE, KEY_SSH, KEY_REMOTE };
+enum { KEY_HOSTFILE = 2000, KEY_MAP_BY, KEY_BIND_TO, KEY_REPORT, KEY_INTERFACE, KEY_SSH, KEY_REMOTE };
 
 static bool is_name(const char *text, size_t length)
 {
@@ -69,7 +69,8 @@ char *psr_places_count(struct argp_state *state, char *arg)
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    static const char *const map_by[] = {"slot", "node", NULL}; /* in the order of the enum */
+    static const char *const map_by[] = {"slot", "node", NULL}, /* in the order of the enums */
+        *const bind_to[] = {"none", "core", "numa", NULL};
     psr_places *p = state->input;
     switch (key) {
     case 'H':
@@ -83,6 +84,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_MAP_BY:
         p->map_by = (psr_map_by)read_word(state, "--map-by", arg, map_by, "slot, node");
+        return 0;
+    case KEY_BIND_TO:
+        p->bind_to = (psr_bind_to)read_word(state, "--bind-to", arg, bind_to, "none, core, numa");
+        return 0;
+    case KEY_REPORT:
+        p->report_bindings = true;
         return 0;
     case KEY_INTERFACE:
         p->interface = arg;
@@ -107,6 +114,11 @@ static const struct argp_option options[] = {
     {NULL, 'H', "HOST:N,HOST:N", 0, "the same as a list", 1},
     {"map-by", KEY_MAP_BY, "slot|node", 0,
      "ranks take all slots of a host before the next host, or one slot a host in turn (default slot)", 1},
+    {"bind-to", KEY_BIND_TO, "none|core|numa", 0,
+     "each process stays on cores of its own, as many as its host has for each, or on those of a NUMA node "
+     "(default none)",
+     1},
+    {"report-bindings", KEY_REPORT, NULL, 0, "tell which processors each process is bound to", 1},
     {NULL, 'x', "NAME[=VALUE]", 0,
      "a variable for all that is started on the hosts, with its value here or the one given; may be repeated",
      1},

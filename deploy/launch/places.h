@@ -3,6 +3,7 @@
 #ifndef PSR_DEPLOY_PLACES_H
 #define PSR_DEPLOY_PLACES_H
 
+#include "deploy/launch/binding.h"
 #include "deploy/launch/placement.h"
 
 #include <argp.h>
@@ -11,6 +12,8 @@ typedef struct psr_places {
     const char *hostfile, *host_list, *interface, *ssh,
         *remote_program; /* borrowed from argv; NULL: not given */
     psr_map_by map_by;
+    psr_bind_to bind_to;
+    bool report_bindings;
     const char **variables; /* owned, their texts too: "NAME=VALUE", NULL at the end; NULL: none */
     size_t variable_count, variable_bytes;
 } psr_places;

@@ -114,7 +114,7 @@ def bad_hosts(tap, psring, version):
 def refused(tap, psring):
     for options, pattern in {("good", ): r"psring doctor: it takes options alone; name hosts by -H or --hostfile\n",
                              ("--deadline", "0"): r"psring doctor: --deadline: '0' is not a number from 1 to 600\n",
-                             ("--map-by", "node"): r"psring doctor: --map-by: nothing is placed on the hosts here; leave it out\n",
+                             ("--map-by", "node"): r"psring doctor: --map-by, --bind-to and --report-bindings: nothing is placed on the hosts here; leave them out\n",
                              ("--hostfile", "/nonexistent"): r"psring doctor: .*/nonexistent.*\n",
                              ("-H", "node[1-300]"): r"psring doctor: 300 hosts are more than 256; give fewer at a time\n",
                              ("--clock-fault", "node9:1"): r"psring doctor: --clock-fault 'node9:1': give HOST:SECONDS of one of the hosts\n"}.items():

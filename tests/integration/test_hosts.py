@@ -2,13 +2,14 @@
 """psring train on the hosts of a hostfile, which a script in the place of ssh plays on this machine: who goes where, with which
 variables, and what is told of hosts that cannot be used. `test_hosts.py PSRING [PART..]`"""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from functools import partial
 
-from psring_live import LiveRun
+from psring_live import Live, LiveRun
 from psring_run import PATIENCE_S, Tap, Workspace, together
 
 OPTIONS = {"model": "mlp", "data": "synthetic:count=48,test=20,channels=1,size=8", "batch-size": 4, "steps": 2, "lr": 0.05, "threads": 1, "seed": 3,
@@ -105,6 +106,53 @@ def variables(tap, launcher):
         tap.ok(told == ["shard 0", "worker 0", "worker 1"], "workers and shards have the variable, and nobody else", run.why())
 
 
+def binding(tap, launcher):
+    """What is bound is read from the kernel, by the ranks themselves and of psring's processes from outside."""
+    cpus = sorted(os.sched_getaffinity(0))
+    hello = subprocess.run([launcher.psring, "agent"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S).stdout
+    topology = json.loads(hello.splitlines()[0]).get("topology")
+    if topology is None:
+        print("# binding: this psring was built without hwloc")
+        return
+    ask = [sys.executable, "-c", "import os; print(os.environ['PSRING_RANK'], *sorted(os.sched_getaffinity(0)))"]
+
+    def ranks(name, options, before=()):
+        return Live(list(before) + [launcher.psring, "run"] + options + ["--"] + ask, launcher.directory, name)
+
+    run = ranks("bind-one", ["-n", "1", "--bind-to", "core", "--report-bindings"])
+    if ends(tap, run, 0, "a rank that is bound"):
+        tap.ok(run.text("out") == ["0 " + " ".join(map(str, cpus))], "has all cores that this process may use", run.why())
+        tap.ok(len(run.text("err")) == 1 and re.fullmatch(r"binding    rank 0 on localhost: CPUs [\d,-]+", run.text("err")[0]), "and that is told", run.why())
+    run = ranks("bind-none", ["-n", "1", "--report-bindings"])
+    if ends(tap, run, 0, "without --bind-to"):
+        tap.ok(run.text("err") == ["binding    rank 0 on localhost: none"], "none is told", run.why())
+    one = ["taskset", "--cpu-list", str(cpus[-1])]
+    run = ranks("bind-allowed", ["-n", "1", "--bind-to", "core"], one)
+    if ends(tap, run, 0, "one of the processors is allowed"):
+        tap.ok(run.text("out") == ["0 %d" % cpus[-1]], "the rank gets that", run.why())
+    run = ranks("bind-too-few", ["-n", "2", "--bind-to", "core"], one)
+    if ends(tap, run, 2, "two ranks on one core"):
+        tap.ok(run.text("err") == ["psring run: host localhost: --bind-to core needs 2 cores there (workers: 2, threads of each: 1, shards: 0), "
+                                   "and it has 1; give fewer processes there, or --bind-to none"], "are refused", run.why())
+    run = launcher.train("bind-local", ["--bind-to", "numa", "--report-bindings"], mode="ps", shards=1, workers=1)
+    if ends(tap, run, 0, "psring train --bind-to numa"):
+        told = [line for line in run.text("out") if line.startswith("binding")]
+        tap.ok(len(told) == 2 and re.fullmatch(r"binding    shard 0 on localhost: CPUs [\d,-]+", told[0]), "shards are bound too", run.why())
+    if sum(map(len, topology)) < 2:
+        print("# binding: there is one core")
+        return
+    hashes = set()
+    for name, words in (("bound", ["--bind-to", "core"]), ("free", [])):
+        run = launcher.train("bits-" + name, words, mode="ring", workers=2)
+        if ends(tap, run, 0, "two workers, %s" % name):
+            hashes.add(run.json()["outcome"]["hash"])
+    tap.ok(len(hashes) == 1, "bound or not, with the same threads they end with the same bits", [str(hashes)])
+    run = ranks("bind-two", ["-n", "2", "--bind-to", "core"])
+    if ends(tap, run, 0, "two ranks"):
+        sets = [set(line.split()[1:]) for line in run.text("out")]
+        tap.ok(len(sets) == 2 and all(sets) and not sets[0] & sets[1], "share no core", run.why())
+
+
 def failing_ssh(launcher, name):
     """A folder of the script's own, and --ssh."""
     folder = os.path.join(launcher.directory, name)
@@ -169,7 +217,7 @@ def most(tap, launcher):
     many(tap, launcher, 1024, 256)
 
 
-PARTS = {part.__name__: part for part in (mapping, variables, bad_hosts, many)}
+PARTS = {part.__name__: part for part in (mapping, variables, binding, bad_hosts, many)}
 SLOW = {"most": most}
 
 

@@ -34,11 +34,13 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
     return p->failure == PSR_OK ? PSR_OK : psr_fail(p->failure, "no scheduler");
 }
 
-static psr_err spawn(void *context, size_t item, const char *interface, const char *endpoint)
+static psr_err spawn(void *context, size_t item, const char *interface, const char *endpoint,
+                     const char *cpus)
 {
     played *p = context;
-    psr_text_add(&p->end, "spawn %s %" PRIu32 " interface=%s endpoint=%s\n",
-                 psr_role_name(placed[item].peer.role), placed[item].peer.rank, interface, endpoint);
+    psr_text_add(&p->end, "spawn %s %" PRIu32 " interface=%s endpoint=%s%s%s\n",
+                 psr_role_name(placed[item].peer.role), placed[item].peer.rank, interface, endpoint,
+                 cpus ? " cpus=" : "", cpus ? cpus : "");
     return p->failure == PSR_OK ? PSR_OK : psr_fail(p->failure, "no provision");
 }
 
@@ -149,7 +151,8 @@ void expect_done(played *p, const char *text)
     forget(p);
 }
 
-static void open_to_run(played *p, bool runs_program, psr_bare bare, const char *interface)
+static void open_to_run(played *p, bool runs_program, psr_bare bare, const char *interface,
+                        psr_bind_to bind_to)
 {
     *p = (played){0};
     forget(p);
@@ -159,6 +162,8 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
     const psr_launch_machine_options options = {.placement = runs_program ? &of_program : &placement,
                                                 .config = &p->config,
                                                 .runs_program = runs_program,
+                                                .bind_to = bind_to,
+                                                .report_bindings = bind_to != PSR_BIND_TO_NONE,
                                                 .interface = interface,
                                                 .host = "a",
                                                 .machine = "m1"};
@@ -190,7 +195,7 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
 
 void open_machine(played *p, psr_bare bare, const char *interface)
 {
-    open_to_run(p, false, bare, interface);
+    open_to_run(p, false, bare, interface, PSR_BIND_TO_NONE);
 }
 
 static void start_agents(played *p)
@@ -202,6 +207,12 @@ static void start_agents(played *p)
 void begin_with(played *p, psr_bare bare, const char *interface)
 {
     open_machine(p, bare, interface);
+    start_agents(p);
+}
+
+void begin_bound(played *p, psr_bind_to bind_to)
+{
+    open_to_run(p, false, PSR_BARE_NOWHERE, NULL, bind_to);
     start_agents(p);
 }
 
@@ -246,7 +257,7 @@ void begin_run(played *p)
 
 void begin_program(played *p)
 {
-    open_to_run(p, true, PSR_BARE_NOWHERE, NULL);
+    open_to_run(p, true, PSR_BARE_NOWHERE, NULL, PSR_BIND_TO_NONE);
     start_agents(p);
     spawn_all(p);
 }

@@ -27,6 +27,8 @@ void begin_with(played *p, psr_bare bare, const char *interface);
 void begin(played *p);
 /* Until processes are spawned. */
 void begin_run(played *p);
+/* As begin, with the processes bound. */
+void begin_bound(played *p, psr_bind_to bind_to);
 /* The same of `psring run`, with the workers as ranks. */
 void begin_program(played *p);
 

@@ -1,6 +1,9 @@
 /* The launcher's decisions until the run is on. */
 #include "tests/unit/deploy/played_launch.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* ---- the start ---- */
 
 static void the_scheduler_is_started_when_all_agents_have_said_hello(void **state)
@@ -215,7 +218,72 @@ static void a_failure_of_the_driver_before_the_first_agent_is_over_at_once(void 
     expect_end(&p, 2, "end bar\nerror: psring train: --ssh: the command is empty\n");
 }
 
+/* ---- binding ---- */
+
+/* Hello with these cores. */
+static const char *hello_with(size_t host, const char *topology)
+{
+    static char line[512];
+    const char *hello = host == A ? HELLO_A : HELLO_B;
+    snprintf(line, sizeof line, "%.*s,\"topology\":%s}", (int)strlen(hello) - 1, hello, topology);
+    return line;
+}
+
+static void each_process_is_bound_and_the_person_told(void **state)
+{
+    (void)state;
+    played p;
+    begin_bound(&p, PSR_BIND_TO_CORE);
+    p.config.threads = 1;
+    agent_says(&p, A, hello_with(A, "[[[0,4],[1,5],[2,6],[3,7]]]"), 0);
+    agent_says(&p, B, hello_with(B, "[[[0],[1]]]"), 0);
+    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=1 interface=10.0.0.1\n"
+                    "line: binding    shard 0 on a: CPUs 3,7\nline: binding    worker 0 on a: CPUs 0,4\n"
+                    "line: binding    worker 1 on a: CPUs 1,5\nline: binding    worker 2 on b: CPUs 0-1\n");
+    scheduler_says(&p, LISTENING, 0);
+    expect_done(&p, "spawn shard 0 interface=10.0.0.1 endpoint=tcp://10.0.0.1:7 cpus=3,7\n"
+                    "spawn worker 0 interface=10.0.0.1 endpoint=tcp://10.0.0.1:7 cpus=0,4\n"
+                    "spawn worker 1 interface=10.0.0.1 endpoint=tcp://10.0.0.1:7 cpus=1,5\n"
+                    "spawn worker 2 interface=10.0.0.2 endpoint=tcp://10.0.0.1:7 cpus=0-1\n");
+    psr_launch_machine_free(p.machine);
+}
+
+static void threads_are_the_same_with_and_without_shards(void **state)
+{
+    (void)state;
+    played p;
+    begin_bound(&p, PSR_BIND_TO_CORE);
+    agent_says(&p, A, hello_with(A, "[[[0],[1],[2],[3]]]"), 0);
+    agent_says(&p, B, hello_with(B, "[[[0],[1],[2],[3],[4],[5]]]"), 0);
+    expect_end(&p, 2,
+               "end bar\nerror: psring train: host a: --bind-to core needs 5 cores there (workers: 2, "
+               "threads of each: 2, "
+               "shards: 1), and it has 4; give --threads 1, fewer processes there, or --bind-to none\n");
+}
+
+static void a_host_that_does_not_tell_its_cores_cannot_bind(void **state)
+{
+    (void)state;
+    played p;
+    begin_bound(&p, PSR_BIND_TO_NUMA);
+    agent_says(&p, A, hello_with(A, "[[[0],[1],[2],[3]]]"), 0);
+    agent_says(&p, B, HELLO_B, 0);
+    expect_end(&p, 2,
+               "end bar\nerror: psring train: host b: --bind-to: its psring does not tell its cores, since "
+               "it was built "
+               "without hwloc; install one that was built with it, or give --bind-to none\n");
+}
+
 /* ---- agents that lie ---- */
+
+static void cores_that_cannot_be_are_a_violation(void **state)
+{
+    (void)state;
+    played p;
+    begin(&p);
+    agent_says(&p, B, hello_with(B, "[[[0],[0]]]"), 0);
+    expect_end(&p, 3, "end bar\nerror: psring train: host b: its agent does not say how its cores lie\n");
+}
 
 static void a_second_hello_ends_the_run(void **state)
 {
@@ -256,6 +324,10 @@ int main(void)
         cmocka_unit_test(an_action_that_fails_ends_the_run),
         cmocka_unit_test(an_agent_that_cannot_be_started_ends_the_start),
         cmocka_unit_test(a_failure_of_the_driver_before_the_first_agent_is_over_at_once),
+        cmocka_unit_test(each_process_is_bound_and_the_person_told),
+        cmocka_unit_test(threads_are_the_same_with_and_without_shards),
+        cmocka_unit_test(a_host_that_does_not_tell_its_cores_cannot_bind),
+        cmocka_unit_test(cores_that_cannot_be_are_a_violation),
         cmocka_unit_test(a_second_hello_ends_the_run),
         cmocka_unit_test(an_agent_speaks_for_what_is_placed_on_its_host_alone),
     };
