@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <wordexp.h>
 
 #define SSH_WORDS_MAX 32
 
@@ -124,19 +125,47 @@ static char *word_of(const char *text)
     return (char *)(uintptr_t)text; /* execv does not write to it */
 }
 
-static psr_err start_remote(psr_host_link *link, const char *name, const char *ssh,
-                            const char *remote_program)
+/* Words as a shell has them, with quotes, ~ and $NAME; it runs no command for them. ret owns: wordfree. */
+static psr_err split_words(const char *ssh, wordexp_t *ret_words)
 {
-    char words[1024], program[4096], command[16384], nodelist[300];
+    wordexp_t words = {0};
+    int failed = wordexp(ssh, &words, WRDE_NOCMD | WRDE_UNDEF);
+    if (failed == 0 && words.we_wordc > 0 && words.we_wordc <= SSH_WORDS_MAX) {
+        *ret_words = words;
+        return PSR_OK;
+    }
+    const size_t count = words.we_wordc;
+    if (failed == 0 || failed == WRDE_NOSPACE)
+        wordfree(&words);
+    switch (failed) {
+    case 0:
+        if (count == 0)
+            return psr_fail(PSR_ERR_USAGE, "--ssh: the command is empty; give for instance 'ssh -p 2222'");
+        return psr_fail(PSR_ERR_USAGE,
+                        "--ssh: it has more than %d words; put them into a file, and give ssh -F FILE",
+                        SSH_WORDS_MAX);
+    case WRDE_BADCHAR:
+        return psr_fail(PSR_ERR_USAGE,
+                        "--ssh '%.200s': no shell runs it, so | & ; < > ( ) { } must be in quotes", ssh);
+    case WRDE_BADVAL:
+        return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': it names a variable that is not there", ssh);
+    case WRDE_CMDSUB:
+        return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': a command within it is not run", ssh);
+    case WRDE_SYNTAX:
+        return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': a quote is not closed", ssh);
+    default:
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the words of --ssh");
+    }
+}
+
+/* words: borrowed, and at most SSH_WORDS_MAX. */
+static psr_err start_by(psr_host_link *link, const char *name, const wordexp_t *words,
+                        const char *remote_program)
+{
+    char program[4096], command[16384], nodelist[300];
     char *argv[SSH_WORDS_MAX + 32];
-    size_t argc = 0;
-    snprintf(words, sizeof words, "%s", ssh ? ssh : "ssh");
-    char *rest = NULL;
-    for (char *word = strtok_r(words, " ", &rest); word && argc < SSH_WORDS_MAX;
-         word = strtok_r(NULL, " ", &rest))
-        argv[argc++] = word;
-    if (argc == 0)
-        return psr_fail(PSR_ERR_USAGE, "--ssh: the command is empty; give for instance 'ssh -p 2222'");
+    size_t argc = words->we_wordc;
+    memcpy(argv, words->we_wordv, argc * sizeof *argv);
     bool by_srun = is_srun(argv[0]);
     if (!strchr(argv[0], '/')) {
         PSR_TRY(find_program(name, argv[0], program, sizeof program));
@@ -158,6 +187,16 @@ static psr_err start_remote(psr_host_link *link, const char *name, const char *s
     argv[argc++] = command;
     argv[argc] = NULL;
     return psr_child_start(argv, 0, &link->agent);
+}
+
+static psr_err start_remote(psr_host_link *link, const char *name, const char *ssh,
+                            const char *remote_program)
+{
+    wordexp_t words;
+    PSR_TRY(split_words(ssh ? ssh : "ssh", &words));
+    psr_err err = start_by(link, name, &words, remote_program);
+    wordfree(&words);
+    return err;
 }
 
 psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, const char *remote_program)

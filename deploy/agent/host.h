@@ -15,7 +15,8 @@ typedef struct psr_host_link {
 /* True for localhost, loopback addresses and this machine's own name. */
 bool psr_host_is_here(const char *name);
 
-/* Starts the agent. ssh: words separated by spaces, the first of which is a program that takes what ssh takes, or srun. remote_program: NULL for this program's own path, then psring from PATH. */
+/* Starts the agent. ssh: words as a shell has them (quotes, ~, $NAME), the first of which is a program that takes what ssh takes, or srun;
+ * NULL: "ssh". remote_program: NULL for this program's own path, then psring from PATH. USAGE: of ssh. NOT_FOUND. */
 PSR_MUST_CHECK psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh,
                                       const char *remote_program);
 

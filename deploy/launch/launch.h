@@ -21,7 +21,7 @@ typedef struct psr_launch_options {
         *variables; /* NAME=VALUE.., NULL: of workers and shards; NULL: none. A program has its own */
     const char *
         interface; /* --interface, or NULL: none or loopback when all hosts are this one, else where ssh came in */
-    const char *ssh;        /* --ssh CMD, words separated by spaces; NULL: "ssh" */
+    const char *ssh;        /* --ssh CMD (deploy/agent/host.h); NULL: "ssh" */
     psr_show_kind progress; /* --progress */
     const char *
         remote_program; /* --remote-psring PATH; NULL: this program's own path, else psring from the remote PATH */

@@ -125,8 +125,9 @@ static const struct argp_option options[] = {
     {"interface", KEY_INTERFACE, "NAME|ADDRESS", 0,
      "network interface to use on every host (default: where ssh connects; on one host none)", 1},
     {"ssh", KEY_SSH, "CMD", 0,
-     "how to reach hosts (default: ssh, whose host keys are checked; in a job of Slurm's, whose hosts are "
-     "the default, srun)",
+     "how to reach hosts, in words as a shell has them: 'ssh -p 2222 -i ~/key' (default: ssh, whose host "
+     "keys are checked; "
+     "in a job of Slurm's, whose hosts are the default, srun)",
      1},
     {"remote-psring", KEY_REMOTE, "PATH", 0,
      "psring's path on other hosts (default: the same as here, then PATH)", 1},

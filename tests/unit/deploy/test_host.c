@@ -137,7 +137,7 @@ static void ssh_lends_nothing_and_checks_host_keys(void **state)
     fclose(file);
     assert_int_equal(chmod(in_folder("ssh"), 0755), 0);
     char ssh[128], words[1024] = "";
-    snprintf(ssh, sizeof ssh, "%s -p 22", in_folder("ssh"));
+    snprintf(ssh, sizeof ssh, "%s -p 22 -i 'a  key' -o \"ProxyCommand=ssh -W %%h:%%p j\"", in_folder("ssh"));
     psr_host_link link;
     expect_ok(psr_host_start(&link, "node7", ssh, "/opt/psring"));
     int64_t end = psr_clock_ms() + PATIENCE_MS;
@@ -150,9 +150,29 @@ static void ssh_lends_nothing_and_checks_host_keys(void **state)
     psr_child_done(&link.agent);
     assert_string_equal(
         words,
-        "-p 22 -T -a -x -o ClearAllForwardings=yes -o PermitLocalCommand=no -o BatchMode=yes -o "
+        "-p 22 -i a  key -o ProxyCommand=ssh -W %h:%p j -T -a -x -o ClearAllForwardings=yes -o "
+        "PermitLocalCommand=no -o BatchMode=yes -o "
         "StrictHostKeyChecking=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
         "node7 exec '/opt/psring' agent ");
+}
+
+static void words_of_ssh_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", "--ssh: the command is empty; give for instance 'ssh -p 2222'"},
+        {"ssh -i 'key", "--ssh 'ssh -i 'key': a quote is not closed"},
+        {"ssh; reboot", "--ssh 'ssh; reboot': no shell runs it, so | & ; < > ( ) { } must be in quotes"},
+        {"ssh $(reboot)", "--ssh 'ssh $(reboot)': a command within it is not run"},
+        {"ssh $PSR_NOT_THERE", "--ssh 'ssh $PSR_NOT_THERE': it names a variable that is not there"},
+        {"a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a",
+         "--ssh: it has more than 32 words; put them into a file, and give ssh -F FILE"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        psr_host_link link;
+        assert_int_equal(psr_host_start(&link, "node7", cases[i][0], "/opt/psring"), PSR_ERR_USAGE);
+        assert_string_equal(psr_err_detail(), cases[i][1]);
+    }
 }
 
 #define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
@@ -165,6 +185,7 @@ int main(void)
         IN_A_FOLDER(what_is_not_there_is_told),
         IN_A_FOLDER(a_path_that_the_user_names_is_taken_as_it_is),
         IN_A_FOLDER(ssh_lends_nothing_and_checks_host_keys),
+        cmocka_unit_test(words_of_ssh_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
