@@ -11,6 +11,18 @@
 
 /* All that any way reads. */
 static const char *const names[] = {
+    "DMLC_ROLE",
+    "DMLC_NUM_WORKER",
+    "DMLC_NUM_SERVER",
+    "DMLC_PS_ROOT_URI",
+    "DMLC_PS_ROOT_PORT",
+    "DMLC_INTERFACE",
+    "MS_ROLE",
+    "MS_WORKER_NUM",
+    "MS_SERVER_NUM",
+    "MS_SCHED_HOST",
+    "MS_SCHED_PORT",
+    "DATA_PATH",
     "PSRING_RANK",
     "PSRING_RANKS",
     "PSRING_SHARDS",
@@ -316,9 +328,45 @@ static void sources_that_contradict_each_other_are_refused_by_name(void **state)
         place("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 PSRING_RANK=5 PSRING_RANKS=8").rank, 5);
 }
 
+#define DMLC "DMLC_NUM_WORKER=3 DMLC_PS_ROOT_URI=127.0.0.1 DMLC_PS_ROOT_PORT=9091 "
+
+static void roles_give_no_ranks(void **state)
+{
+    (void)state;
+    psr_start s = place(DMLC "DMLC_ROLE=worker DMLC_NUM_SERVER=2 DMLC_INTERFACE=eth0");
+    assert_true(s.role == PSR_ROLE_WORKER && s.rank == PSR_RANK_ANY && s.ranks == 3 && s.shards == 2);
+    assert_true(!s.starts_scheduler && s.port == 9091 && psr_start_is_on_one_host(&s));
+    assert_string_equal(s.tcp_interface, "eth0");
+    assert_described(&s, "one rank of 3 from DMLC_ROLE and DMLC_NUM_WORKER (MXNet's variables)");
+    s = place(DMLC "DMLC_ROLE=scheduler");
+    assert_true(s.role == PSR_ROLE_SCHEDULER && s.starts_scheduler && s.shards == 0);
+    s = place("MS_ROLE=MS_PSERVER MS_WORKER_NUM=8 MS_SERVER_NUM=1 MS_SCHED_HOST=node1 MS_SCHED_PORT=8118 "
+              "DATA_PATH=/d");
+    assert_true(s.role == PSR_ROLE_SHARD && s.shards == 1 && !psr_start_is_on_one_host(&s));
+    assert_string_equal(s.input, "/d");
+}
+
+static void roles_are_refused_by_name(void **state)
+{
+    (void)state;
+    assert_refused(DMLC "DMLC_ROLE=master",
+                   "DMLC_ROLE is \"master\": it should be scheduler, server or worker");
+    assert_refused("MS_ROLE=WORKER", "MS_ROLE is \"WORKER\": it should be MS_SCHED, MS_PSERVER or MS_WORKER");
+    assert_refused(DMLC "DMLC_ROLE=server",
+                   "DMLC_ROLE is server, and DMLC_NUM_SERVER says that there are none");
+    assert_refused("DMLC_ROLE=worker DMLC_NUM_WORKER=1 DMLC_PS_ROOT_PORT=1",
+                   "DMLC_PS_ROOT_URI is not set, and DMLC_ROLE is worker");
+    assert_refused(
+        DMLC LOOP "DMLC_ROLE=worker RANK=1",
+        "RANK=1 and WORLD_SIZE=8 say rank 1 of 8, but one rank of 3 from DMLC_ROLE and DMLC_NUM_WORKER "
+        "(MXNet's variables): unset those that are not meant");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(roles_give_no_ranks, forget_all),
+        cmocka_unit_test_teardown(roles_are_refused_by_name, forget_all),
         cmocka_unit_test_teardown(without_variables_there_is_no_place, forget_all),
         cmocka_unit_test_teardown(psring_run_gives_a_place, forget_all),
         cmocka_unit_test_teardown(torchrun_gives_a_place, forget_all),
