@@ -18,7 +18,6 @@ psr_err psr_start_by_psring(psr_start *s)
     PSR_TRY(psr_variable_u32("PSRING_RANK", 0, s->ranks - 1, &s->rank));
     PSR_TRY(psr_variable_u32("PSRING_SHARDS", 0, s->ranks - 1, &s->shards));
     PSR_TRY(psr_variable_number("PSRING_HOST_SCHEDULER", 0, 1, &hosts));
-    PSR_TRY(psr_variable_copy("PSRING_SCHEDULER", s->scheduler, sizeof s->scheduler));
     s->starts_scheduler = hosts >= 0 ? hosts == 1 : s->rank == 0;
     s->by_launcher = hosts == 0; /* psring run is the scheduler itself */
     return PSR_OK;

@@ -52,14 +52,14 @@ psr_err psr_start_meet(psr_start *s)
             "%s and %s do not say where the ranks meet: set PSRING_SCHEDULER to HOST:PORT or to a "
             "socket's path",
             s->rank_variable, s->ranks_variable);
+    bool by_hand = s->level == PSR_START_RANKS && s->address_variable != NULL; /* not a resource manager's */
     return psr_fail(
         PSR_ERR_USAGE,
         "the ranks may be on several hosts (%s is %s), where they meet over TCP, encrypted: give --key-file "
-        "DIR, as psring keygen writes it, or set PSRING_KEY_FILE; on this host alone let %s be "
-        "127.0.0.1",
+        "DIR, as psring keygen writes it, or set PSRING_KEY_FILE%s%s%s",
         s->address_variable != NULL ? s->address_variable : "the scheduler's address",
-        s->address[0] != '\0' ? s->address : "not told",
-        s->address_variable != NULL ? s->address_variable : "it");
+        s->address[0] != '\0' ? s->address : "not told", by_hand ? "; on this host alone let " : "",
+        by_hand ? s->address_variable : "", by_hand ? " be 127.0.0.1" : "");
 }
 
 /* ---- the way to the scheduler ---- */

@@ -72,6 +72,7 @@ static psr_err check_agreement(const psr_start *inner, const psr_start *outer)
 
 static psr_err read_common(psr_start *s)
 {
+    PSR_TRY(psr_variable_copy("PSRING_SCHEDULER", s->scheduler, sizeof s->scheduler));
     PSR_TRY(psr_variable_copy("PSRING_KEY_FILE", s->key_file, sizeof s->key_file));
     PSR_TRY(psr_variable_copy("PSRING_HOST", s->host, sizeof s->host));
     PSR_TRY(psr_variable_copy("PSRING_INTERFACE", s->interface, sizeof s->interface));

@@ -47,7 +47,7 @@ typedef struct psr_start {
     char job
         [256]; /* what this run alone has, the same in all of its processes: text of the launcher's. "": nothing */
 
-    /* Of every way: PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, and PSRING_PORT in port's place. "" and 0: not set */
+    /* Of every way: PSRING_SCHEDULER in scheduler's place, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, and PSRING_PORT in port's place. "" and 0: not set */
     char key_file[PSR_START_LINE_MAX];
     char host[PSR_HOST_MAX], interface[PSR_HOST_MAX];
     char
