@@ -121,6 +121,10 @@ static _Noreturn void become(const start_of *s, const pipes *p, pid_t parent)
     setpgid(0, 0);
     forget_the_terminal();
     signal(SIGPIPE, SIG_DFL);
+    if (s->flags & PSR_CHILD_LEAVES_TERM)
+        signal(SIGTERM, SIG_IGN);
+    else if (s->with != NULL) /* somebody else's program, whatever we were told */
+        signal(SIGTERM, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (!(s->flags & PSR_CHILD_SEES_END)) {

@@ -36,11 +36,14 @@ struct psr_input_thread {
     size_t waiting_bytes;
 };
 
+/* A SIGTERM that is ignored when this process begins is for who started it (PSR_CHILD_LEAVES_TERM). */
 static void end_signals(sigset_t *set)
 {
+    struct sigaction term;
     sigemptyset(set);
     sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
+    if (sigaction(SIGTERM, NULL, &term) != 0 || term.sa_handler != SIG_IGN)
+        sigaddset(set, SIGTERM);
 }
 
 void psr_input_thread_block_signals(void)

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t orders_fd = -1; /* a handler has no other way to know it */
+static volatile sig_atomic_t ordered;        /* to stop, at least once */
 
 static void order_stop(int signo)
 {
     static const char line[] = "{\"order\": \"stop\"}\n";
     int kept = errno;
-    (void)signo;
+    if (signo == SIGTERM && ordered)
+        return;
+    ordered = 1;
     (void)!write(orders_fd, line, sizeof line - 1);
     errno = kept;
 }

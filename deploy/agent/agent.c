@@ -621,8 +621,11 @@ static psr_err agent_loop(agent *a, struct pollfd *fds)
 int psr_agent_main(void)
 {
     sigset_t signals;
+    struct sigaction term;
     sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
+    if (sigaction(SIGTERM, NULL, &term) != 0 ||
+        term.sa_handler != SIG_IGN) /* it is the launcher's, under srun */
+        sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGCHLD);

@@ -1,5 +1,7 @@
 #include "deploy/agent/host.h"
 
+#include "deploy/launch/allocation.h"
+
 #include "deploy/agent/ssh_words.h"
 
 #include <stdio.h>
@@ -162,7 +164,9 @@ static psr_err split_words(const char *ssh, wordexp_t *ret_words)
 static psr_err start_by(psr_host_link *link, const char *name, const wordexp_t *words,
                         const char *remote_program)
 {
-    char program[4096], command[16384], nodelist[300];
+    /* What ends a job of Slurm's is sent to all of its processes. The launcher obeys, and ends agents in order. */
+    static const char leave_term[] = "trap '' TERM; ";
+    char program[4096], command[16384], script[sizeof leave_term + 16384], nodelist[300];
     char *argv[SSH_WORDS_MAX + 32];
     size_t argc = words->we_wordc;
     memcpy(argv, words->we_wordv, argc * sizeof *argv);
@@ -179,12 +183,14 @@ static psr_err start_by(psr_host_link *link, const char *name, const wordexp_t *
         argv[argc++] = nodelist;
         argv[argc++] = word_of("/bin/sh");
         argv[argc++] = word_of("-c");
+        snprintf(script, sizeof script, "%s%s", leave_term, command);
+        argv[argc++] = script;
     } else {
         for (size_t i = 0; i < sizeof ssh_options / sizeof *ssh_options; i++)
             argv[argc++] = word_of(ssh_options[i]);
         argv[argc++] = word_of(name);
+        argv[argc++] = command;
     }
-    argv[argc++] = command;
     argv[argc] = NULL;
     return psr_child_start(argv, 0, &link->agent);
 }
@@ -209,7 +215,8 @@ psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, c
     PSR_TRY(psr_program_path("psring", path, sizeof path));
     char agent[] = "agent";
     char *argv[] = {path, agent, NULL};
-    return psr_child_start(argv, PSR_CHILD_SEES_END, &link->agent);
+    return psr_child_start(argv, PSR_CHILD_SEES_END | (psr_allocation_is_there() ? PSR_CHILD_LEAVES_TERM : 0),
+                           &link->agent);
 }
 
 psr_err psr_host_set_variables(psr_host_link *link, const char *const *variables)

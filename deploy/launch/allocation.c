@@ -65,6 +65,11 @@ static psr_err check_alone(void)
                     tasks);
 }
 
+bool psr_allocation_is_there(void)
+{
+    return variable("SLURM_JOB_ID") != NULL;
+}
+
 psr_err psr_allocation_read(psr_hosts *ret_hosts)
 {
     const char *nodes = variable("SLURM_JOB_NODELIST"), *per_node = variable("SLURM_TASKS_PER_NODE");

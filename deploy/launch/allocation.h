@@ -12,6 +12,10 @@
 /* Tasks that Slurm gives each of its nodes, in order: "2(x3),1" is 2, 2, 2, 1. FORMAT: it is something else, or not of so many nodes. */
 PSR_MUST_CHECK psr_err psr_allocation_tasks(const char *text, uint32_t *ret_tasks, size_t count);
 
+/* This is a job of Slurm's, which sends what ends it to all of its processes: those that the launcher starts leave that to it
+ * (PSR_CHILD_LEAVES_TERM). */
+bool psr_allocation_is_there(void);
+
 /* NOT_FOUND: this is no job of Slurm's. USAGE: srun has started several of this program; its variables are not what they should be.
  * ret owns. */
 PSR_MUST_CHECK psr_err psr_allocation_read(psr_hosts *ret_hosts);

@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "base/secret.h"
 #include "comm/comm.h"
+#include "deploy/launch/allocation.h"
 #include "deploy/launch/job.h"
 #include "deploy/launch/leftovers.h"
 #include "deploy/report/summary.h"
@@ -117,7 +118,9 @@ static psr_err start_scheduler_process(psr_launch_driver *d, const char *interfa
     if (!err)
         err = d->options->program ? programs_arguments(d, path, &argv) : scheduler_arguments(d, path, &argv);
     if (!err)
-        err = psr_child_start(argv, PSR_CHILD_SEES_END, &d->scheduler);
+        err = psr_child_start(argv,
+                              PSR_CHILD_SEES_END | (psr_allocation_is_there() ? PSR_CHILD_LEAVES_TERM : 0),
+                              &d->scheduler);
     if (!err) {
         (void)gethostname(own, sizeof own - 1);
         err = make_provision(d, (psr_peer){PSR_ROLE_SCHEDULER, 0}, own, interface, "", &provision);

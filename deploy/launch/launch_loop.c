@@ -106,8 +106,9 @@ static void on_signal(psr_launch_driver *d, int signo)
         psr_launch_machine_suspended(d->machine, psr_clock_ms());
     else if (signo == SIGCONT)
         psr_launch_machine_continued(d->machine);
-    else
+    else if (signo != SIGTERM || !d->terminated)
         psr_launch_machine_interrupted(d->machine, psr_clock_ms());
+    d->terminated |= signo == SIGTERM;
 }
 
 static void take_signals(psr_launch_driver *d)
