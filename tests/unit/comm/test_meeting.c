@@ -26,7 +26,8 @@ static int remove_runtime(void **state)
 
 static psr_start here(const char *job)
 {
-    psr_start s = {.level = PSR_START_RANKS, .ranks = 4, .nodes = 1, .port = 4100, .address_variable = "MASTER_ADDR"};
+    psr_start s = {
+        .level = PSR_START_RANKS, .ranks = 4, .nodes = 1, .port = 4100, .address_variable = "MASTER_ADDR"};
     snprintf(s.address, sizeof s.address, "node1");
     snprintf(s.job, sizeof s.job, "%s", job);
     return s;
