@@ -69,6 +69,7 @@ static void a_drain_waits_for_every_bucket(void **state)
     (void)state;
     expect_ok(psr_exchange_drain(exchange)); /* before the first step there is nothing to wait for */
     whole_step(0);
+    event_at(BUCKETS - 1); /* nothing lands before it is ready */
     meanwhile(land_all_but_one_then_that);
     expect_ok(psr_exchange_drain(exchange));
     assert_null(helper_result());
