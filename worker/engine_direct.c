@@ -23,6 +23,8 @@ struct psr_engine {
     psr_table_shard *held; /* the buckets that it holds */
     psr_updater *updater;  /* NULL: the sums are all */
     float *values;         /* of both */
+    psr_outbox lender;     /* of what both lend: its `returned` alone */
+    bool closing;          /* what comes back then was this worker's own, and nobody waits for it */
     psr_loan *sums;        /* [bucket] where gradients were: lent to the others; NULL: no sum is put there */
 };
 
@@ -42,6 +44,14 @@ static bool lends_to(void *context, psr_peer to)
     const psr_outbox *outbox = &engine->env.outbox;
     return psr_peer_equal(to, engine->self) ||
            (outbox->lends_to != NULL && outbox->lends_to(outbox->context, to));
+}
+
+static void loan_returned(void *context)
+{
+    const psr_engine *engine = context;
+    const psr_outbox *outbox = &engine->env.outbox;
+    if (!engine->closing && outbox->returned != NULL)
+        outbox->returned(outbox->context);
 }
 
 /* A sum that lies where the gradient was: that may be written again when nobody reads the sum any more. */
@@ -107,6 +117,7 @@ static void engine_close(psr_engine *engine)
 {
     if (engine == NULL)
         return;
+    engine->closing = true;
     psr_own_messages_free(engine->own);
     psr_table_shard_free(engine->held);
     psr_table_free(engine->table);
@@ -155,7 +166,7 @@ static psr_err open_table(psr_engine *engine)
                                        .values = engine->values,
                                        .in_place = env->in_place && engine->sums == NULL,
                                        .outbox = {.context = engine, .send = send, .lends_to = lends_to},
-                                       .lender = &env->outbox,
+                                       .lender = &engine->lender,
                                        .context = env->context,
                                        .landed = env->landed};
     return psr_table_new(&options, &engine->table);
@@ -170,7 +181,7 @@ static psr_err put_sums_in_gradients(psr_engine *engine)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the sums of %" PRIu32 " buckets",
                         env->plan->bucket_count);
     for (uint32_t b = 0; b < env->plan->bucket_count; b++)
-        psr_loan_init(&engine->sums[b], &env->outbox);
+        psr_loan_init(&engine->sums[b], &engine->lender);
     return PSR_OK;
 }
 
@@ -195,6 +206,7 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an engine");
     engine->env = *env;
     engine->self = (psr_peer){PSR_ROLE_WORKER, env->rank};
+    engine->lender = (psr_outbox){.context = engine, .returned = loan_returned};
     psr_err err = engine_init(engine);
     if (err != PSR_OK) {
         engine_close(engine);
