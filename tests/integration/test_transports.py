@@ -228,6 +228,11 @@ def without_a_shard(tap, psring, directory):
 def killed_as_a_whole(tap, psring, directory):
     for name, options in (("whole", {}), ("whole-two-hosts", over("mixed", directory, OPTIONS["workers"]))):
         run, _, files = held_run(psring, directory, name, options)
+        everybody = run.processes()
+        for process in everybody:  # who saw another one end would begin to tidy up
+            process.signal(signal.SIGSTOP)
+        for process in everybody:
+            process.wait_stopped()
         run.kill()
         tap.ok(os.path.exists(files[0]), "%s: a run that was killed as a whole leaves its sockets" % name)
         os.environ["XDG_RUNTIME_DIR"] = run.temporary
