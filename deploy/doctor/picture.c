@@ -3,6 +3,7 @@
 #include "base/printable.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +39,7 @@ static void describe_cores(const psr_host_facts *f, char text[32])
 static void describe_clock(const psr_checkup_host *h, char text[32])
 {
     if (h->clock_known)
-        snprintf(text, 32, "%+.4f", h->clock_s);
+        snprintf(text, 32, "%+.4f", fabs(h->clock_s) < 0.00005 ? 0.0 : h->clock_s); /* not -0.0000 */
     else
         snprintf(text, 32, "?");
 }
