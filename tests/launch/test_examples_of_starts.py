@@ -35,7 +35,7 @@ class Examples:
         """component: who starts it, with its version. says: what a rank's first line has."""
         directory = os.path.join(self.launcher.directory, name)
         os.mkdir(directory)
-        env = dict(self.launcher.environment(variables), PATH=self.path)
+        env = dict(self.launcher.environment(variables), PATH=self.path, TMPDIR=self.launcher.directory)  # torchrun leaves a folder there
         shell = subprocess.Popen([os.path.join(self.examples, script)] + arguments + words_of(dict(options, out="run")), cwd=directory, env=env,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         try:
