@@ -3,7 +3,6 @@
 #include "base/options_argp.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     OPTION_PROVISION = 0x100,
@@ -25,8 +24,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     psr_member_arguments *a = &p->arguments;
     switch (key) {
     case OPTION_PROVISION:
-        if (strcmp(text, "-") != 0)
-            psr_options_refuse(state, "--provision: only '-', standard input, can be read");
+        psr_options_check_provision(state, text);
         a->provisioned = true;
         return 0;
     case OPTION_SCHEDULER:
@@ -34,9 +32,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_KEY_FILE:
     case OPTION_KEYS:
-        if (a->keys != NULL && strcmp(a->keys, text) != 0)
-            psr_options_refuse(state, "--key-file and --keys: give one of them, once");
-        a->keys = text;
+        psr_options_set_keys(state, &a->keys, text);
         return 0;
     case OPTION_RANK: {
         char *end;

@@ -34,6 +34,19 @@ void psr_options_refuse(const struct argp_state *state, const char *detail)
     exit(2);
 }
 
+void psr_options_check_provision(const struct argp_state *state, const char *text)
+{
+    if (strcmp(text, "-") != 0)
+        psr_options_refuse(state, "--provision: only '-', standard input, can be read");
+}
+
+void psr_options_set_keys(const struct argp_state *state, const char **keys, const char *text)
+{
+    if (*keys != NULL && strcmp(*keys, text) != 0)
+        psr_options_refuse(state, "--key-file and --keys: give one of them, once");
+    *keys = text;
+}
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     /* Below are a program's own keys, above are argp's (0x1000000 and up). */

@@ -43,4 +43,9 @@ bool psr_options_find(const struct argp *root, int argc, char **argv, const char
 /* Refuses, from a program's own parser: "PROGRAM: detail" in one line on stderr, exit status 2. */
 void psr_options_refuse(const struct argp_state *state, const char *detail);
 
+/* What psring's processes have alike. --provision's text, refused unless it is "-". */
+void psr_options_check_provision(const struct argp_state *state, const char *text);
+/* --key-file and --keys, which say one thing: *keys becomes text, borrowed; refused when it is another one already. */
+void psr_options_set_keys(const struct argp_state *state, const char **keys, const char *text);
+
 #endif

@@ -52,8 +52,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         state->child_inputs[0] = &a->config;
         return 0;
     case OPTION_PROVISION:
-        if (strcmp(text, "-") != 0)
-            psr_options_refuse(state, "--provision: only '-', standard input, can be read");
+        psr_options_check_provision(state, text);
         a->provisioned = true;
         return 0;
     case OPTION_BY_WORKER:
@@ -61,9 +60,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_KEY_FILE:
     case OPTION_KEYS:
-        if (a->keys && strcmp(a->keys, text) != 0)
-            psr_options_refuse(state, "--key-file and --keys: give one of them, once");
-        a->keys = text;
+        psr_options_set_keys(state, &a->keys, text);
         return 0;
     case OPTION_INTERFACE:
         a->interface = text;
