@@ -3,7 +3,6 @@ run that ends with the bits of --mode local.
 
 usage: test_kubernetes.py SOURCE-ROOT PSRING SCHEDULER SHARD WORKER [KUBERNETES-VALIDATE]"""
 
-import json
 import os
 import re
 import shutil
@@ -11,14 +10,8 @@ import socket
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-
-from psring_run import PATIENCE_S, Run, Tap, Workspace
-from test_by_hand import Cluster
-
-# Behind the manifest's own options, so these win: a run that lasts a second.
-OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "epochs": 0, "steps": 6, "batch-size": 8, "threads": 1,
-           "seed": 11, "lr": 0.05, "checkpoint-every": 3}
+from launched import PATIENCE_S, Cluster, Run, Tap, Workspace, outcome, path_of
+from pods import local_of, options_of_run, play
 
 
 def version_of(command):
@@ -50,65 +43,30 @@ def manifests(tap, base, validator):
     tap.ok(judged.returncode == 0, "every object fits Kubernetes' schema, strictly", (judged.stdout + judged.stderr).splitlines())
 
 
-def scheduler_options(base):
-    """What the manifest gives the scheduler, as a dict of options."""
-    with open(os.path.join(base, "scheduler.yaml")) as file:
-        return dict(re.findall(r"^ +- --([\w-]+)=(\S+)", file.read(), re.M))
-
-
-def pods(cluster, entry, environment, options, workers, shards):
-    """One process for each pod, each with what Kubernetes tells its pod."""
-    start = lambda arguments, **more: cluster.start([entry] + arguments, env=dict(environment, **more))
-    words = ["--%s=%s" % option for option in options.items()]
-    members = [start(["worker"], JOB_COMPLETION_INDEX=str(index)) for index in reversed(range(workers))]
-    members += [start(["shard"], POD_NAME="psring-shards-%d" % index) for index in range(shards)]
-    return members + [start(["scheduler"] + words)]
-
-
-def statuses_of(processes):
-    statuses, said = [], []
-    for process in processes:
-        try:
-            said += process.communicate(timeout=PATIENCE_S)[0].splitlines()[-4:]
-        except subprocess.TimeoutExpired:
-            said.append("(still there after %d s)" % PATIENCE_S)
-        statuses.append(process.poll())
-    return statuses, said
-
-
-def outcome(run):
-    try:
-        with open(os.path.join(run, "run.json")) as text:
-            return json.load(text)["outcome"]
-    except (OSError, KeyError, ValueError) as wrong:
-        return {"hash": repr(wrong)}
-
-
 def runs(tap, directory, base, entry, programs):
-    options = dict(scheduler_options(base), **OPTIONS)
-    workers, shards = int(options["workers"]), int(options["shards"])
-    local = Run(programs[0], directory, "local", dict({name: value for name, value in options.items() if name != "shards"}, mode="local"))
+    options = options_of_run(base)
+    local = Run(programs[0], directory, "local", local_of(options))
     if not tap.ok(local.status == 0, "--mode local ends with status 0", local.why()):
         return
     keys, volume = os.path.join(directory, "keys"), os.path.join(directory, "runs")
     os.mkdir(volume)
-    subprocess.run([programs[0], "keygen", keys, "--workers", str(workers), "--shards", str(shards)], check=True, capture_output=True,
-                   timeout=PATIENCE_S)
+    subprocess.run([programs[0], "keygen", keys, "--workers", options["workers"], "--shards", options["shards"]], check=True,
+                   capture_output=True, timeout=PATIENCE_S)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    path = os.pathsep.join([os.path.dirname(program) for program in programs] + [os.environ["PATH"]])
-    environment = dict(os.environ, PATH=path, TMPDIR=directory, PSRING_KEYS=keys, PSRING_SCHEDULER="127.0.0.1", PSRING_PORT=str(port),
-                       PSRING_RUNS=volume, PSRING_RUN="run", POD_IP="127.0.0.1")
+    environment = dict(os.environ, PATH=path_of(programs) + os.pathsep + os.environ["PATH"], TMPDIR=directory, PSRING_KEYS=keys,
+                       PSRING_SCHEDULER="127.0.0.1", PSRING_PORT=str(port), PSRING_RUNS=volume, PSRING_RUN="run", POD_IP="127.0.0.1")
+    pods = int(options["workers"]) + int(options["shards"]) + 1
     with Cluster() as cluster:
-        statuses, said = statuses_of(pods(cluster, entry, environment, options, workers, shards))
-    tap.ok(statuses == [0] * (workers + shards + 1), "every pod's process ends with status 0", [str(statuses)] + said)
-    found, right = outcome(os.path.join(volume, "run"))["hash"], local.outcome()["hash"]
-    tap.ok(found == right, "the hash is that of --mode local", [str((found, right))])
-    with Cluster() as cluster:
-        statuses, said = statuses_of(pods(cluster, entry, environment, dict(options, steps=9), workers, shards))
+        start = lambda arguments, told: cluster.start([entry] + arguments, env=dict(environment, **told))
+        statuses, said = play(start, options)
+        tap.ok(statuses == [0] * pods, "every pod's process ends with status 0", [str(statuses)] + said)
+        found, right = outcome(os.path.join(volume, "run"))["hash"], local.outcome()["hash"]
+        tap.ok(found == right, "the hash is that of --mode local", [str((found, right))])
+        statuses, said = play(start, dict(options, steps=9))
     again = outcome(os.path.join(volume, "run-2"))
-    tap.ok(statuses == [0] * (workers + shards + 1) and (again.get("steps"), again.get("own_steps")) == (9, 3),
+    tap.ok(statuses == [0] * pods and (again.get("steps"), again.get("own_steps")) == (9, 3),
            "a scheduler that is started again goes on with the last checkpoint", [str(statuses), str(again)] + said)
     refusals(tap, entry, environment)
 
