@@ -121,10 +121,13 @@ static _Noreturn void become(const start_of *s, const pipes *p, pid_t parent)
     setpgid(0, 0);
     forget_the_terminal();
     signal(SIGPIPE, SIG_DFL);
-    if (s->flags & PSR_CHILD_LEAVES_TERM)
-        signal(SIGTERM, SIG_IGN);
-    else if (s->with != NULL) /* somebody else's program, whatever we were told */
-        signal(SIGTERM, SIG_DFL);
+    const int of_jobs[] = {SIGTERM, SIGUSR1};
+    for (size_t i = 0; i < sizeof of_jobs / sizeof *of_jobs; i++) {
+        if (s->flags & PSR_CHILD_LEAVES_TERM)
+            signal(of_jobs[i], SIG_IGN);
+        else if (s->with != NULL) /* somebody else's program, whatever we were told */
+            signal(of_jobs[i], SIG_DFL);
+    }
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (!(s->flags & PSR_CHILD_SEES_END)) {

@@ -36,14 +36,17 @@ struct psr_input_thread {
     size_t waiting_bytes;
 };
 
-/* A SIGTERM that is ignored when this process begins is for who started it (PSR_CHILD_LEAVES_TERM). */
+/* SIGTERM and SIGUSR1, with which resource managers end jobs: one that is ignored when this process begins is for who started it
+ * (PSR_CHILD_LEAVES_TERM). */
 static void end_signals(sigset_t *set)
 {
-    struct sigaction term;
+    const int of_jobs[] = {SIGTERM, SIGUSR1};
+    struct sigaction action;
     sigemptyset(set);
     sigaddset(set, SIGINT);
-    if (sigaction(SIGTERM, NULL, &term) != 0 || term.sa_handler != SIG_IGN)
-        sigaddset(set, SIGTERM);
+    for (size_t i = 0; i < sizeof of_jobs / sizeof *of_jobs; i++)
+        if (sigaction(of_jobs[i], NULL, &action) != 0 || action.sa_handler != SIG_IGN)
+            sigaddset(set, of_jobs[i]);
 }
 
 void psr_input_thread_block_signals(void)

@@ -12,7 +12,7 @@ static void order_stop(int signo)
 {
     static const char line[] = "{\"order\": \"stop\"}\n";
     int kept = errno;
-    if (signo == SIGTERM && ordered)
+    if (signo != SIGINT && ordered)
         return;
     ordered = 1;
     (void)!write(orders_fd, line, sizeof line - 1);
@@ -26,6 +26,7 @@ static void set_handler(void (*handler)(int))
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
 }
 
 void psr_end_by_orders(int orders)

@@ -1,5 +1,5 @@
-/* What SIGINT and SIGTERM mean to a worker that somebody else's launcher has started: launchers send them to all ranks of a run at once. Rank 0,
- * whose scheduler stops the run in order, with a checkpoint, tells it so; with the second SIGINT at once. A second SIGTERM says nothing new: srun and Slurm send one each. The other ranks leave it to that. */
+/* What SIGINT, SIGTERM and SIGUSR1 mean to a worker that somebody else's launcher has started: launchers send them to all ranks of a run at once. Rank 0,
+ * whose scheduler stops the run in order, with a checkpoint, tells it so; with the second SIGINT at once. A second one of the others says nothing new: srun and Slurm send one each. The other ranks leave it to that. */
 #ifndef PSR_WORKER_END_SIGNALS_H
 #define PSR_WORKER_END_SIGNALS_H
 

@@ -165,7 +165,7 @@ static psr_err start_by(psr_host_link *link, const char *name, const wordexp_t *
                         const char *remote_program)
 {
     /* What ends a job of Slurm's is sent to all of its processes. The launcher obeys, and ends agents in order. */
-    static const char leave_term[] = "trap '' TERM; ";
+    static const char leave_term[] = "trap '' TERM USR1; ";
     char program[4096], command[16384], script[sizeof leave_term + 16384], nodelist[300];
     char *argv[SSH_WORDS_MAX + 32];
     size_t argc = words->we_wordc;

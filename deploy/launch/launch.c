@@ -409,6 +409,7 @@ static void signals_to_take(sigset_t *set, bool at_work)
     sigemptyset(set);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
+    sigaddset(set, SIGUSR1); /* what Slurm's users ask for before the time limit: --signal=B:USR1@60 */
     sigaddset(set, SIGHUP);
     const int of_work[] = {SIGWINCH, SIGTSTP, SIGCONT};
     for (size_t i = 0; i < sizeof of_work / sizeof *of_work && at_work; i++)

@@ -100,15 +100,16 @@ static psr_err attend_all(psr_launch_driver *d)
 
 static void on_signal(psr_launch_driver *d, int signo)
 {
+    const bool of_job = signo == SIGTERM || signo == SIGUSR1;
     if (signo == SIGWINCH)
         psr_show_resized(&d->show);
     else if (signo == SIGTSTP)
         psr_launch_machine_suspended(d->machine, psr_clock_ms());
     else if (signo == SIGCONT)
         psr_launch_machine_continued(d->machine);
-    else if (signo != SIGTERM || !d->terminated)
+    else if (!of_job || !d->terminated)
         psr_launch_machine_interrupted(d->machine, psr_clock_ms());
-    d->terminated |= signo == SIGTERM;
+    d->terminated |= of_job;
 }
 
 static void take_signals(psr_launch_driver *d)
