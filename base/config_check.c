@@ -1,5 +1,5 @@
 /* Which options do not fit each other. Each refusal names both and says what would be right. */
-#include "base/config.h"
+#include "base/attempts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -148,7 +148,11 @@ static psr_err check_run(const psr_config *config)
                         config->eval_every);
     if (config->slowed && config->slow_rank >= config->workers)
         return refuse_pair(config, "slow", "workers", "there is no worker of that rank; ranks count from 0");
-    if (config->init[0] != '\0' && config->resume[0] != '\0')
+    const bool attempts = psr_attempts_are_asked_for(config);
+    if (attempts && config->out[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE,
+                        "--resume auto goes on with the last attempt of --out DIR, DIR-2, ..: give --out");
+    if (config->init[0] != '\0' && config->resume[0] != '\0' && !attempts)
         return refuse_pair(config, "init", "resume", "a resumed run has its weights; give one of them");
     return PSR_OK;
 }

@@ -369,8 +369,11 @@ const psr_option psr_options[] = {
     {"out", "DIR", "directory to be made for what the run leaves; default: one named after the time", RUN, "",
      STRING(out)},
     {"init", "CKPT", "start from these weights", RUN, "", STRING(init)},
-    {"resume", "RUN|CKPT", "go on from a checkpoint, or from a run directory's last", RUN, "",
-     STRING(resume)},
+    {"resume", "RUN|CKPT|auto",
+     "go on from a checkpoint, or from a run directory's last; auto, for a command that is started again: "
+     "from the last "
+     "checkpoint of --out DIR, DIR-2, .. where there is one, into the next of these names",
+     RUN, "", STRING(resume)},
     {"checkpoint-every", "STEPS", "0: only at the end", RUN, "0", U64(checkpoint_every, 0, STEPS_MOST),
      .for_shards = true},
     {"eval-every", "STEPS", "steps from one evaluation on the test set to the next; 0: only at the end", RUN,

@@ -1,6 +1,7 @@
 /* `psring train`: reads options, places the processes, launches. */
 #include "deploy/commands.h"
 
+#include "base/attempts.h"
 #include "base/options_argp.h"
 #include "base/printable.h"
 #include "comm/comm.h"
@@ -142,6 +143,7 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
     PSR_TRY(check_launcher(config));
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
+    PSR_TRY(psr_attempts_resolve(config));
     if (config->out[0] == '\0')
         psr_config_name_out(config);
     else if (access(config->out, F_OK) == 0)

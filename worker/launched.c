@@ -1,5 +1,6 @@
 #include "worker/launched.h"
 
+#include "base/attempts.h"
 #include "base/log.h"
 #include "model/networks/network_list.h"
 #include "worker/engine.h"
@@ -142,11 +143,16 @@ static psr_err resolve_config(const psr_worker_arguments *a, const psr_start *s,
 
 psr_err psr_launched_compare(const psr_launched *launched, const psr_config *run)
 {
-    const char *apart[3] = {NULL};
+    const char *apart[5] = {NULL};
     size_t count = 0;
     psr_option_difference d;
-    if (launched->config.out[0] == '\0')
+    const bool attempts = psr_attempts_are_asked_for(&launched->config); /* the scheduler has counted them */
+    if (launched->config.out[0] == '\0' || attempts)
         apart[count++] = "out";
+    if (attempts) {
+        apart[count++] = "resume";
+        apart[count++] = "init";
+    }
     if (launched->config.threads == 0)
         apart[count++] = "threads";
     if (!psr_config_difference(&launched->config, run, apart, &d))

@@ -1,5 +1,6 @@
 #include "deploy/report/earlier_run.h"
 
+#include "base/attempts.h"
 #include "base/file.h"
 
 #include <limits.h>
@@ -89,7 +90,7 @@ psr_err psr_earlier_run_read(const char *config, const char *resume, psr_earlier
     psr_config_defaults(&run.config);
     if (config != NULL)
         PSR_TRY(print_path("config", config, is_directory(config) ? "/run.json" : "", run.path));
-    else if (resume != NULL && resume[0] != '\0')
+    else if (resume != NULL && resume[0] != '\0' && strcmp(resume, PSR_RESUME_AUTO) != 0)
         PSR_TRY(find_resumed(resume, run.path));
     if (run.path[0] != '\0')
         PSR_TRY(read_file(config != NULL ? "config" : "resume", run.path, &run.config));

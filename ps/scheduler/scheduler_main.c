@@ -1,5 +1,6 @@
 /* psring-scheduler: the process that all others join. Started by psring train (--provision -), or by hand
  * (--key-file). */
+#include "base/attempts.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/options_argp.h"
@@ -103,7 +104,8 @@ static psr_err check_config(psr_config *config)
     }
     if (config->out[0] == '\0')
         snprintf(config->out, sizeof config->out, "psring-run");
-    return psr_config_check(config);
+    PSR_TRY(psr_config_check(config));
+    return psr_attempts_resolve(config);
 }
 
 /* A start by hand: CURVE keys are for TCP unless --transport says ipc; a token is for ipc, in a directory that is made

@@ -557,6 +557,9 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
         {{{"init", "a"}, {"resume", "b"}},
          PSR_ERR_USAGE,
          "--init a does not go with --resume b: a resumed run has its weights; give one of them"},
+        {{{"resume", "auto"}},
+         PSR_ERR_USAGE,
+         "--resume auto goes on with the last attempt of --out DIR, DIR-2, ..: give --out"},
         {{{"workers", "3"}, {"slow", "3:2"}},
          PSR_ERR_USAGE,
          "--slow 3:2 does not go with --workers 3: there is no worker of that rank; ranks count from 0"},
@@ -613,6 +616,7 @@ static void what_fits_together_is_taken(void **state)
         {{"optimizer", "adam"}, {"adam-beta1", "0.8"}},
         {{"optimizer", "lars"}, {"lars-trust", "0.01"}},
         {{"nesterov", "true"}},
+        {{"init", "a"}, {"resume", "auto"}, {"out", "b"}},
         {{"slice-size", "4K"}, {"bucket-size", "4K"}},
     };
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
