@@ -79,6 +79,7 @@ static psr_err read_node(const psr_worker_arguments *a, node *n)
             "--workers is %.20s, and --world-size and --nproc-per-node say %s: leave --workers out", text,
             ranks);
     PSR_TRY(psr_config_set(&config, "workers", ranks));
+    PSR_TRY(psr_config_check(&config)); /* once, and not by each rank */
     return psr_config_to_arguments(&config, &n->options);
 }
 

@@ -144,6 +144,11 @@ def ways(tap, launcher, right):
                                       "addr": "127.0.0.1", "port": free_port(), "dist-url": "env://", "total-batch-size": 48,
                                       "batch-size": 4}))
     well(tap, launcher, [spawned], "spawn", right)
+    port = free_port()
+    nodes = [launcher.start({}, dict(ring, out="nodes", **{"multiprocessing-distributed": True, "nproc-per-node": 1, "rank": node, "world-size": 3,
+                                     "addr": "127.0.0.1", "port": port, "dist-url": "env://", "dist-backend": "ring", "total-batch-size": 16}))
+             for node in (2, 0, 1)]
+    well(tap, launcher, nodes, "nodes", right)
     alone = [launcher.start({}, dict(ring, out="options", rank=rank, **{"world-size": 3, "dist-url": url, "local_rank": rank}))
              for url in ["tcp://127.0.0.1:%d" % free_port()] for rank in range(3)]
     well(tap, launcher, alone, "options", right)
@@ -220,6 +225,8 @@ def bad_input(tap, launcher):
             ("spawning without a rank", {}, {"multiprocessing-distributed": True, "rank": 1, "world-size": 1}, "--rank"),
             ("a batch that cannot be shared", {}, {"multiprocessing-distributed": True, "nproc-per-node": 3, "total-batch-size": 16},
              "--total-batch-size"),
+            ("a back end of PyTorch's", {}, {"multiprocessing-distributed": True, "nproc-per-node": 2, "dist-backend": "nccl"},
+             "--mode nccl is not in this build"),
             ("an address that is none", {}, {"world-size": 2, "rank": 0, "dist-url": "127.0.0.1"}, "tcp://HOST:PORT")]:
         if word == "--lr":  # argp's own line
             process = launcher.start(variables, options)
@@ -265,6 +272,20 @@ def other_options(tap, launcher):
     tap.ok(statuses[0] not in (0, None) and any("--lr" in line for line in first.lines), "and the others hear of it", first.lines)
 
 
+def too_few(tap, launcher):
+    """With roles: two of three workers, and one of two servers."""
+    words = dict(MS_WORKER_NUM=3, MS_SERVER_NUM=2, MS_SCHED_HOST="127.0.0.1", MS_SCHED_PORT=free_port(), DATA_PATH=OPTIONS["data"])
+    options = dict({key: value for key, value in OPTIONS.items() if key != "data"}, out="never", deadline=6)
+    processes = [launcher.start(dict(words, MS_ROLE=role), options) for role in ("MS_SCHED", "MS_WORKER", "MS_PSERVER", "MS_WORKER")]
+    statuses = [process.wait() for process in processes]
+    said = [line for process in processes for line in process.lines]
+    tap.ok(None not in statuses and 0 not in statuses and
+           any("shard 1, worker 2 never came up; 3 of 5 did: shard 0 on " in line and ", worker 1 on " in line for line in processes[0].errors()),
+           "too few: how many of how many have come, and which", [str(statuses)] + said)
+    tap.ok(all(len(process.errors()) > 0 for process in processes), "and all that have come say so", said)
+    tap.ok(not launcher.left(), "too few: nothing is left of the meeting", launcher.left())
+
+
 def ends(tap, launcher):
     """Deaths and stops while a run goes on."""
     long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=4)
@@ -302,6 +323,7 @@ def main():
                 bad_input(tap, launcher)
                 places_that_are_taken(tap, launcher)
                 other_options(tap, launcher)
+                too_few(tap, launcher)
                 ends(tap, launcher)
         finally:
             launcher.end()
