@@ -3,6 +3,7 @@
 #include "base/attempts.h"
 #include "base/log.h"
 #include "model/networks/network_list.h"
+#include "net/interface.h"
 #include "worker/engine.h"
 
 #include <inttypes.h>
@@ -50,6 +51,20 @@ static psr_err add_arguments(const psr_worker_arguments *a, psr_start *s)
                : psr_fail(PSR_ERR_USAGE, "--scheduler: longer than %zu bytes", sizeof s->scheduler - 1);
 }
 
+/* What is apart at the end of the ranks is the shards of a mode that has them. */
+static void take_component(const psr_worker_arguments *a, psr_start *s)
+{
+    if (s->last_component == 0 || psr_engine_shards(&a->config) == 0)
+        return;
+    s->ranks -= s->last_component;
+    s->shards = s->last_component;
+    s->shards_variable = "the last component of the step";
+    if (s->rank < s->ranks)
+        return;
+    s->role = PSR_ROLE_SHARD;
+    s->rank -= s->ranks;
+}
+
 psr_err psr_launched_find(const psr_worker_arguments *a, psr_start *ret_start)
 {
     psr_start s;
@@ -69,6 +84,7 @@ psr_err psr_launched_find(const psr_worker_arguments *a, psr_start *ret_start)
                         "psring run starts programs on libpsring, and its scheduler knows no training: "
                         "start psring train, or psring-worker by another launcher");
     PSR_TRY(add_arguments(a, &s));
+    take_component(a, &s);
     *ret_start = s;
     return PSR_OK;
 }
@@ -165,6 +181,23 @@ psr_err psr_launched_compare(const psr_launched *launched, const psr_config *run
 
 /* ---- the way to the others ---- */
 
+/* This host's address towards the scheduler. A host's own name is often 127.0.1.1 in its /etc/hosts: a scheduler that listens there is reached by
+ * this host alone. */
+static psr_err find_way(const psr_start *s, const char *scheduler, char ret_address[PSR_HOST_MAX])
+{
+    char address[PSR_HOST_MAX];
+    PSR_TRY(psr_start_interface(scheduler, address));
+    bool by_name = s->address[0] != '\0' && strncmp(scheduler, s->address, strlen(s->address)) == 0;
+    if (by_name && !psr_start_is_on_one_host(s) && psr_address_is_loopback(address))
+        return psr_fail(PSR_ERR_USAGE,
+                        "host %s of the scheduler has an address here that no other host reaches (%s): give "
+                        "its name the one "
+                        "of a network in /etc/hosts, or set PSRING_SCHEDULER to ADDRESS:PORT",
+                        s->address, address);
+    memcpy(ret_address, address, sizeof address);
+    return PSR_OK;
+}
+
 /* Over TCP with an interface: the one of the way to the scheduler, unless it is told. */
 static psr_err provision_of(const psr_start *s, psr_peer self, psr_provision *ret_provision)
 {
@@ -179,8 +212,11 @@ static psr_err provision_of(const psr_start *s, psr_peer self, psr_provision *re
     PSR_TRY(psr_provision_load_keys(&p, s->key_file[0] != '\0' ? s->key_file : NULL));
     if (p.directory[0] == '\0' && p.interface[0] == '\0')
         snprintf(p.interface, sizeof p.interface, "%s", s->tcp_interface);
-    if (p.directory[0] == '\0' && p.interface[0] == '\0')
-        err = psr_start_interface(p.scheduler + strlen("tcp://"), p.interface);
+    char way[PSR_HOST_MAX] = "";
+    if (p.directory[0] == '\0')
+        err = find_way(s, p.scheduler + strlen("tcp://"), way);
+    if (p.interface[0] == '\0')
+        memcpy(p.interface, way, sizeof way);
     if (err != PSR_OK) {
         psr_provision_done(&p);
         return err;

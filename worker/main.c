@@ -375,7 +375,8 @@ static void take_signals(const worker *w)
 /* The scheduler, or a shard, by somebody else's launcher. */
 static psr_err stay(worker *w)
 {
-    if (w->launched.start.starts_scheduler)
+    const psr_start *start = &w->launched.start;
+    if (start->starts_scheduler || start->level == PSR_START_MANAGER) /* which signals all tasks of a job */
         take_signals(w);
     return psr_launched_stay(&w->launched);
 }

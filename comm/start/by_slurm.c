@@ -1,6 +1,7 @@
 /* The variables that Slurm's srun gives each task (https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES): SLURM_PROCID,
  * SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_LOCALID, SLURM_NODEID, SLURM_STEP_NUM_NODES, SLURM_STEP_NODELIST, SLURM_JOB_ID, SLURM_STEP_ID and
- * SLURM_RESTART_COUNT.
+ * SLURM_RESTART_COUNT. Of a heterogeneous job (https://slurm.schedmd.com/heterogeneous_jobs.html) also SLURM_HET_SIZE, SLURM_JOB_NUM_NODES_HET_GROUP_N and
+ * SLURM_STEP_TASKS_PER_NODE.
  *
  * A script of sbatch has some of them too, but no SLURM_STEP_NODELIST: it is no task of a step of srun's. Task 0 is on the step's first node,
  * which is where the scheduler is. */
@@ -8,6 +9,7 @@
 #include "comm/start/ways.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Ports from here on: a job's and a step's own, so that several on one node rarely want the same. */
@@ -49,6 +51,73 @@ static psr_err read_numbers(psr_start *s)
                             &s->node);
 }
 
+/* ---- components ---- */
+
+#define COMPONENTS_MAX 128 /* Slurm's */
+
+/* How many nodes the job's components have, and the last one of them. false: they are not told. */
+static bool count_nodes(int64_t components, uint32_t *ret_all, uint32_t *ret_last)
+{
+    uint32_t all = 0, nodes = 0;
+    for (int64_t i = 0; i < components; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "SLURM_JOB_NUM_NODES_HET_GROUP_%d", (int)i);
+        nodes = 0;
+        if (psr_variable_u32(name, 1, PSR_START_RANKS_MAX, &nodes) != PSR_OK || nodes == 0)
+            return false;
+        all += nodes;
+    }
+    *ret_all = all;
+    *ret_last = nodes;
+    return true;
+}
+
+/* Of "2(x3),1" the tasks of all nodes but the first `before`. false: it is not of that form. */
+static bool tasks_behind(const char *text, uint32_t before, uint32_t *ret_tasks)
+{
+    uint64_t tasks = 0;
+    for (const char *at = text;; at++) {
+        char *end;
+        unsigned long each = strtoul(at, &end, 10), times = 1;
+        if (end == at || each > PSR_START_RANKS_MAX)
+            return false;
+        at = end;
+        if (strncmp(at, "(x", 2) == 0) {
+            times = strtoul(at + 2, &end, 10);
+            if (end == at + 2 || *end != ')' || times > PSR_START_RANKS_MAX)
+                return false;
+            at = end + 1;
+        }
+        for (; before > 0 && times > 0; before--)
+            times--;
+        tasks += (uint64_t)each * times;
+        if (*at == '\0')
+            break;
+        if (*at != ',')
+            return false;
+    }
+    *ret_tasks = (uint32_t)tasks;
+    return tasks < PSR_START_RANKS_MAX;
+}
+
+/* A step that has all nodes of a heterogeneous job has all of its components, in their order. A step of one component has its nodes alone. */
+static psr_err read_components(psr_start *s)
+{
+    int64_t components = 1;
+    uint32_t all = 0, last = 0;
+    const char *tasks = psr_variable("SLURM_STEP_TASKS_PER_NODE");
+    PSR_TRY(psr_variable_number("SLURM_HET_SIZE", 1, COMPONENTS_MAX, &components));
+    if (components == 1 || tasks == NULL || !count_nodes(components, &all, &last) || s->nodes != all)
+        return PSR_OK;
+    if (!tasks_behind(tasks, all - last, &s->last_component) || s->last_component >= s->ranks)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "SLURM_STEP_TASKS_PER_NODE is \"%.80s\": it should be the tasks of each of %u nodes, as "
+            "2(x3),1",
+            tasks, all);
+    return PSR_OK;
+}
+
 psr_err psr_start_by_slurm(psr_start *s)
 {
     int64_t job = 0, step = 0, restarts = 0;
@@ -62,6 +131,7 @@ psr_err psr_start_by_slurm(psr_start *s)
         psr_variable("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
     s->address_variable = "SLURM_STEP_NODELIST";
     PSR_TRY(read_numbers(s));
+    PSR_TRY(read_components(s));
     PSR_TRY(psr_variable_number("SLURM_JOB_ID", 0, UINT32_MAX, &job));
     PSR_TRY(psr_variable_number("SLURM_STEP_ID", 0, UINT32_MAX, &step));
     PSR_TRY(psr_variable_number("SLURM_RESTART_COUNT", 0, UINT32_MAX, &restarts));

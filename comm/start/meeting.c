@@ -104,7 +104,11 @@ psr_err psr_start_interface(const char *scheduler, char ret_address[PSR_HOST_MAX
     struct addrinfo *list = NULL;
     int refused = getaddrinfo(host, port, &hints, &list);
     if (refused != 0)
-        return psr_fail(PSR_ERR_USAGE, "host %s of the scheduler: %s", host, gai_strerror(refused));
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "host %s of the scheduler: %s; let the name resolve on all hosts, or set PSRING_SCHEDULER to "
+            "ADDRESS:PORT",
+            host, gai_strerror(refused));
     bool found = false;
     for (const struct addrinfo *to = list; to != NULL && !found; to = to->ai_next)
         found = own_address(to, address);

@@ -36,6 +36,9 @@ typedef struct psr_start {
     uint32_t local_rank, local_ranks, node, nodes; /* or PSR_START_UNTOLD */
     uint32_t shards; /* processes that are started as shards; PSR_START_UNTOLD: none is, options say */
     const char *shards_variable; /* that said so; NULL: none did */
+    /* Of ranks, how many at the end are in the last of several components (Slurm's heterogeneous steps): the shards of a run that has any. 0: there
+     * is one component */
+    uint32_t last_component;
 
     /* Where the scheduler is, and who starts it */
     char scheduler

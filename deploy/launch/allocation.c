@@ -28,7 +28,7 @@ static bool read_tasks(const char **at, uint32_t *ret_tasks, uint32_t *ret_times
     return **at == ',' || **at == '\0';
 }
 
-psr_err psr_allocation_tasks(const char *text, uint32_t *ret_tasks, size_t count)
+psr_err psr_allocation_tasks(const char *name, const char *text, uint32_t *ret_tasks, size_t count)
 {
     char quoted[PSR_HOST_QUOTE_BYTES];
     size_t filled = 0;
@@ -36,10 +36,9 @@ psr_err psr_allocation_tasks(const char *text, uint32_t *ret_tasks, size_t count
         uint32_t tasks = 0, times = 0;
         bool good = read_tasks(&at, &tasks, &times);
         if (!good || times > count - filled)
-            return psr_fail(
-                PSR_ERR_FORMAT,
-                "SLURM_TASKS_PER_NODE is %s: it should be the tasks of each of %zu nodes, as 2(x3),1",
-                psr_host_quote(text, strlen(text), quoted), count);
+            return psr_fail(PSR_ERR_FORMAT,
+                            "%s is %s: it should be the number of each of %zu nodes, as 2(x3),1", name,
+                            psr_host_quote(text, strlen(text), quoted), count);
         while (times-- > 0)
             ret_tasks[filled++] = tasks;
         if (*at == '\0')
@@ -47,9 +46,8 @@ psr_err psr_allocation_tasks(const char *text, uint32_t *ret_tasks, size_t count
     }
     return filled == count
                ? PSR_OK
-               : psr_fail(PSR_ERR_FORMAT,
-                          "SLURM_TASKS_PER_NODE is %s: it is of %zu nodes, and SLURM_JOB_NODELIST has %zu",
-                          psr_host_quote(text, strlen(text), quoted), filled, count);
+               : psr_fail(PSR_ERR_FORMAT, "%s is %s: it is of %zu nodes, and SLURM_JOB_NODELIST has %zu",
+                          name, psr_host_quote(text, strlen(text), quoted), filled, count);
 }
 
 /* One launcher starts a run: several would start as many. */
@@ -70,9 +68,15 @@ bool psr_allocation_is_there(void)
     return variable("SLURM_JOB_ID") != NULL;
 }
 
+/* In a step SLURM_TASKS_PER_NODE is the step's, which is this process alone: there the job's processors count. */
+static const char *slots_variable(void)
+{
+    return variable("SLURM_STEP_NODELIST") != NULL ? "SLURM_JOB_CPUS_PER_NODE" : "SLURM_TASKS_PER_NODE";
+}
+
 psr_err psr_allocation_read(psr_hosts *ret_hosts)
 {
-    const char *nodes = variable("SLURM_JOB_NODELIST"), *per_node = variable("SLURM_TASKS_PER_NODE");
+    const char *nodes = variable("SLURM_JOB_NODELIST"), *per_node = variable(slots_variable());
     if (variable("SLURM_JOB_ID") == NULL || nodes == NULL)
         return PSR_ERR_NOT_FOUND;
     PSR_TRY(check_alone());
@@ -86,7 +90,7 @@ psr_err psr_allocation_read(psr_hosts *ret_hosts)
     uint32_t *tasks = calloc(hosts.count, sizeof *tasks);
     psr_err err = tasks != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for %zu hosts", hosts.count);
     if (err == PSR_OK && per_node != NULL)
-        err = psr_allocation_tasks(per_node, tasks, hosts.count);
+        err = psr_allocation_tasks(slots_variable(), per_node, tasks, hosts.count);
     for (size_t i = 0; err == PSR_OK && i < hosts.count; i++)
         hosts.items[i].slots = per_node != NULL ? tasks[i] : 1;
     free(tasks);

@@ -9,8 +9,10 @@
 /* How hosts of an allocation are reached (deploy/agent/host.h). */
 #define PSR_ALLOCATION_SSH "srun"
 
-/* Tasks that Slurm gives each of its nodes, in order: "2(x3),1" is 2, 2, 2, 1. FORMAT: it is something else, or not of so many nodes. */
-PSR_MUST_CHECK psr_err psr_allocation_tasks(const char *text, uint32_t *ret_tasks, size_t count);
+/* What a variable of this name says of each of Slurm's nodes, in order: "2(x3),1" is 2, 2, 2, 1. FORMAT: it is something else, or not of so many
+ * nodes. */
+PSR_MUST_CHECK psr_err psr_allocation_tasks(const char *name, const char *text, uint32_t *ret_tasks,
+                                            size_t count);
 
 /* This is a job of Slurm's, which sends what ends it to all of its processes: those that the launcher starts leave that to it
  * (PSR_CHILD_LEAVES_TERM). */

@@ -65,6 +65,10 @@ static const char *const names[] = {
     "SLURM_STEP_ID",
     "SLURM_RESTART_COUNT",
     "SLURM_CLUSTER_NAME",
+    "SLURM_HET_SIZE",
+    "SLURM_JOB_NUM_NODES_HET_GROUP_0",
+    "SLURM_JOB_NUM_NODES_HET_GROUP_1",
+    "SLURM_STEP_TASKS_PER_NODE",
 };
 
 static int forget_all(void **state)
@@ -254,6 +258,35 @@ static void srun_gives_a_place_on_the_steps_nodes(void **state)
 }
 
 /* A script of sbatch is no task, whatever Slurm has told it; and what starts ranks within a step is nearer than the step. */
+#define HETEROGENEOUS                                                                                        \
+    "SLURM_STEP_NODELIST=n[1-3] SLURM_HET_SIZE=2 SLURM_JOB_NUM_NODES_HET_GROUP_0=2 "                         \
+    "SLURM_JOB_NUM_NODES_HET_GROUP_1=1 SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=8 "
+
+static void a_heterogeneous_step_tells_its_last_component(void **state)
+{
+    (void)state;
+    psr_start s = place(HETEROGENEOUS "SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=3(x2),2");
+    assert_true(s.rank == 5 && s.ranks == 8 && s.last_component == 2);
+    assert_int_equal(
+        place(HETEROGENEOUS "SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=2(x3)").last_component, 2);
+    assert_int_equal(
+        place(HETEROGENEOUS "SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=2,3(x2)").last_component, 3);
+    /* a step of one component */
+    assert_int_equal(
+        place(HETEROGENEOUS "SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=4(x2)").last_component, 0);
+    assert_int_equal(place(SRUN "SLURM_STEP_NODELIST=a").last_component, 0);
+    static const char *const wrong[] = {"3(x", "3,", "x", "3(x2),8", "0(x3)x", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[512], detail[256];
+        snprintf(text, sizeof text, HETEROGENEOUS "SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=%s",
+                 wrong[i]);
+        snprintf(detail, sizeof detail,
+                 "SLURM_STEP_TASKS_PER_NODE is \"%s\": it should be the tasks of each of 3 nodes, as 2(x3),1",
+                 wrong[i]);
+        assert_refused(text, detail);
+    }
+}
+
 static void what_is_nearer_than_slurm_counts(void **state)
 {
     (void)state;
@@ -374,6 +407,7 @@ int main(void)
         cmocka_unit_test_teardown(open_mpi_gives_a_place, forget_all),
         cmocka_unit_test_teardown(hydra_gives_a_place_and_its_proxy_names_the_job, forget_all),
         cmocka_unit_test_teardown(srun_gives_a_place_on_the_steps_nodes, forget_all),
+        cmocka_unit_test_teardown(a_heterogeneous_step_tells_its_last_component, forget_all),
         cmocka_unit_test_teardown(what_is_nearer_than_slurm_counts, forget_all),
         cmocka_unit_test_teardown(a_wrong_variable_is_refused_by_name, forget_all),
         cmocka_unit_test_teardown(a_variable_that_is_missing_beside_another_is_named, forget_all),
