@@ -1,9 +1,10 @@
 """A Slurm of this test's own: munged, slurmctld and a slurmd for each of two nodes, all on this machine, in one folder, on ports that the kernel
-gave. with Slurm(directory) as slurm: they end, each by its id, with the block.
+gave; with nodes (nodes.py), each slurmd is on one of those. with Slurm(directory) as slurm: they end, each by its id, with the block.
 
 Slurm's daemons take their configuration and credentials from the folder alone, and nothing of a Slurm that this machine may have."""
 
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -11,7 +12,7 @@ import time
 from launched import PATIENCE_S, program
 
 CONFIGURATION = """ClusterName=psring-test
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={controller_host}({addresses[0]})
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
@@ -33,8 +34,8 @@ SwitchType=switch/none
 JobCompType=jobcomp/none
 KillWait=60
 SchedulerParameters=bf_interval=1
-NodeName=n1 NodeAddr=127.0.0.1 NodeHostname={host} Port={first} CPUs=8 State=UNKNOWN
-NodeName=n2 NodeAddr=127.0.0.1 NodeHostname={host} Port={second} CPUs=8 State=UNKNOWN
+NodeName=n1 NodeAddr={addresses[0]} NodeHostname={hosts[0]} Port={first} CPUs=24 State=UNKNOWN
+NodeName=n2 NodeAddr={addresses[1]} NodeHostname={hosts[1]} Port={second} CPUs=24 State=UNKNOWN
 PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -50,12 +51,14 @@ def free_ports(count):
 
 
 class Slurm:
-    def __init__(self, directory):
-        self.folder = os.path.join(directory, "slurm")
+    def __init__(self, directory, nodes=None):
+        self.nodes = nodes
+        self.folder = os.path.join(directory, "slurm" if nodes is None else "slurm-nodes")
         self.programs = {name: program(name) for name in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel", "sinfo", "squeue")}
         self.daemons = []
 
     def __enter__(self):
+        shutil.rmtree(self.folder, ignore_errors=True)  # of one before
         os.mkdir(self.folder, 0o755)
         os.chmod(os.path.dirname(self.folder), 0o755)  # munged wants no folder above that others may write
         os.mkdir(os.path.join(self.folder, "state"), 0o700)
@@ -63,17 +66,20 @@ class Slurm:
         with open(at("munge.key"), "wb", opener=lambda path, flags: os.open(path, flags, 0o400)) as key:
             key.write(os.urandom(1024))
         controller, first, second = free_ports(3)
+        host = socket.gethostname().split(".")[0]
+        hosts, addresses = (self.nodes.names, self.nodes.addresses) if self.nodes else ((host, host), ("127.0.0.1", "127.0.0.1"))
         with open(at("slurm.conf"), "w") as file:
-            file.write(CONFIGURATION.format(host=socket.gethostname().split(".")[0], user=os.environ.get("USER", "root") if os.geteuid() else "root",
-                                            folder=self.folder, controller=controller, first=first, second=second))
+            file.write(CONFIGURATION.format(controller_host=hosts[0], hosts=hosts, addresses=addresses, folder=self.folder,
+                                            user=os.environ.get("USER", "root") if os.geteuid() else "root", controller=controller, first=first,
+                                            second=second))
         self.env = dict(os.environ, SLURM_CONF=at("slurm.conf"))
         try:
             self._start("munged", "--foreground", "--force", "--key-file", at("munge.key"), "--socket", at("munge.socket"), "--pid-file", at("munge.pid"),
                         "--log-file", at("munge.log"), "--seed-file", at("munge.seed"))
             self._until(lambda: os.path.exists(at("munge.socket")))
             self._start("slurmctld", "-D")
-            for node in ("n1", "n2"):
-                self._start("slurmd", "-D", "-N", node)
+            self._start("slurmd", "-D", "-N", "n1")
+            self._start("slurmd", "-D", "-N", "n2", node=1)
             self._until(lambda: self.said("sinfo", "-h", "-t", "idle", "-o", "%D") == "2")
         except BaseException:
             self.__exit__()
@@ -89,10 +95,14 @@ class Slurm:
                 daemon.kill()
                 daemon.wait()
 
-    def _start(self, name, *words):
+    def words(self, name, *words, node=0):
+        command = [self.programs[name], *words]
+        return self.nodes.on(node, command) if self.nodes else command
+
+    def _start(self, name, *words, node=0):
         with open(os.path.join(self.folder, "%s-%d.out" % (name, len(self.daemons))), "w") as said:
-            self.daemons.append(subprocess.Popen([self.programs[name], *words], env=self.env, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                                                 start_new_session=True))
+            self.daemons.append(subprocess.Popen(self.words(name, *words, node=node), env=self.env, stdin=subprocess.DEVNULL, stdout=said,
+                                                 stderr=said, start_new_session=True))
 
     def _until(self, reached):
         """Slurm tells nobody when its state changes: it is asked again and again."""
@@ -111,13 +121,13 @@ class Slurm:
         return lines
 
     def said(self, name, *words):
-        told = subprocess.run([self.programs[name], *words], env=self.env, capture_output=True, text=True, timeout=PATIENCE_S)
+        told = subprocess.run(self.words(name, *words), env=self.env, capture_output=True, text=True, timeout=PATIENCE_S)
         return told.stdout.strip()
 
     def submit(self, path, out, script, options, sbatch=(), **more):
         """The job's number; what it says goes to out. path: where psring's programs are."""
         env = dict(self.env, PSRING_BIN=path, **more)
-        told = subprocess.run([self.programs["sbatch"], "--parsable", "--output", out, *sbatch, script, *options], env=env, capture_output=True,
+        told = subprocess.run(self.words("sbatch", "--parsable", "--output", out, *sbatch, script, *options), env=env, capture_output=True,
                               text=True, timeout=PATIENCE_S)
         if told.returncode != 0:
             raise AssertionError(told.stderr)
@@ -128,8 +138,14 @@ class Slurm:
         words = dict(word.split("=", 1) for word in self.said("scontrol", "-o", "show", "job", job).split() if "=" in word)
         return words.get("JobState", "?"), words.get("ExitCode", "?")
 
-    def wait(self, job, states=("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")):
-        end = time.monotonic() + PATIENCE_S
+    def requeue(self, job):
+        """Slurm waits for two minutes before it starts such a job again, unless it is told otherwise."""
+        self.said("scontrol", "requeue", job)
+        self.wait(job, ["PENDING"])
+        self.said("scontrol", "update", "JobId=" + job, "StartTime=now")
+
+    def wait(self, job, states=("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"), patience_s=PATIENCE_S):
+        end = time.monotonic() + patience_s
         while self.state(job)[0] not in states:
             if time.monotonic() > end:
                 raise AssertionError("job %s is %s" % (job, self.state(job)))
