@@ -17,7 +17,7 @@ from nodes import Nodes
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 from test_launched import free_port
 
-STEPS = 1500
+STEPS = 800
 LONG = dict(OPTIONS, **{"data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": STEPS, "lr": 0.001, "checkpoint-every": 20, "deadline": 10, "resume": "auto"})
 
 
