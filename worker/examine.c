@@ -3,6 +3,7 @@
 #include "base/json_fields.h"
 #include "data/dataset.h"
 #include "model/backend.h"
+#include "model/networks/network_memory.h"
 #include "net/transport.h"
 
 #include <inttypes.h>
@@ -15,7 +16,31 @@ static psr_err find_data(const char *data, const char *user_directory, psr_datas
     return psr_dataset_info_read(directory, ret_info);
 }
 
-psr_err psr_worker_examine(const char *data, const char *user_directory, char **ret_json)
+static psr_err measure_network(const char *model, uint32_t image_size, const psr_dataset_info *info,
+                               psr_network_memory *ret_memory)
+{
+    psr_network *net = NULL;
+    PSR_TRY(psr_network_new(model, info->classes, info->channels, image_size > 0 ? image_size : info->height,
+                            image_size > 0 ? image_size : info->width, PSR_SHORTCUT_A, &net));
+    *ret_memory = psr_network_memory_of(net, 1);
+    psr_network_free(net);
+    return PSR_OK;
+}
+
+static void put_network(psr_fields_writer *w, const char *model, uint32_t image_size,
+                        const psr_dataset_info *info)
+{
+    psr_network_memory memory;
+    if (measure_network(model, image_size, info, &memory) != PSR_OK) {
+        psr_fields_put_text(w, "model_failure", psr_err_detail());
+        return;
+    }
+    psr_fields_put_number(w, "fixed_bytes", memory.fixed_bytes);
+    psr_fields_put_number(w, "sample_bytes", memory.sample_bytes);
+}
+
+psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_size,
+                           const char *user_directory, char **ret_json)
 {
     char library[32], text[256];
     psr_fields_writer w = psr_fields_begin();
@@ -33,6 +58,8 @@ psr_err psr_worker_examine(const char *data, const char *user_directory, char **
                  info.name, info.train_count, info.test_count, info.channels, info.height, info.width,
                  info.classes);
         psr_fields_put_text(&w, "data", text);
+        if (model != NULL)
+            put_network(&w, model, image_size, &info);
     }
     return psr_fields_finish(&w, ret_json);
 }

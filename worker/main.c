@@ -470,12 +470,14 @@ static psr_err start(const psr_worker_arguments *a, worker *w)
     return psr_launched_begin(&w->launched, a, &place, note_lost, w, &w->provision);
 }
 
-/* `psring-worker examine [DATA]` */
-static int examine(const char *data)
+/* `psring-worker examine [DATA [MODEL IMAGE-SIZE]]` */
+static int examine(int count, char **words)
 {
+    const char *data = count > 0 ? words[0] : NULL, *model = count > 2 ? words[1] : NULL;
+    const uint32_t image_size = count > 2 ? (uint32_t)strtoul(words[2], NULL, 10) : 0;
     char directory[PSR_PATH_MAX], *json = NULL;
     bool has_directory = user_data_directory(directory, sizeof directory);
-    psr_err err = psr_worker_examine(data, has_directory ? directory : NULL, &json);
+    psr_err err = psr_worker_examine(data, model, image_size, has_directory ? directory : NULL, &json);
     if (err == PSR_OK)
         psr_print(stdout, "%s\n", json);
     else
@@ -491,7 +493,7 @@ int main(int argc, char **argv)
     psr_memory_keep_pages();
     psr_log_init("worker", PSR_LOG_INFO);
     if (argc > 1 && strcmp(argv[1], "examine") == 0) /* psring doctor's own */
-        return examine(argc > 2 ? argv[2] : NULL);
+        return examine(argc - 2, argv + 2);
     psr_worker_arguments a;
     psr_worker_arguments_parse(argc, argv, &a);
     if (a.spawns)

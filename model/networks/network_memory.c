@@ -1,0 +1,38 @@
+#include "model/networks/network_memory.h"
+
+#define BASE_BYTES ((uint64_t)40 << 20)
+
+static bool is_in_place(psr_op op)
+{
+    switch (op) {
+    case PSR_OP_RELU:
+    case PSR_OP_ADD:
+    case PSR_OP_FLATTEN:
+    case PSR_OP_DROPOUT:
+    case PSR_OP_DROPOUT2D:
+        return true;
+    case PSR_OP_INPUT:
+    case PSR_OP_CONV:
+    case PSR_OP_BATCHNORM:
+    case PSR_OP_MAXPOOL:
+    case PSR_OP_AVGPOOL:
+    case PSR_OP_SHORTCUT_A:
+    case PSR_OP_LINEAR:
+        return false;
+    }
+    return false;
+}
+
+psr_network_memory psr_network_memory_of(const psr_network *net, uint32_t states)
+{
+    uint64_t values = 0, largest = 0;
+    for (uint32_t i = 0; i < net->node_count; i++) {
+        const psr_node *node = &net->nodes[i];
+        const uint64_t value = (uint64_t)node->channels * node->height * node->width;
+        if (!is_in_place(node->op))
+            values += value;
+        largest = value > largest ? value : largest;
+    }
+    return (psr_network_memory){BASE_BYTES + (3 + states) * (uint64_t)net->params.length * sizeof(float),
+                                (values + 2 * largest) * sizeof(float)};
+}
