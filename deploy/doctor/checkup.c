@@ -47,6 +47,16 @@ uint32_t psr_checkup_slots(const psr_checkup *c)
     return slots;
 }
 
+uint64_t psr_checkup_worker_bytes(const psr_checkup *c, const psr_checkup_host *h)
+{
+    const uint64_t fixed = h->facts.fixed_bytes, sample = h->facts.sample_bytes;
+    if (c->model == NULL)
+        return 0;
+    if (sample > 0 && c->batch_size > PSR_FACT_UNLIMITED / sample)
+        return PSR_FACT_UNLIMITED; /* what a host says may be anything */
+    return fixed + sample * c->batch_size;
+}
+
 /* Of path the part that is there. */
 static bool nearest_there(const char *path, char *there, size_t size)
 {

@@ -54,10 +54,12 @@ typedef struct psr_checkup {
     size_t count;
     psr_checkup_pair *pairs; /* [from][to] */
     /* What was asked for; borrowed. */
-    const char *interface; /* NULL: as a run would choose */
-    const char *data;      /* NULL: none */
-    const char *out;       /* NULL: none */
-    char out_failure[512]; /* why it cannot be written; "": it can */
+    const char *interface;           /* NULL: as a run would choose */
+    const char *data;                /* NULL: none */
+    const char *model;               /* NULL: memory is not held against one */
+    uint32_t image_size, batch_size; /* of the model's */
+    const char *out;                 /* NULL: none */
+    char out_failure[512];           /* why it cannot be written; "": it can */
     uint64_t out_free_bytes;
 } psr_checkup;
 
@@ -67,6 +69,9 @@ void psr_checkup_done(psr_checkup *checkup);
 
 psr_checkup_pair *psr_checkup_pair_of(const psr_checkup *checkup, size_t from, size_t to);
 uint32_t psr_checkup_slots(const psr_checkup *checkup); /* of all hosts */
+
+/* Memory of one worker there, about; 0: not known. */
+uint64_t psr_checkup_worker_bytes(const psr_checkup *checkup, const psr_checkup_host *host);
 
 /* The directory that run directories are written to: sets out_failure and out_free_bytes by looking at it. */
 void psr_checkup_look_at_out(psr_checkup *checkup);

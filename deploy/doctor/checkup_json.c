@@ -108,6 +108,10 @@ psr_err psr_checkup_to_json(const psr_checkup *c, const psr_findings *f, char **
     psr_fields_put_number(&w, "messages_at_once", PSR_PROBE_WINDOW);
     if (c->out != NULL && c->out_failure[0] == '\0')
         psr_fields_put_number(&w, "out_free_bytes", c->out_free_bytes);
+    if (c->model != NULL) {
+        psr_fields_put_text(&w, "model", c->model);
+        psr_fields_put_number(&w, "batch_size", c->batch_size);
+    }
     put_lists(&w, c, f);
     return psr_fields_finish(&w, ret_json);
 }

@@ -1,12 +1,15 @@
 /* `psring doctor`: reads options, visits the hosts, tells what it found. */
 #include "deploy/commands.h"
 
+#include "base/config.h"
 #include "base/options_argp.h"
 #include "base/printable.h"
 #include "deploy/doctor/checkup_json.h"
 #include "deploy/doctor/picture.h"
 #include "deploy/doctor/visit.h"
 #include "deploy/launch/places.h"
+#include "deploy/launch/screen.h"
+#include "model/networks/network_list.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -14,14 +17,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEADLINE_S 10
 #define DEADLINE_S_MAX 600
 
-enum { KEY_DATA = 1000, KEY_OUT, KEY_DEADLINE, KEY_JSON, KEY_CLOCK_FAULT };
+enum {
+    KEY_DATA = 1000,
+    KEY_MODEL,
+    KEY_BATCH_SIZE,
+    KEY_IMAGE_SIZE,
+    KEY_OUT,
+    KEY_DEADLINE,
+    KEY_JSON,
+    KEY_CLOCK_FAULT
+};
 
 typedef struct doctor_options {
     psr_places places;
+    psr_config config; /* of it --model, --batch-size and --image-size, by the rules of psring train */
+    bool plans;        /* one of them was given */
     const char *data, *out;
     const char *clock_fault; /* HOST:SECONDS */
     double deadline_s;
@@ -40,6 +55,14 @@ static double read_seconds(const struct argp_state *state, const char *option, c
     return value;
 }
 
+static void set_planned(const struct argp_state *state, const char *name, const char *text)
+{
+    doctor_options *o = state->input;
+    if (psr_config_set(&o->config, name, text) != PSR_OK)
+        psr_options_refuse(state, psr_err_detail());
+    o->plans = true;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     doctor_options *o = state->input;
@@ -49,6 +72,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_DATA:
         o->data = arg;
+        return 0;
+    case KEY_MODEL:
+        set_planned(state, "model", arg);
+        return 0;
+    case KEY_BATCH_SIZE:
+        set_planned(state, "batch-size", arg);
+        return 0;
+    case KEY_IMAGE_SIZE:
+        set_planned(state, "image-size", arg);
         return 0;
     case KEY_OUT:
         o->out = arg;
@@ -73,6 +105,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp_option own_options[] = {
     {"data", KEY_DATA, "DIR|NAME", 0,
      "data that a run would train on: is it there, and the same, on each host?", 1},
+    {"model", KEY_MODEL, "NAME", 0,
+     "network that would be trained on it: is there memory for its workers? (default resnet20)", 1},
+    {"batch-size", KEY_BATCH_SIZE, "N", 0, "samples per worker and step (default 64)", 1},
+    {"image-size", KEY_IMAGE_SIZE, "PX", 0, "side of the images (default: the data set's own)", 1},
     {"out", KEY_OUT, "DIR", 0, "where run directories would be made on this machine", 1},
     {"deadline", KEY_DEADLINE, "SECONDS", 0,
      "for a host's answer to each question, after which it is given up and named (default 10)", 1},
@@ -90,6 +126,7 @@ static const char doc[] =
     "Examples:\n"
     "  psring doctor\n"
     "  psring doctor --hostfile hosts --data /data/cifar10 --out runs\n"
+    "  psring doctor --hostfile hosts --data /data/cifar10 --model resnet50 --batch-size 128\n"
     "  psring doctor -H node1:2,node2:2 --interface ib0 --json\n"
     "\n"
     "It takes seconds: all hosts are asked at once, by a probe that listens as a\n"
@@ -99,6 +136,17 @@ static const char doc[] =
     "\n"
     "Exit status: 0 nothing would stop a run; 1 something would; 2 bad input;\n"
     "130 ended by Ctrl-C.\n";
+
+/* What a network takes depends on its images. */
+static psr_err check_planned(const doctor_options *o)
+{
+    PSR_TRY(psr_network_check(&o->config));
+    if (o->plans && o->data == NULL)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--model, --batch-size and --image-size say what would be trained on --data; "
+                        "give --data too (synthetic:SPEC has images of any size)");
+    return PSR_OK;
+}
 
 /* This machine alone, where none are named. */
 static psr_err read_hosts(psr_places *places, psr_hosts *hosts)
@@ -146,6 +194,30 @@ static psr_err tell(const psr_checkup *checkup, bool json, int *ret_status)
     return err;
 }
 
+/* What it is at, on a terminal: one line, which each later one and the result replace. */
+static void show_progress(void *context, const char *what, size_t answered, size_t asked)
+{
+    psr_screen_draw(context, "\r%s: %zu of %zu\033[K", what, answered, asked);
+}
+
+#define ERASE_MS 1000 /* a terminal that is stopped does not hold up the result for ever */
+
+/* Where nobody watches, or a program reads, there is none. */
+static psr_err visit_watched(psr_visit_options *visit, bool json, psr_checkup *checkup)
+{
+    psr_screen *screen = NULL;
+    if (json || !isatty(STDOUT_FILENO))
+        return psr_visit(visit, checkup);
+    PSR_TRY(psr_screen_new(&screen));
+    visit->progress = show_progress;
+    visit->progress_context = screen;
+    psr_err err = psr_visit(visit, checkup);
+    psr_screen_draw(screen, "\r\033[K");
+    psr_screen_drain(screen, -1, ERASE_MS);
+    psr_screen_free(screen);
+    return err;
+}
+
 static psr_err examine(const doctor_options *o, const psr_hosts *hosts, int *ret_status)
 {
     psr_visit_options visit = {.ssh = o->places.ssh,
@@ -157,9 +229,12 @@ static psr_err examine(const doctor_options *o, const psr_hosts *hosts, int *ret
     PSR_TRY(psr_checkup_init(hosts, &checkup));
     checkup.interface = o->places.interface;
     checkup.data = o->data;
+    checkup.model = o->data != NULL ? o->config.model : NULL;
+    checkup.batch_size = o->config.batch_size;
+    checkup.image_size = o->config.image_size;
     checkup.out = o->out;
     psr_checkup_look_at_out(&checkup);
-    psr_err err = psr_visit(&visit, &checkup);
+    psr_err err = visit_watched(&visit, o->json, &checkup);
     if (err == PSR_OK)
         err = tell(&checkup, o->json, ret_status);
     psr_checkup_done(&checkup);
@@ -171,10 +246,13 @@ int psr_command_doctor(int argc, char **argv)
     static const struct argp_child children[] = {{&psr_places_argp, 0, NULL, 0}, {0}};
     static const struct argp argp = {own_options, parse, NULL, doc, children, NULL, NULL};
     doctor_options o = {.deadline_s = DEADLINE_S};
+    psr_config_defaults(&o.config);
     psr_hosts hosts = {0};
     int status = 0;
     psr_options_parse(&argp, argc, argv, 0, NULL, &o);
-    psr_err err = read_hosts(&o.places, &hosts);
+    psr_err err = check_planned(&o);
+    if (err == PSR_OK)
+        err = read_hosts(&o.places, &hosts);
     if (err == PSR_OK)
         err = examine(&o, &hosts, &status);
     if (err != PSR_OK) {

@@ -2,6 +2,7 @@
 
 #include "base/printable.h"
 #include "base/child.h"
+#include "base/json_fields.h"
 #include "deploy/doctor/ask.h"
 #include "net/lookup.h"
 #include "net/shared_arena.h"
@@ -82,12 +83,13 @@ static void limit_cpu(const char *directory, psr_host_facts *f)
     f->cpu_limit_milli = at_most(f->cpu_limit_milli, psr_find_cpu_max(text));
 }
 
-static void limit_memory(const char *directory, psr_host_facts *f)
+static void limit_memory(const char *directory, const char *limit_file, const char *used_file,
+                         psr_host_facts *f)
 {
     char path[PATH_MAX + 32], max[64], now[64];
-    snprintf(path, sizeof path, "%s/memory.max", directory);
+    snprintf(path, sizeof path, "%s/%s", directory, limit_file);
     read_line(path, max, sizeof max);
-    snprintf(path, sizeof path, "%s/memory.current", directory);
+    snprintf(path, sizeof path, "%s/%s", directory, used_file);
     read_line(path, now, sizeof now);
     if (max[0] < '0' || max[0] > '9') /* "max", or no such file */
         return;
@@ -107,10 +109,11 @@ static void find_group_limits(psr_host_facts *f)
     snprintf(directory, sizeof directory, "%s%s", top, path != NULL ? path + 1 : "");
     while (strlen(directory) >= sizeof top - 1) {
         limit_cpu(directory, f);
-        limit_memory(directory, f);
+        limit_memory(directory, "memory.max", "memory.current", f);
         *strrchr(directory, '/') = '\0';
     }
-    /* Version 1. */
+    /* Version 1: no limit is a number that is larger than any memory. */
+    limit_memory("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", f);
     read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota, sizeof quota);
     read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period, sizeof period);
     snprintf(both, sizeof both, "%s %s", quota, period);
@@ -196,18 +199,28 @@ static void take_text(const cJSON *answer, const char *name, char *to, size_t si
     psr_printable_line(to, strlen(to));
 }
 
-static psr_err ask_worker(const char *data, int within_ms, char *answer, size_t size)
+static void take_count(const cJSON *answer, const char *name, uint64_t *to)
 {
-    char path[PATH_MAX], word[] = "examine";
+    if (psr_fields_number(answer, name, PSR_FACT_UNLIMITED, to) != PSR_OK)
+        *to = 0;
+}
+
+static psr_err ask_worker(const psr_planned *planned, int within_ms, char *answer, size_t size)
+{
+    char path[PATH_MAX], word[] = "examine", image_size[16];
     PSR_TRY(psr_program_path("psring-worker", path, sizeof path));
-    char *argv[] = {path, word, (char *)(uintptr_t)data, NULL};
+    snprintf(image_size, sizeof image_size, "%" PRIu32, planned->image_size);
+    char *argv[] = {path,       word, (char *)(uintptr_t)planned->data, (char *)(uintptr_t)planned->model,
+                    image_size, NULL};
+    if (planned->model == NULL)
+        argv[3] = NULL;
     return psr_ask_program(argv, within_ms, answer, size);
 }
 
-static void examine_worker(const char *data, int within_ms, psr_host_facts *f)
+static void examine_worker(const psr_planned *planned, int within_ms, psr_host_facts *f)
 {
     char answer[4096];
-    if (ask_worker(data, within_ms, answer, sizeof answer) != PSR_OK) {
+    if (ask_worker(planned, within_ms, answer, sizeof answer) != PSR_OK) {
         snprintf(f->worker_failure, sizeof f->worker_failure, "%s", psr_err_detail());
         psr_printable_line(f->worker_failure, strlen(f->worker_failure));
         return;
@@ -217,6 +230,9 @@ static void examine_worker(const char *data, int within_ms, psr_host_facts *f)
     take_text(json, "library", f->library, sizeof f->library);
     take_text(json, "data", f->data, sizeof f->data);
     take_text(json, "data_failure", f->data_failure, sizeof f->data_failure);
+    take_text(json, "model_failure", f->model_failure, sizeof f->model_failure);
+    take_count(json, "fixed_bytes", &f->fixed_bytes);
+    take_count(json, "sample_bytes", &f->sample_bytes);
     const char *version = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "version"));
     if (version == NULL || strcmp(version, PSR_VERSION) != 0)
         snprintf(f->worker_failure, sizeof f->worker_failure,
@@ -265,7 +281,7 @@ static void find_names(int within_ms, psr_host_facts *f)
     psr_printable_line(f->hostname, strlen(f->hostname));
 }
 
-void psr_find_host_facts(const char *data, int within_ms, psr_host_facts *ret_facts)
+void psr_find_host_facts(const psr_planned *planned, int within_ms, psr_host_facts *ret_facts)
 {
     psr_host_facts f = {.memory_bytes = kib_of("MemTotal:"), .memory_free_bytes = kib_of("MemAvailable:")};
     find_names(within_ms / 4, &f);
@@ -273,7 +289,7 @@ void psr_find_host_facts(const char *data, int within_ms, psr_host_facts *ret_fa
     find_group_limits(&f);
     find_limits(&f);
     try_sharing(&f);
-    examine_worker(data, within_ms / 2, &f);
+    examine_worker(planned, within_ms / 2, &f);
     examine_path(within_ms / 4, &f);
     *ret_facts = f;
 }

@@ -6,8 +6,15 @@
 
 #include "deploy/doctor/host_facts.h"
 
-/* data: as --data, or NULL. within_ms: about; names that nobody resolves and programs that do not end are given up. */
-void psr_find_host_facts(const char *data, int within_ms, psr_host_facts *ret_facts);
+/* What a run would train, and on what; as the options of these names. */
+typedef struct psr_planned {
+    const char *data;  /* NULL: not said */
+    const char *model; /* NULL: not said */
+    uint32_t image_size;
+} psr_planned;
+
+/* within_ms: about; names that nobody resolves and programs that do not end are given up. */
+void psr_find_host_facts(const psr_planned *planned, int within_ms, psr_host_facts *ret_facts);
 
 /* A control group's limits as the files of version 2 say them, pure: "200000 100000" are 2000 thousandths of a core, "max 100000" is
  * PSR_FACT_UNLIMITED, as is what cannot be read. */

@@ -11,7 +11,6 @@
 
 /* Nothing in psring compares two hosts' clocks; people who read logs of both do. */
 #define CLOCK_APART_S 0.5
-#define MEMORY_LEAST_BYTES ((uint64_t)512 << 20) /* free, for each slot: less is little for any network */
 #define OUT_LEAST_BYTES ((uint64_t)1 << 30)
 
 const char *psr_finding_level_name(psr_finding_level level)
@@ -146,10 +145,6 @@ static void judge_limits(const psr_checkup *c, const psr_checkup_host *h, psr_fi
                          "a process may open %" PRIu64 " files (ulimit -Hn); %" PRIu32
                          " workers may need %" PRIu64,
                          facts->files_max, psr_checkup_slots(c), needed);
-    if (facts->memory_free_bytes < h->host.slots * MEMORY_LEAST_BYTES)
-        psr_findings_add(f, PSR_FINDING_SLOWS, "memory", h->host.name, "free some, or give it fewer slots",
-                         "%.1f GiB of memory are free for %" PRIu32 " slots",
-                         (double)facts->memory_free_bytes / (1 << 30), h->host.slots);
     if (strcmp(facts->huge_pages, "never") == 0)
         psr_findings_add(f, PSR_FINDING_SLOWS, "huge-pages", h->host.name,
                          "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
@@ -220,6 +215,7 @@ static void judge_host(const psr_checkup *c, const psr_checkup_host *h, psr_find
     judge_data(c, h, f);
     judge_listening(c, h, f);
     judge_processor(h, f);
+    psr_findings_of_memory(c, h, f);
     judge_limits(c, h, f);
     judge_sharing(c, h, f);
     judge_own_name(h, f);

@@ -29,6 +29,10 @@ typedef struct psr_host_facts {
     char path_program[256], path_version[64]; /* another psring that the shell would find; "": none */
     /* data: both "" where none was asked for */
     char data[256], data_failure[512];
+    /* memory of a worker for the network that was asked about (model/networks/network_memory.h); 0: not known */
+    uint64_t fixed_bytes, sample_bytes;
+    char model_failure
+        [512]; /* why there is no such network for the data; "": there is, or none was asked about */
     /* processor and memory */
     char processor[128];
     uint64_t cores, cores_allowed; /* online; of them this process may use */

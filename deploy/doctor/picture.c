@@ -78,11 +78,68 @@ static void print_hosts(FILE *to, const psr_checkup *c)
               ADDRESS_WIDTH_MAX, "address");
     for (size_t i = 0; i < c->count; i++)
         print_host(to, c, i, width);
-    for (size_t i = 0; i < c->count && c->data != NULL; i++)
-        if (c->hosts[i].facts.data[0] != '\0') {
-            psr_print(to, "     data: %s\n", c->hosts[i].facts.data);
-            return;
-        }
+}
+
+/* What all agree on, or findings tell: as the first host that has it. */
+static void print_planned(FILE *to, const psr_checkup *c)
+{
+    for (size_t i = 0; i < c->count && c->data != NULL; i++) {
+        const psr_host_facts *f = &c->hosts[i].facts;
+        if (f->data[0] == '\0')
+            continue;
+        psr_print(to, "     data: %s\n", f->data);
+        if (f->fixed_bytes > 0)
+            psr_print(
+                to, "     memory: about %.2f GiB for each slot, a worker of %s with batches of %" PRIu32 "\n",
+                (double)psr_checkup_worker_bytes(c, &c->hosts[i]) / GIB, c->model, c->batch_size);
+        return;
+    }
+}
+
+/* ---- what the hosts are ---- */
+
+static void describe_bytes(uint64_t bytes, char text[16])
+{
+    if (bytes >= PSR_FACT_UNLIMITED)
+        snprintf(text, 16, "any");
+    else if (bytes >= 10ull << 30)
+        snprintf(text, 16, "%" PRIu64 "G", bytes >> 30);
+    else if (bytes >= 1 << 20)
+        snprintf(text, 16, "%" PRIu64 "M", bytes >> 20);
+    else
+        snprintf(text, 16, "%" PRIu64 "K", bytes >> 10);
+}
+
+#define KIND_BYTES 160
+
+static void describe_kind(const psr_host_facts *f, char text[KIND_BYTES])
+{
+    char l1[16], l2[16], l3[16], locked[16], files[24] = "any";
+    describe_bytes(f->l1_bytes, l1);
+    describe_bytes(f->l2_bytes, l2);
+    describe_bytes(f->l3_bytes, l3);
+    describe_bytes(f->locked_bytes_max, locked);
+    if (f->files_max < PSR_FACT_UNLIMITED)
+        snprintf(files, sizeof files, "%" PRIu64, f->files_max);
+    const char *zmq = strncmp(f->library, "libzmq ", 7) == 0 ? f->library + 7 : f->library;
+    snprintf(text, KIND_BYTES, "%-30.30s  %4.4s %4.4s %4.4s  %8.8s  %6.6s  %-7.7s  %-5.5s  %.6s",
+             f->processor, l1, l2, l3, files, locked, f->huge_pages[0] ? f->huge_pages : "none",
+             f->congestion, zmq);
+}
+
+/* One line for all hosts that are alike. */
+static void print_kinds(FILE *to, const psr_checkup *c)
+{
+    char kind[KIND_BYTES], before[KIND_BYTES] = "";
+    psr_print(to, "\n     %-30s  %4s %4s %4s  %8s  %6s  %-7s  %-5s  %s\n", "processor", "L1", "L2", "L3",
+              "files", "locked", "pages", "tcp", "libzmq");
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->hosts[i].stage != PSR_DOCTOR_PROBED)
+            continue;
+        describe_kind(&c->hosts[i].facts, kind);
+        psr_print(to, "%3zu  %s\n", i, strcmp(kind, before) == 0 ? "as the one above" : kind);
+        strcpy(before, kind);
+    }
 }
 
 /* ---- ways ---- */
@@ -174,8 +231,9 @@ static void print_findings(FILE *to, const psr_findings *f)
         const psr_finding *finding = &f->items[i];
         if (i == 0 || f->items[i - 1].level != finding->level)
             psr_print(to, "\n%s\n", titles[finding->level]);
-        psr_print(to, "  %-13s  %s: %s%s%s\n", finding->check, finding->where, finding->what,
-                  finding->right[0] ? "; " : "", finding->right);
+        psr_print(to, "  %-13s  %s: %s\n", finding->check, finding->where, finding->what);
+        if (finding->right[0] != '\0')
+            psr_print(to, "  %-13s  -> %s\n", "", finding->right);
     }
 }
 
@@ -196,6 +254,8 @@ void psr_picture_print(FILE *to, const psr_checkup *checkup, const psr_findings 
               checkup->count == 1 ? "" : "s", psr_checkup_slots(checkup),
               psr_checkup_slots(checkup) == 1 ? "" : "s");
     print_hosts(to, checkup);
+    print_planned(to, checkup);
+    print_kinds(to, checkup);
     print_ways(to, checkup);
     print_findings(to, findings);
     print_verdict(to, findings);

@@ -18,9 +18,8 @@
     2000 /* beyond the deadline: ssh tells by then why it gives a connection up, after 10 s (deploy/agent/host.c) */
 #define CONNECTING_MAX 32 /* ssh on their way at a time, as in a run */
 #define CLOCK_ROUNDS 8
-/* Of all rounds together, about: what one sends in each is cut to that. After so many deadlines no further round begins. */
-#define ROUNDS_MS 8000
-#define ROUNDS_DEADLINES 2
+/* Of all rounds together, about: what one sends in each is cut to that. After a deadline no further round begins. */
+#define ROUNDS_MS 6000
 #define BYTES_MS_MIN 10.0
 #define BYTES_MS_MAX 200.0
 #define END_MS 2000
@@ -51,7 +50,7 @@ static psr_err start_agents(psr_visitor *v)
     for (size_t i = 0; i < v->checkup->count; i++) {
         PSR_TRY(start_agent(v, i));
         if (i % CONNECTING_MAX == CONNECTING_MAX - 1 || i + 1 == v->checkup->count)
-            PSR_TRY(psr_visit_await(v, v->options->deadline_ms + SSH_MS));
+            PSR_TRY(psr_visit_await(v, "logins", v->options->deadline_ms + SSH_MS));
     }
     return PSR_OK;
 }
@@ -104,6 +103,10 @@ static cJSON *examine_command(const psr_visitor *v, size_t host)
     cJSON_AddNumberToObject(command, "within_ms", (double)v->options->deadline_ms);
     if (v->checkup->data != NULL)
         cJSON_AddStringToObject(command, "data", v->checkup->data);
+    if (v->checkup->model != NULL) {
+        cJSON_AddStringToObject(command, "model", v->checkup->model);
+        cJSON_AddNumberToObject(command, "image_size", (double)v->checkup->image_size);
+    }
     if (v->options->clock_fault_host == host)
         cJSON_AddNumberToObject(command, "clock_fault_s", v->options->clock_fault_s);
     cJSON_AddItemToObject(command, "names", names_of_all(v->checkup));
@@ -129,7 +132,7 @@ static psr_err start_probes(psr_visitor *v)
         PSR_TRY(start_probe(v, i, interface));
         psr_visit_ask(v, i, PSR_ASKED_FACTS, examine_command(v, i));
     }
-    return psr_visit_await(v, 2 * v->options->deadline_ms);
+    return psr_visit_await(v, "hosts themselves", 2 * v->options->deadline_ms);
 }
 
 /* ---- clocks ---- */
@@ -153,7 +156,7 @@ static psr_err compare_clocks(psr_visitor *v)
         for (size_t i = 0; i < v->checkup->count; i++)
             if (psr_visit_answers(v, i))
                 ask_clock(v, i, round);
-        PSR_TRY(psr_visit_await(v, v->options->deadline_ms));
+        PSR_TRY(psr_visit_await(v, "clocks", v->options->deadline_ms));
     }
     return PSR_OK;
 }
@@ -179,7 +182,7 @@ static psr_err try_ways(psr_visitor *v)
         }
         psr_visit_ask(v, from, PSR_ASKED_REACH, command);
     }
-    return psr_visit_await(v, v->options->deadline_ms);
+    return psr_visit_await(v, "connections", v->options->deadline_ms);
 }
 
 static bool can_meet(const psr_visitor *v, size_t a, size_t b)
@@ -209,13 +212,15 @@ static void ask_to_measure(psr_visitor *v, size_t host, double bytes_ms)
 static psr_err measure_round(psr_visitor *v, size_t round, double bytes_ms)
 {
     const size_t count = v->checkup->count;
+    char what[64];
+    snprintf(what, sizeof what, "speeds, round %zu of %zu", round + 1, psr_rounds(count));
     for (size_t i = 0; i < count; i++) {
         size_t other = psr_round_partner(count, round, i);
         v->visited[i].met = false;
         if (other != SIZE_MAX && can_meet(v, i, other))
             ask_to_meet(v, i, other);
     }
-    PSR_TRY(psr_visit_await(v, v->options->deadline_ms));
+    PSR_TRY(psr_visit_await(v, what, v->options->deadline_ms));
     for (int way = 0; way < 2; way++) {
         for (size_t i = 0; i < count; i++) {
             size_t other = psr_round_partner(count, round, i);
@@ -223,7 +228,7 @@ static psr_err measure_round(psr_visitor *v, size_t round, double bytes_ms)
                 psr_visit_answers(v, other) && (i < other) == (way == 0))
                 ask_to_measure(v, i, bytes_ms);
         }
-        PSR_TRY(psr_visit_await(v, v->options->deadline_ms));
+        PSR_TRY(psr_visit_await(v, what, v->options->deadline_ms));
     }
     return PSR_OK;
 }
@@ -231,7 +236,7 @@ static psr_err measure_round(psr_visitor *v, size_t round, double bytes_ms)
 static psr_err measure_ways(psr_visitor *v)
 {
     const size_t rounds = psr_rounds(v->checkup->count);
-    const int64_t end_ms = psr_clock_ms() + ROUNDS_DEADLINES * v->options->deadline_ms;
+    const int64_t end_ms = psr_clock_ms() + v->options->deadline_ms;
     double bytes_ms = rounds > 0 ? ROUNDS_MS / (2.0 * (double)rounds) : 0;
     bytes_ms = bytes_ms > BYTES_MS_MAX ? BYTES_MS_MAX : bytes_ms < BYTES_MS_MIN ? BYTES_MS_MIN : bytes_ms;
     for (size_t round = 0; round < rounds && psr_clock_ms() < end_ms; round++)
@@ -250,7 +255,7 @@ static psr_err end_agents(psr_visitor *v)
         if (visited->asked == PSR_ASKED_END)
             psr_json_put(&visited->link.agent.in, "op", "end", "#grace_ms", 0.0, NULL);
     }
-    psr_err err = psr_visit_await(v, END_MS); /* who has not ended by then is killed */
+    psr_err err = psr_visit_await(v, "ends", END_MS); /* who has not ended by then is killed */
     for (size_t i = 0; i < v->checkup->count; i++)
         if (v->visited[i].started)
             psr_child_done(&v->visited[i].link.agent);

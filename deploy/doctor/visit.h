@@ -12,6 +12,9 @@ typedef struct psr_visit_options {
     int64_t deadline_ms;              /* about: for the answer to each question */
     size_t clock_fault_host; /* for tests: this one's clock is told wrong by so much; SIZE_MAX: none's */
     double clock_fault_s;
+    /* Told when it changes: "logins", "connections", "speeds, round 2 of 5", and how many hosts of those that were asked have answered. NULL: not told. */
+    void (*progress)(void *context, const char *what, size_t answered, size_t asked);
+    void *progress_context;
 } psr_visit_options;
 
 /* Fills hosts and pairs. What goes wrong on a host stands there. CANCELLED: by a signal, and no agent of ours is left. NOMEM; USAGE: ssh. */

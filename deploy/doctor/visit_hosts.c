@@ -224,21 +224,25 @@ static psr_err take_event(psr_visitor *v, size_t host, const psr_agent_event *ev
 }
 
 /* Who breaks the protocol is not heard any more. */
+void psr_visit_take_line(psr_visitor *v, size_t host, const char *line)
+{
+    const psr_visited *visited = &v->visited[host];
+    const psr_agent_context by = {&v->placement, (uint32_t)host, visited->greeted, visited->spawned};
+    psr_agent_event event = {0};
+    if (v->checkup->hosts[host].failure[0] != '\0')
+        return;
+    psr_err err = psr_agent_event_read(&by, line, &event);
+    if (err == PSR_OK)
+        err = take_event(v, host, &event);
+    psr_agent_event_done(&event);
+    if (err != PSR_OK)
+        psr_visit_give_up(v, host, "%s", psr_err_detail());
+}
+
 static psr_err on_agent_line(void *context, char *line)
 {
     const from_host *from = context;
-    psr_visitor *v = from->visitor;
-    const psr_visited *visited = &v->visited[from->host];
-    const psr_agent_context by = {&v->placement, (uint32_t)from->host, visited->greeted, visited->spawned};
-    psr_agent_event event = {0};
-    if (v->checkup->hosts[from->host].failure[0] != '\0')
-        return PSR_OK;
-    psr_err err = psr_agent_event_read(&by, line, &event);
-    if (err == PSR_OK)
-        err = take_event(v, from->host, &event);
-    psr_agent_event_done(&event);
-    if (err != PSR_OK)
-        psr_visit_give_up(v, from->host, "%s", psr_err_detail());
+    psr_visit_take_line(from->visitor, from->host, line);
     return PSR_OK;
 }
 
@@ -301,12 +305,12 @@ static nfds_t collect(psr_visitor *v)
     return n;
 }
 
-static bool anybody_owes(const psr_visitor *v)
+static size_t count_owing(const psr_visitor *v)
 {
+    size_t owing = 0;
     for (size_t i = 0; i < v->checkup->count; i++)
-        if (v->visited[i].asked != PSR_ASKED_NOTHING)
-            return true;
-    return false;
+        owing += v->visited[i].asked != PSR_ASKED_NOTHING;
+    return owing;
 }
 
 static void give_up_silent(psr_visitor *v, int64_t within_ms)
@@ -322,12 +326,17 @@ static void give_up_silent(psr_visitor *v, int64_t within_ms)
     }
 }
 
-psr_err psr_visit_await(psr_visitor *v, int64_t within_ms)
+psr_err psr_visit_await(psr_visitor *v, const char *what, int64_t within_ms)
 {
     const int64_t end_ms = psr_clock_ms() + within_ms;
+    const size_t asked = count_owing(v);
     struct signalfd_siginfo info;
-    while (anybody_owes(v)) {
+    size_t owing, told = SIZE_MAX;
+    while ((owing = count_owing(v)) > 0) {
         int64_t left_ms = end_ms - psr_clock_ms();
+        if (owing != told && v->options->progress != NULL)
+            v->options->progress(v->options->progress_context, what, asked - owing, asked);
+        told = owing;
         if (left_ms <= 0) {
             give_up_silent(v, within_ms);
             return PSR_OK;

@@ -48,8 +48,11 @@ typedef struct psr_visitor {
 /* Tells the probe of a host, or its agent, something that is to be answered. Consumes text's JSON. */
 void psr_visit_ask(psr_visitor *visitor, size_t host, psr_question question, cJSON *command);
 
-/* Until nobody owes an answer, at most so long. Who still owes one then is given up (psr_visit_give_up). CANCELLED. */
-PSR_MUST_CHECK psr_err psr_visit_await(psr_visitor *visitor, int64_t within_ms);
+/* Until nobody owes an answer, at most so long; what: as psr_visit_options' progress tells it. Who still owes one then is given up (psr_visit_give_up). CANCELLED. */
+PSR_MUST_CHECK psr_err psr_visit_await(psr_visitor *visitor, const char *what, int64_t within_ms);
+
+/* One line of a host's agent, whatever is in it. */
+void psr_visit_take_line(psr_visitor *visitor, size_t host, const char *line);
 
 /* Nothing more is asked of this host. Its failure is said once. */
 void psr_visit_give_up(psr_visitor *visitor, size_t host, const char *format, ...) PSR_PRINTF(3, 4);

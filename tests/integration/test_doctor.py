@@ -15,11 +15,11 @@ from psring_run import PATIENCE_S, Tap, Workspace
 
 BAD_PROBE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bad_probe.py")
 
-# What the finding says of a host of this name, all of it but what would be right.
+# What the finding says of a host of this name, and of some what would be right.
 BAD = {
-    "refuses": r"login +refuses: ssh could not connect: u@refuses: Permission denied \(publickey\)\.; .*ssh-copy-id.*",
-    "lacks": r"login +lacks: lacks the program psring \(psring is neither at that path nor in PATH\); install it there .*",
-    "older": r"login +older: has psring 0\.0\.1, this is [0-9.]+; install the same version on both",
+    "refuses": r"login +refuses: ssh could not connect: u@refuses: Permission denied \(publickey\)\.\n +-> .*ssh-copy-id.*",
+    "lacks": r"login +lacks: lacks the program psring \(psring is neither at that path nor in PATH\)\n +-> install it there .*",
+    "older": r"login +older: has psring 0\.0\.1, this is [0-9.]+\n +-> install the same version on both",
     "garbage": r"answer +garbage: it answers what it was not asked: 'what is JSON\? \?\[2J\?\?'",
     "terminal": r"answer +terminal: field \"hostname\" holds control characters: .*\?\]0;owned\?.*",
     "unasked": r"answer +unasked: it answers what it was not asked: .*",
@@ -67,6 +67,12 @@ def alone(tap, psring, directory):
     run = Doctor(psring, "--data", os.path.join(directory, "none"), "--out", "/dev/null/runs")
     tap.ok(run.status == 1 and run.says(r"  data +localhost: .*no such directory.*") and run.says(r"  out +this machine: /dev/null/runs cannot .*"),
            "data that is not there and a directory that cannot be made would stop a run", run.why())
+    run = Doctor(psring, "--data", "synthetic:channels=3,size=64,count=64,test=8", "--model", "resnet50", "--batch-size", "1000000")
+    tap.ok(run.status == 1 and run.says(r"     memory: about [0-9.]+ GiB for each slot, a worker of resnet50 with batches of 1000000") and
+           run.says(r"  memory +localhost: a worker of resnet50 with batches of 1000000 takes about .*\n +-> .*--batch-size [0-9]+ or less.*"),
+           "a batch that no machine holds would stop a run, and what would fit is told", run.why())
+    run = Doctor(psring, "--data", "synthetic:channels=1,size=8,count=64,test=8", "--model", "convnet")
+    tap.ok(run.status == 1 and run.says(r"  model +localhost: .*convnet.*"), "a network that does not fit the images would stop a run", run.why())
     run = Doctor(psring, "--interface", "nosuch0")
     tap.ok(run.status == 1 and run.says(r"  listen +localhost: interface nosuch0: this machine has none of that name.*"),
            "an interface that is not there would stop a run", run.why())
@@ -79,7 +85,7 @@ def alone(tap, psring, directory):
         script.write("#!/bin/sh\necho psring 0.0.7\n")
     os.chmod(other, 0o755)
     run = Doctor(psring, env=dict(os.environ, PATH=directory + ":" + os.environ["PATH"]))
-    tap.ok(run.status == 0 and run.says(r"  path +localhost: the psring in PATH is another: %s is version 0\.0\.7; .*" % re.escape(other)),
+    tap.ok(run.status == 0 and run.says(r"  path +localhost: the psring in PATH is another: %s is version 0\.0\.7\n +-> .*" % re.escape(other)),
            "another version in PATH is told", run.why())
     os.remove(other)
 
@@ -106,7 +112,7 @@ def bad_hosts(tap, psring, version):
            "the others are examined, and what is not known is told", run.why())
     tap.ok("\x1b" not in run.stdout + run.stderr, "nothing of what they say reaches the terminal as a command", run.why())
     for host, pattern in {"mute": r"login +mute: it did not tell its agent's hello within 3 s.*",
-                          "hangs": r"answer +hangs: it did not tell what its probe found within 2 s; .*"}.items():
+                          "hangs": r"answer +hangs: it did not tell what its probe found within 2 s\n +-> .*"}.items():
         run = Doctor(psring, "-H", host, *ssh(version), deadline=1)
         tap.ok(run.status == 1 and run.says("  " + pattern), "host %s is given up at the deadline" % host, run.why())
 
@@ -114,6 +120,9 @@ def bad_hosts(tap, psring, version):
 def refused(tap, psring):
     for options, pattern in {("good", ): r"psring doctor: it takes options alone; name hosts by -H or --hostfile\n",
                              ("--deadline", "0"): r"psring doctor: --deadline: '0' is not a number from 1 to 600\n",
+                             ("--model", "resnet19"): r"psring doctor: --model: 'resnet19' is not known .*\n",
+                             ("--model", "resnet20"): r"psring doctor: --model, --batch-size and --image-size say what .*; give --data too .*\n",
+                             ("--batch-size", "0"): r"psring doctor: --batch-size.*\n",
                              ("--map-by", "node"): r"psring doctor: --map-by, --bind-to and --report-bindings: nothing is placed on the hosts here; leave them out\n",
                              ("--hostfile", "/nonexistent"): r"psring doctor: .*/nonexistent.*\n",
                              ("-H", "node[1-300]"): r"psring doctor: 300 hosts are more than 256; give fewer at a time\n",

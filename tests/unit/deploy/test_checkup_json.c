@@ -109,7 +109,10 @@ static void the_screen_shows_what_is_closed_and_what_is_not_known(void **state)
     assert_non_null(strstr(text, "\n  2    0.09       ?       -\n"));
     assert_non_null(strstr(text, "\n  2    1000       ?       -\n"));
     assert_non_null(strstr(text, "\nwould stop a run\n  login          node2: ssh could not connect: "
-                                 "Permission denied; ssh-copy-id node2\n"));
+                                 "Permission denied\n                 -> ssh-copy-id node2\n"));
+    assert_non_null(
+        strstr(text, "\n  0  A processor                      32K   1M  32M    524288      8M  madvise  "
+                     "cubic  4.3.5\n  2  as the one above\n"));
     assert_non_null(strstr(text, "\n2 would stop a run, 1 would slow it down or mislead;"));
     free(text);
     psr_checkup_done(&c);
@@ -129,6 +132,12 @@ static void tables_fit_a_hundred_columns_whatever_hosts_say(void **state)
             strcpy(h->facts.address, "fd00:1234:5678:9abc:def0:1234:5678:9abc");
             h->facts.cores = h->facts.cores_allowed = PSR_FACT_UNLIMITED;
             h->facts.memory_free_bytes = PSR_FACT_UNLIMITED;
+            memset(h->facts.processor, 'p', sizeof h->facts.processor - 1);
+            memset(h->facts.congestion, 'c', sizeof h->facts.congestion - 1);
+            memset(h->facts.library, 'l', sizeof h->facts.library - 1);
+            memset(h->facts.huge_pages, 'h', sizeof h->facts.huge_pages - 1);
+            h->facts.l1_bytes = h->facts.l2_bytes = h->facts.l3_bytes = PSR_FACT_UNLIMITED - 1;
+            h->facts.files_max = h->facts.locked_bytes_max = PSR_FACT_UNLIMITED - 1;
             h->clock_s = -1e15;
         }
         for (size_t i = 0; i < c.count * c.count; i++)

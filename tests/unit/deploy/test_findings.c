@@ -199,6 +199,38 @@ static void little_memory_and_huge_pages_that_are_off_slow_a_run(void **state)
     assert_mended();
 }
 
+/* 1 GiB and 16 MiB a sample: batches of 64 take 2 GiB, two slots 4. */
+static void memory_is_held_against_the_network_that_would_be_trained(void **state)
+{
+    (void)state;
+    psr_host_facts *facts = &c.hosts[1].facts;
+    c.model = "resnet50";
+    c.batch_size = 64;
+    for (size_t i = 0; i < c.count; i++) {
+        c.hosts[i].facts.fixed_bytes = 1 << 30;
+        c.hosts[i].facts.sample_bytes = 16 << 20;
+    }
+    facts->memory_free_bytes = (uint64_t)4 << 30;
+    assert_mended();
+    facts->memory_free_bytes--;
+    assert_alone(PSR_FINDING_SLOWS, "memory", "node2",
+                 "a worker of resnet50 with batches of 64 takes about 2.0 GiB, 2 slots 4.0 GiB; of 16.0 GiB "
+                 "4.0 are free");
+    assert_string_equal(f.items[0].right, "give it 1 slot, or --batch-size 63 or less, or free some");
+    facts->memory_bytes = facts->memory_free_bytes = (uint64_t)1 << 30;
+    assert_alone(PSR_FINDING_STOPS, "memory", "node2",
+                 "a worker of resnet50 with batches of 64 takes about 2.0 GiB, 2 slots 4.0 GiB; of 1.0 GiB "
+                 "1.0 are free");
+    assert_string_equal(f.items[0].right, "a smaller --model, or another host");
+    facts->sample_bytes = PSR_FACT_UNLIMITED; /* of a host that tells nonsense */
+    judge();
+    assert_int_equal(psr_findings_at(&f, PSR_FINDING_STOPS), 1);
+    *facts = facts_of(1);
+    strcpy(facts->model_failure, "--model resnet50: the image is 8x8 pixels; it takes 32 at least");
+    assert_alone(PSR_FINDING_STOPS, "model", "node2",
+                 "--model resnet50: the image is 8x8 pixels; it takes 32 at least");
+}
+
 static void memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host(void **state)
 {
     (void)state;
@@ -430,6 +462,7 @@ int main(void)
         TEST(cores_that_may_not_be_used_slow_a_run),
         TEST(too_few_files_stop_a_run_of_that_many_workers),
         TEST(little_memory_and_huge_pages_that_are_off_slow_a_run),
+        TEST(memory_is_held_against_the_network_that_would_be_trained),
         TEST(memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host),
         TEST(an_own_name_that_stands_for_loopback_is_told),
         TEST(a_clock_is_wrong_when_it_is_so_for_certain),

@@ -73,7 +73,7 @@ static void this_host_is_found(void **state)
     psr_host_facts facts, again;
     cJSON *object = NULL;
     char name[256] = "";
-    psr_find_host_facts(NULL, 60000, &facts);
+    psr_find_host_facts(&(psr_planned){0}, 60000, &facts);
     assert_int_equal(gethostname(name, sizeof name - 1), 0);
     assert_string_equal(facts.hostname, name);
     assert_true(facts.cores > 0 && facts.cores_allowed > 0 && facts.cpu_limit_milli > 0);
