@@ -35,6 +35,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define HOSTS_MAX 64
 #define LR 0.125f /* a power of two: the check needs no rounding of its own */
 
 typedef struct bench {
@@ -43,6 +44,7 @@ typedef struct bench {
     uint32_t rounds, warmup;
     bool pin;
     bool sum_only, sum_shared; /* no weights: each worker gets a sum of its own; all read one */
+    uint32_t hosts;            /* that are emulated: memory is shared within each, TCP goes between them */
     psr_network *net;          /* owned; NULL with bytes */
     psr_layout layout;         /* net's, or of its own */
     psr_buckets buckets;
@@ -51,7 +53,7 @@ typedef struct bench {
     size_t key_count;
     uint32_t members; /* shards, then workers */
     float *owed; /* [workers][layout.length] what each owes: memory that all share; NULL: nothing is owed */
-    psr_socket_directory sockets; /* of ipc and shm; else none */
+    psr_socket_directory *sockets; /* [hosts] of ipc and shm; else none */
 } bench;
 
 typedef struct member {
@@ -169,10 +171,15 @@ static void lend_from(const process *p, psr_shared_arena *arena)
     must(psr_transport_lend_from(p->transport, arena), "lending memory");
 }
 
+static bool shares_memory(const bench *b)
+{
+    return b->config.transport == PSR_TRANSPORT_SHM || b->hosts > 1;
+}
+
 /* What is sent lies in memory that is shared, when that is asked for. */
 static void share_memory(process *p)
 {
-    if (p->b->config.transport != PSR_TRANSPORT_SHM)
+    if (!shares_memory(p->b))
         return;
     must(psr_transport_share(p->transport, say_unshared, NULL), "sharing memory");
     lend_from(p, &p->shared);
@@ -185,12 +192,22 @@ typedef struct places {
     char endpoint[128], memory[128];
 } places;
 
+/* Workers of consecutive ranks are on one host; shards are on the first. */
+static uint32_t host_of(const bench *b, psr_peer peer)
+{
+    return peer.role == PSR_ROLE_WORKER ? peer.rank * b->hosts / b->config.workers : 0;
+}
+
 /* Binds, tells the parent, hears of everybody, connects to everybody. */
 static void join(process *p, uint32_t index, int link)
 {
     const bench *b = p->b;
-    psr_zmq_options options = {
-        .self = p->self, .directory = b->sockets.path, .interface = "127.0.0.1", .keys = &b->keys[1 + index]};
+    psr_zmq_options options = {.self = p->self, .interface = "127.0.0.1", .keys = &b->keys[1 + index]};
+    const char *directory = b->sockets[host_of(b, p->self)].path;
+    if (b->hosts == 1)
+        options.directory = directory;
+    else
+        options.sharing = directory;
     must(psr_transport_zmq_new(&options, &p->transport), "a transport");
     share_memory(p);
     places own = {.endpoint = ""}, other;
@@ -204,7 +221,8 @@ static void join(process *p, uint32_t index, int link)
         must(psr_transport_connect(p->transport, member_peer(b, i), other.endpoint,
                                    psr_keys_of(options.keys, member_peer(b, i))),
              "a connection");
-        psr_transport_lend_to(p->transport, member_peer(b, i), other.memory);
+        if (host_of(b, member_peer(b, i)) == host_of(b, p->self))
+            psr_transport_lend_to(p->transport, member_peer(b, i), other.memory);
     }
 }
 
@@ -460,6 +478,8 @@ static double bus_factor(const bench *b)
     double n = b->config.workers, s = b->config.shards;
     if (b->config.mode == PSR_MODE_PS)
         return n > s ? n / s : 1;
+    if (b->plan.hosts.count > 1) /* each host with a link of its own */
+        return (n - 1) / n + (double)(b->hosts - 1) / b->hosts;
     return 2 * (n - 1) / n;
 }
 
@@ -502,7 +522,6 @@ static int run(bench *b)
            wrong);
     free(ms);
     free(members);
-    psr_socket_directory_remove(&b->sockets);
     return wrong ? 1 : 0;
 }
 
@@ -529,6 +548,21 @@ static psr_err share_owed(bench *b)
     return PSR_OK;
 }
 
+/* Where the processes of each host meet. */
+static psr_err make_directories(bench *b)
+{
+    b->sockets = calloc(b->hosts, sizeof *b->sockets);
+    if (b->sockets == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %u hosts", b->hosts);
+    for (uint32_t h = 0; h < b->hosts; h++)
+        b->sockets[h] = PSR_SOCKET_DIRECTORY_NONE;
+    if (b->config.transport != PSR_TRANSPORT_IPC && !shares_memory(b))
+        return PSR_OK;
+    for (uint32_t h = 0; h < b->hosts; h++)
+        PSR_TRY(psr_socket_directory_make(NULL, &b->sockets[h]));
+    return PSR_OK;
+}
+
 static psr_err plan(bench *b)
 {
     if (b->bytes) {
@@ -541,7 +575,11 @@ static psr_err plan(bench *b)
     PSR_TRY(psr_buckets_plan(&b->layout, psr_bucket_bytes(&b->layout, b->config.bucket_bytes), &b->buckets));
     uint32_t shards = b->config.mode == PSR_MODE_PS ? b->config.shards : 0;
     b->members = shards + b->config.workers;
-    PSR_TRY(psr_parts_plan(&b->config, &b->buckets, b->config.transport == PSR_TRANSPORT_SHM, &b->plan));
+    uint32_t first[HOSTS_MAX + 1];
+    for (uint32_t h = 0; h <= b->hosts; h++) /* the ranks of which host_of says h begin there */
+        first[h] = (h * b->config.workers + b->hosts - 1) / b->hosts;
+    const psr_host_ranks hosts = {b->hosts, first};
+    PSR_TRY(psr_parts_plan(&b->config, &b->buckets, shares_memory(b) ? &hosts : NULL, &b->plan));
     if (b->sum_shared && !b->plan.homes_are_workers)
         return psr_fail(PSR_ERR_USAGE,
                         "--sum-shared: one sum for all lies in shared memory; it needs --transport shm, two "
@@ -551,8 +589,7 @@ static psr_err plan(bench *b)
     PSR_TRY(psr_keys_generate(b->config.workers, shards, encrypted, &b->keys, &b->key_count));
     for (size_t i = 0; i < b->key_count; i++)
         b->keys[i].bare = !encrypted;
-    bool sockets = b->config.transport == PSR_TRANSPORT_IPC || b->config.transport == PSR_TRANSPORT_SHM;
-    return sockets ? psr_socket_directory_make(NULL, &b->sockets) : PSR_OK;
+    return make_directories(b);
 }
 
 static void bench_done(bench *b)
@@ -560,6 +597,9 @@ static void bench_done(bench *b)
     for (size_t i = 0; i < b->key_count; i++)
         psr_keys_done(&b->keys[i]);
     free(b->keys);
+    for (uint32_t h = 0; b->sockets != NULL && h < b->hosts; h++)
+        psr_socket_directory_remove(&b->sockets[h]);
+    free(b->sockets);
     if (b->owed != NULL)
         munmap(b->owed, owed_bytes(b));
     psr_plan_done(&b->plan);
@@ -569,7 +609,7 @@ static void bench_done(bench *b)
     psr_network_free(b->net);
 }
 
-enum { KEY_BYTES = 1000, KEY_ROUNDS, KEY_WARMUP, KEY_PIN, KEY_SUM_ONLY, KEY_SUM_SHARED };
+enum { KEY_BYTES = 1000, KEY_ROUNDS, KEY_WARMUP, KEY_PIN, KEY_SUM_ONLY, KEY_SUM_SHARED, KEY_HOSTS };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -600,6 +640,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_SUM_SHARED:
         b->sum_only = b->sum_shared = true;
         return 0;
+    case KEY_HOSTS:
+        b->hosts = (uint32_t)strtoul(arg, NULL, 10);
+        if (b->hosts < 1 || b->hosts > HOSTS_MAX)
+            psr_options_refuse(state, "--hosts: give a number from 1 to 64");
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -618,9 +663,13 @@ int main(int argc, char **argv)
          1},
         {"sum-shared", KEY_SUM_SHARED, NULL, 0, "the same, but all workers read one sum (--transport shm)",
          1},
+        {"hosts", KEY_HOSTS, "N", 0,
+         "emulate so many: memory is shared among the workers of each, whose ranks are consecutive, and "
+         "--transport auto or tcp goes between them",
+         1},
         {0}};
     psr_memory_keep_pages();
-    bench b = {.rounds = 11, .warmup = 3, .sockets = PSR_SOCKET_DIRECTORY_NONE};
+    bench b = {.rounds = 11, .warmup = 3, .hosts = 1};
     psr_config_defaults(&b.config);
     char networks[PSR_NETWORK_TEXT_MAX], names[PSR_NETWORK_TEXT_MAX];
     psr_network_help(networks, sizeof networks);
@@ -658,6 +707,12 @@ int main(int argc, char **argv)
     b.config.schedule = PSR_SCHEDULE_CONSTANT;
     b.config.warmup = 0;
     b.config.steps = b.rounds + b.warmup + 1;
+    bool over_tcp = b.config.transport == PSR_TRANSPORT_TCP || b.config.transport == PSR_TRANSPORT_AUTO;
+    if (b.hosts > 1 && (!over_tcp || b.hosts > b.config.workers)) {
+        fprintf(stderr,
+                "bench_exchange: --hosts: it goes with --transport auto or tcp, and a worker on each\n");
+        return 2;
+    }
     psr_err err = psr_network_check(&b.config);
     if (!err)
         err = psr_config_check(&b.config);

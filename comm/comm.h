@@ -7,7 +7,8 @@
  *     operations of a group of ranks        collectives/: group.h, block.h, halo.h, call.h, algorithm_choice.h
  *     ranks of any program                  node/coordinator.h (the scheduler's side)
  *     what moves values in training         operations/: operation.h, ring.h, collective.h; early.h, loan.h, own_messages.h
- *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), update.h, consistency.h
+ *     push and pull                         tables/: table.h (a worker's end), table_shard.h (a shard's), host_ring.h (what hosts hold, over
+ *                                           all of them), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values in payloads),
  *                                           compression/ (in fewer bytes)
  *     the progress thread                   loop.h
@@ -44,6 +45,7 @@
 #include "comm/start/meeting.h"
 #include "comm/start/start.h"
 #include "comm/tables/consistency.h"
+#include "comm/tables/host_ring.h"
 #include "comm/tables/table.h"
 #include "comm/tables/table_shard.h"
 #include "comm/tables/update.h"

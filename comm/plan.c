@@ -35,7 +35,7 @@ static size_t slices_in(const psr_plan_bucket *bucket, size_t count)
 
 static uint32_t chunks_of(const psr_plan *plan, const psr_plan_bucket *bucket)
 {
-    return bucket->route == PSR_ROUTE_RING ? plan->ranks : 1;
+    return bucket->route == PSR_ROUTE_RING ? plan->ranks : plan->chunks;
 }
 
 psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk)
@@ -97,11 +97,22 @@ uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk
     return b->first_slice + (uint32_t)(slices_before(plan, b, chunk) + begin / b->slice_floats);
 }
 
+/* Of an offset that a message says. */
+static uint32_t chunk_at(const psr_plan *plan, const psr_plan_bucket *bucket, size_t offset)
+{
+    const bool within = offset >= bucket->span.offset && offset < psr_span_end(bucket->span);
+    return within
+               ? psr_fold_chunk_of(bucket->span.count, chunks_of(plan, bucket), offset - bucket->span.offset)
+               : 0;
+}
+
 psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slice says, uint32_t *ret_slice)
 {
     if (says.bucket >= plan->bucket_count)
         return psr_violation(message, "there are %" PRIu32 " buckets", plan->bucket_count);
     const psr_plan_bucket *bucket = &plan->buckets[says.bucket];
+    if (bucket->route == PSR_ROUTE_SHARD)
+        says.chunk = chunk_at(plan, bucket, says.span.offset);
     if (bucket->route == PSR_ROUTE_NONE || says.chunk >= chunks_of(plan, bucket))
         return psr_violation(message, "the bucket has no chunk %" PRIu32, says.chunk);
     psr_span chunk = psr_plan_chunk(plan, says.bucket, says.chunk);
@@ -180,18 +191,93 @@ static psr_err share_out(psr_plan *plan, const psr_part *parts)
     return err;
 }
 
+/* ---- hosts ---- */
+
+uint32_t psr_plan_host_of(const psr_plan *plan, uint32_t rank)
+{
+    uint32_t host = 0;
+    while (plan->hosts.first[host + 1] <= rank)
+        host++;
+    return host;
+}
+
+bool psr_plan_sends(const psr_plan *plan, uint32_t rank, uint32_t other)
+{
+    const uint32_t host = psr_plan_host_of(plan, rank), to = psr_plan_host_of(plan, other);
+    if (host == to)
+        return true;
+    for (uint32_t b = 0; to == (host + 1) % plan->hosts.count && b < plan->bucket_count; b++)
+        if (psr_plan_holder(plan, b, host) == rank && psr_plan_holder(plan, b, to) == other)
+            return true;
+    return false;
+}
+
+uint32_t psr_host_ranks_most(const psr_host_ranks *hosts)
+{
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < hosts->count; h++) {
+        uint32_t workers = hosts->first[h + 1] - hosts->first[h];
+        most = workers > most ? workers : most;
+    }
+    return most;
+}
+
+/* plan's own: hosts from..from + count - 1 of these. */
+static psr_err keep_hosts(psr_plan *plan, const psr_host_ranks *hosts, uint32_t from, uint32_t count)
+{
+    const size_t bytes = ((size_t)count + 1) * sizeof *hosts->first;
+    plan->hosts = (psr_host_ranks){count, malloc(bytes)};
+    if (plan->hosts.first == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " hosts", count);
+    memcpy(plan->hosts.first, hosts->first + from, bytes);
+    plan->shards = psr_host_ranks_most(&plan->hosts);
+    plan->homes_are_workers = true;
+    return PSR_OK;
+}
+
+psr_err psr_plan_within(const psr_plan *plan, uint32_t rank, psr_plan *ret_plan)
+{
+    const uint32_t host = psr_plan_host_of(plan, rank);
+    psr_plan within = *plan;
+    within.hosts.first = NULL;
+    within.buckets = calloc((size_t)plan->bucket_count + 1, sizeof *within.buckets);
+    within.slices = calloc((size_t)plan->slice_count + 1, sizeof *within.slices);
+    psr_err err = within.buckets != NULL && within.slices != NULL
+                      ? keep_hosts(&within, &plan->hosts, host, 1)
+                      : psr_fail(PSR_ERR_NOMEM, "no memory for the plan of a host");
+    if (err != PSR_OK) {
+        psr_plan_done(&within);
+        return err;
+    }
+    within.ranks = within.shards;
+    memcpy(within.slices, plan->slices, plan->slice_count * sizeof *within.slices);
+    memcpy(within.buckets, plan->buckets, plan->bucket_count * sizeof *within.buckets);
+    for (uint32_t b = 0; b < within.bucket_count; b++)
+        within.buckets[b].home %= within.ranks;
+    *ret_plan = within;
+    return PSR_OK;
+}
+
+/* ---- making ---- */
+
 static psr_err begin_plan(const psr_plan_options *options, uint32_t count, psr_plan *plan)
 {
-    assert(!options->homes_are_workers || options->shards == options->ranks);
     *plan = (psr_plan){.bucket_count = count,
                        .ranks = options->ranks,
                        .shards = options->shards,
-                       .homes_are_workers = options->homes_are_workers,
+                       .chunks = 1,
                        .slice_floats = options->slice_floats,
                        .window = options->window,
                        .pulled = options->pulled != NULL ? *options->pulled : PSR_COMPRESSION_NONE};
+    if (options->hosts != NULL) {
+        PSR_TRY(keep_hosts(plan, options->hosts, 0, options->hosts->count));
+        plan->chunks = options->hosts->count > 1 ? options->ranks : 1;
+    }
     plan->buckets = calloc((size_t)count + 1, sizeof *plan->buckets);
-    return plan->buckets ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory to plan %" PRIu32 " buckets", count);
+    if (plan->buckets != NULL)
+        return PSR_OK;
+    psr_plan_done(plan);
+    return psr_fail(PSR_ERR_NOMEM, "no memory to plan %" PRIu32 " buckets", count);
 }
 
 static psr_err check_compressions(const psr_plan *plan)
@@ -257,6 +343,7 @@ void psr_plan_done(psr_plan *plan)
         return;
     free(plan->buckets);
     free(plan->slices);
+    free(plan->hosts.first);
     *plan = (psr_plan){0};
 }
 

@@ -21,17 +21,23 @@ typedef enum psr_route {
 typedef struct psr_plan_bucket {
     psr_span span; /* of the arena, in floats, as all here */
     psr_route route;
-    uint32_t home;               /* SHARD: rank of the shard, or of the worker, that holds it; else 0 */
+    uint32_t home; /* SHARD: rank of the shard that holds it, or which of a host's workers; else 0 */
     psr_compression compression; /* of what is summed: PUSH and RING. Of what is pulled, see the plan's */
     size_t
         slice_floats; /* of a whole slice of it: the plan's, or what is sure to fit a message if that is less */
     uint32_t first_slice, slice_count;
 } psr_plan_bucket;
 
+/* Hosts on which workers share memory, each with a run of consecutive ranks: host h has ranks first[h] .. first[h + 1] - 1. */
+typedef struct psr_host_ranks {
+    uint32_t count;  /* 0: none is known */
+    uint32_t *first; /* [count + 1] from 0, ascending */
+} psr_host_ranks;
+
 /* What one data message carries. */
 typedef struct psr_slice {
     uint32_t bucket;
-    uint32_t chunk; /* RING; else 0 */
+    uint32_t chunk; /* RING, or SHARD where sums go from host to host; else 0 */
     psr_span span;  /* of the arena */
 } psr_slice;
 
@@ -40,18 +46,23 @@ typedef struct psr_plan {
     psr_slice *slices;
     uint32_t bucket_count, slice_count;
     uint32_t ranks, shards; /* ranks: whose gradients a sum is of; shards: homes that there are, 0: none */
-    bool homes_are_workers; /* home r is worker r, and there are as many; else each is a process of its own */
-    size_t slice_floats;    /* of a whole slice, at most: a bucket's own counts */
-    uint32_t window;        /* slices on their way to one peer */
+    /* On each host its workers hold the buckets between them: home r is the host's worker r, modulo how many it has, and shards is the most
+     * that a host has. Else each home is a process of its own. */
+    bool homes_are_workers;
+    psr_host_ranks hosts; /* of the ranks, first owned, where homes are workers; else none */
+    uint32_t chunks;      /* of a bucket by SHARD: 1; with several hosts, all ranks of the run */
+    size_t slice_floats;  /* of a whole slice, at most: a bucket's own counts */
+    uint32_t window;      /* slices on their way to one peer */
     psr_compression
         pulled; /* how the values of what goes by SHARD come back: none, or one without a residual */
 } psr_plan;
 
 typedef struct psr_plan_options {
-    psr_route route;                    /* of all buckets */
-    uint32_t ranks;                     /* whose gradients a sum is of, at least 1 */
-    uint32_t shards;                    /* SHARD: at least 1; else 0 */
-    bool homes_are_workers;             /* the plan's; shards is ranks then */
+    psr_route route; /* of all buckets */
+    uint32_t ranks;  /* whose gradients a sum is of, at least 1 */
+    uint32_t shards; /* SHARD: at least 1; else 0 */
+    /* SHARD: homes are workers, and shards is not read. Borrowed for the call; NULL: they are not */
+    const psr_host_ranks *hosts;
     size_t slice_floats;                /* of a whole slice at most, at least 1 */
     uint32_t window;                    /* at least 1 */
     const psr_compression *compression; /* of all buckets, borrowed for the call; NULL: none */
@@ -60,6 +71,9 @@ typedef struct psr_plan_options {
 
 /* Floats of a slice of at most so many bytes: whole runs of 16, at least one, so that slices begin where cache lines do. */
 size_t psr_plan_slice_floats(uint64_t slice_bytes);
+
+/* The most workers that a host has. */
+uint32_t psr_host_ranks_most(const psr_host_ranks *hosts);
 
 /* The one function that shares out. SHARD: balanced by bytes, the largest first onto the lightest shard, ties to the lower rank;
  * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: pulled has a residual; more slices than can be counted; a compressed bucket of 2^32
@@ -78,7 +92,15 @@ static inline size_t psr_plan_length(const psr_plan *plan)
     return plan->bucket_count > 0 ? psr_span_end(plan->buckets[0].span) : 0;
 }
 
-/* What holds the buckets that go by SHARD, and which one holds this. */
+/* Where homes are workers: the host of a rank, and which worker holds a bucket on a host. */
+uint32_t psr_plan_host_of(const psr_plan *plan, uint32_t rank);
+static inline uint32_t psr_plan_holder(const psr_plan *plan, uint32_t bucket, uint32_t host)
+{
+    const uint32_t *first = &plan->hosts.first[host];
+    return first[0] + plan->buckets[bucket].home % (first[1] - first[0]);
+}
+
+/* What holds the buckets that go by SHARD, and which one holds this (on the first host). */
 static inline psr_role psr_plan_home_role(const psr_plan *plan)
 {
     return plan->homes_are_workers ? PSR_ROLE_WORKER : PSR_ROLE_SHARD;
@@ -86,8 +108,21 @@ static inline psr_role psr_plan_home_role(const psr_plan *plan)
 
 static inline psr_peer psr_plan_home(const psr_plan *plan, uint32_t bucket)
 {
-    return (psr_peer){psr_plan_home_role(plan), plan->buckets[bucket].home};
+    return plan->homes_are_workers ? (psr_peer){PSR_ROLE_WORKER, psr_plan_holder(plan, bucket, 0)}
+                                   : (psr_peer){PSR_ROLE_SHARD, plan->buckets[bucket].home};
 }
+
+/* The lowest rank of those whose gradients a sum of the plan is of. */
+static inline uint32_t psr_plan_first_rank(const psr_plan *plan)
+{
+    return plan->homes_are_workers ? plan->hosts.first[0] : 0;
+}
+
+/* Where homes are workers, whether worker rank sends another one buckets: to all of its host, and for those that it holds to who holds
+ * them on the next host. */
+bool psr_plan_sends(const psr_plan *plan, uint32_t rank, uint32_t other);
+/* The plan of a rank's host alone, with the same slices: its ranks and homes are the host's workers. NOMEM. ret owns: psr_plan_done. */
+PSR_MUST_CHECK psr_err psr_plan_within(const psr_plan *plan, uint32_t rank, psr_plan *ret_plan);
 
 /* Processes that hold buckets and do nothing else. */
 static inline uint32_t psr_plan_shard_processes(const psr_plan *plan)
@@ -101,14 +136,14 @@ bool psr_plan_has_residual(const psr_plan *plan);
 /* ret_bytes[s], s < plan->shards: what shard s holds, padding included. */
 void psr_plan_loads(const psr_plan *plan, uint64_t *ret_bytes);
 
-/* Chunk 0 <= chunk < ranks of a bucket by RING: its run of the arena, which may be empty. */
+/* Chunk 0 <= chunk < ranks of a bucket by RING, or of the plan's chunks by SHARD: its run of the arena, which may be empty. */
 psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk);
 
-/* Number of the slice that begins `begin` floats after the beginning of a chunk, or (SHARD: chunk 0) of a bucket. begin: a multiple of
- * the bucket's slice_floats below the chunk's length. */
+/* Number of the slice that begins `begin` floats after the beginning of a chunk (by SHARD without several hosts: chunk 0, the bucket). begin:
+ * a multiple of the bucket's slice_floats below the chunk's length. */
 uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk, size_t begin);
 
-/* The number of the slice of which a message says bucket, chunk (SHARD: 0) and span. PROTOCOL: there is none. */
+/* The number of the slice of which a message says bucket, chunk (SHARD: not read) and span. PROTOCOL: there is none. */
 PSR_MUST_CHECK psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slice says,
                                      uint32_t *ret_slice);
 

@@ -174,12 +174,29 @@ static cJSON *compressions_array(const psr_plan *plan)
     return array;
 }
 
+/* The first rank of each. */
+static cJSON *hosts_array(const psr_host_ranks *hosts)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (uint32_t h = 0; array && h < hosts->count; h++) {
+        cJSON *item = cJSON_CreateNumber(hosts->first[h]);
+        if (!item || !cJSON_AddItemToArray(array, item)) {
+            cJSON_Delete(item);
+            cJSON_Delete(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
 static cJSON *plan_object(const psr_plan *plan)
 {
     psr_fields_writer w = psr_fields_begin();
     psr_fields_put_number(&w, "ranks", plan->ranks);
     psr_fields_put_number(&w, "shards", plan->shards);
     psr_fields_put_text(&w, "home_role", psr_role_name(psr_plan_home_role(plan)));
+    if (plan->homes_are_workers)
+        psr_fields_put_item(&w, "hosts", hosts_array(&plan->hosts));
     psr_fields_put_number(&w, "slice_floats", plan->slice_floats);
     psr_fields_put_number(&w, "window", plan->window);
     put_compression(&w, "pulled", plan->pulled);
@@ -194,25 +211,55 @@ static cJSON *plan_object(const psr_plan *plan)
     return w.object;
 }
 
+static bool read_whole(const cJSON *item, uint64_t least, uint64_t most, uint64_t *ret_value)
+{
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= (double)least) ||
+        !(item->valuedouble <= (double)most) || item->valuedouble != (double)(uint64_t)item->valuedouble)
+        return false;
+    *ret_value = (uint64_t)item->valuedouble;
+    return true;
+}
+
+/* Where homes are workers: which of the ranks are on one host. ret owns: its first. */
+static psr_err read_hosts(const cJSON *object, uint64_t ranks, psr_host_ranks *ret_hosts)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, "hosts"), *item;
+    const int count = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
+    if (count < 1 || (uint64_t)count > ranks)
+        return psr_fail(PSR_ERR_FORMAT, "field \"hosts\" is missing or not of %" PRIu64 " workers", ranks);
+    psr_host_ranks hosts = {0, calloc((size_t)count + 1, sizeof *hosts.first)};
+    if (hosts.first == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %d hosts", count);
+    uint64_t least = 0, first = 0;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!read_whole(item, least, hosts.count == 0 ? 0 : ranks - 1, &first)) {
+            free(hosts.first);
+            return psr_fail(PSR_ERR_FORMAT, "field \"hosts\" does not ascend from 0 to a rank");
+        }
+        hosts.first[hosts.count++] = (uint32_t)first;
+        least = first + 1;
+    }
+    hosts.first[hosts.count] = (uint32_t)ranks;
+    *ret_hosts = hosts;
+    return PSR_OK;
+}
+
 /* Which members homes are. */
-static psr_err read_home_role(const cJSON *object, uint64_t ranks, uint64_t shards, bool *ret_workers)
+static psr_err read_home_role(const cJSON *object, bool *ret_workers)
 {
     char text[16];
     psr_role role;
     PSR_TRY(psr_fields_text(object, "home_role", text, sizeof text));
     if (!psr_role_parse(text, &role) || role == PSR_ROLE_SCHEDULER)
         return psr_fail(PSR_ERR_FORMAT, "field \"home_role\" is \"%s\"", text);
-    if (role == PSR_ROLE_WORKER && shards != ranks)
-        return psr_fail(PSR_ERR_FORMAT,
-                        "field \"home_role\" is \"worker\", and of %" PRIu64 " workers %" PRIu64
-                        " hold something",
-                        ranks, shards);
     *ret_workers = role == PSR_ROLE_WORKER;
     return PSR_OK;
 }
 
-/* pulled: limits' to point to. */
-static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_compression *pulled)
+/* pulled, hosts: limits' to point to; the caller frees hosts' first. */
+static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_compression *pulled,
+                           psr_host_ranks *hosts)
 {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, "pulled");
     uint64_t ranks = 0, shards = 0, slice_floats = 0, window = 0;
@@ -226,25 +273,20 @@ static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_co
                         ranks == 0    ? "ranks"
                         : window == 0 ? "window"
                                       : "slice_floats");
-    PSR_TRY(read_home_role(object, ranks, shards, &workers));
+    PSR_TRY(read_home_role(object, &workers));
     if (!cJSON_IsString(text) || psr_compression_parse(text->valuestring, pulled) != PSR_OK)
         return psr_fail(PSR_ERR_FORMAT, "field \"pulled\" is no compression");
+    if (workers) {
+        PSR_TRY(read_hosts(object, ranks, hosts));
+        shards = psr_host_ranks_most(hosts);
+    }
     *limits = (psr_plan_options){.ranks = (uint32_t)ranks,
                                  .shards = (uint32_t)shards,
-                                 .homes_are_workers = workers,
+                                 .hosts = workers ? hosts : NULL,
                                  .slice_floats = (size_t)slice_floats,
                                  .window = (uint32_t)window,
                                  .pulled = pulled};
     return PSR_OK;
-}
-
-static bool read_whole(const cJSON *item, uint64_t least, uint64_t most, uint64_t *ret_value)
-{
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= (double)least) ||
-        !(item->valuedouble <= (double)most) || item->valuedouble != (double)(uint64_t)item->valuedouble)
-        return false;
-    *ret_value = (uint64_t)item->valuedouble;
-    return true;
 }
 
 /* Where the next bucket stands in each of the plan's lists. */
@@ -315,23 +357,31 @@ static psr_err find_buckets(const cJSON *object, bucket_fields *ret_first, uint3
     return PSR_OK;
 }
 
-static psr_err read_plan(const cJSON *object, psr_plan *ret_plan)
+static psr_err read_plan_buckets(const cJSON *object, const psr_plan_options *limits, psr_plan *ret_plan)
 {
-    psr_plan_options limits;
-    psr_compression pulled;
     bucket_fields first;
     uint32_t count = 0;
-    if (!cJSON_IsObject(object))
-        return psr_fail(PSR_ERR_FORMAT, "field \"plan\" is missing");
-    PSR_TRY(read_limits(object, &limits, &pulled));
     PSR_TRY(find_buckets(object, &first, &count));
     psr_plan_bucket *buckets = calloc((size_t)count + 1, sizeof *buckets);
     if (!buckets)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " buckets", count);
-    psr_err err = read_buckets(&first, count, limits.shards, buckets);
+    psr_err err = read_buckets(&first, count, limits->shards, buckets);
     if (err == PSR_OK)
-        err = psr_plan_of(&limits, buckets, count, ret_plan);
+        err = psr_plan_of(limits, buckets, count, ret_plan);
     free(buckets);
+    return err;
+}
+
+static psr_err read_plan(const cJSON *object, psr_plan *ret_plan)
+{
+    psr_plan_options limits;
+    psr_compression pulled;
+    psr_host_ranks hosts = {0};
+    if (!cJSON_IsObject(object))
+        return psr_fail(PSR_ERR_FORMAT, "field \"plan\" is missing");
+    PSR_TRY(read_limits(object, &limits, &pulled, &hosts));
+    psr_err err = read_plan_buckets(object, &limits, ret_plan);
+    free(hosts.first);
     return err;
 }
 

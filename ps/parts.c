@@ -21,20 +21,20 @@ static psr_compression compression_of_weights(const psr_config *config)
     return (psr_compression){.encoding = encodings[config->compress_weights]};
 }
 
-psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, bool workers_share_memory,
+psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, const psr_host_ranks *hosts,
                        psr_plan *ret_plan)
 {
     const psr_roster roster = psr_roster_of(config);
     psr_compression compression;
     PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
     const psr_compression pulled = compression_of_weights(config);
-    bool workers_hold = workers_share_memory && roster.route == PSR_ROUTE_RING && roster.ranks > 1 &&
+    bool workers_hold = hosts != NULL && hosts->count < roster.ranks && roster.route == PSR_ROUTE_RING &&
                         psr_compression_is_none(compression);
     const psr_plan_options options = {
         .route = workers_hold ? PSR_ROUTE_SHARD : roster.route,
         .ranks = roster.ranks,
-        .shards = workers_hold ? roster.ranks : roster.shards,
-        .homes_are_workers = workers_hold,
+        .shards = roster.shards,
+        .hosts = workers_hold ? hosts : NULL,
         .slice_floats = psr_plan_slice_floats(config->slice_bytes),
         .window = config->window,
         .compression = &compression,
@@ -58,12 +58,12 @@ static psr_err add_loads(psr_parts *parts)
     return PSR_OK;
 }
 
-psr_err psr_parts_init(const psr_config *config, const psr_layout *layout, bool workers_share_memory,
+psr_err psr_parts_init(const psr_config *config, const psr_layout *layout, const psr_host_ranks *hosts,
                        psr_parts *ret_parts)
 {
     psr_parts parts = {0};
     PSR_TRY(psr_buckets_plan(layout, config->bucket_bytes, &parts.buckets));
-    psr_err err = psr_parts_plan(config, &parts.buckets, workers_share_memory, &parts.plan);
+    psr_err err = psr_parts_plan(config, &parts.buckets, hosts, &parts.plan);
     if (err == PSR_OK)
         err = add_loads(&parts);
     if (err != PSR_OK) {
@@ -100,7 +100,7 @@ static uint64_t size_that_serves(const psr_config *config, const psr_layout *lay
     for (uint64_t bytes = psr_bucket_bytes(layout, 0); bytes >= 4096; bytes /= 2) {
         psr_parts parts;
         smaller.bucket_bytes = bytes;
-        if (bytes >= config->bucket_bytes || psr_parts_init(&smaller, layout, false, &parts) != PSR_OK)
+        if (bytes >= config->bucket_bytes || psr_parts_init(&smaller, layout, NULL, &parts) != PSR_OK)
             continue;
         bool serves = count_holders(&parts) == parts.plan.shards;
         psr_parts_done(&parts);
@@ -167,7 +167,11 @@ void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *lin
     }
     if (used >= size)
         return;
-    if (parts->plan.homes_are_workers)
+    if (parts->plan.hosts.count > 1)
+        snprintf(line + used, size - used,
+                 "; on each of %" PRIu32 " hosts the workers share out the sums, which go from host to host",
+                 parts->plan.hosts.count);
+    else if (parts->plan.homes_are_workers)
         describe_workers(least, most, line + used, size - used);
     else if (parts->plan.shards > NAMED_MAX)
         snprintf(line + used, size - used, "; each of %" PRIu32 " shards holds %.0f to %.0f KiB",

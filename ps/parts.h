@@ -1,6 +1,6 @@
 /* What a configuration and a layout come to: the buckets, and the plan by which they are exchanged. The scheduler says it at the
- * start and refuses a shard that would hold nothing. A ring whose workers share memory has no hops: the workers hold the buckets between
- * them; but with --compress hops are what rounds. Else in modes without shards there are buckets alone. Immutable after building. */
+ * start and refuses a shard that would hold nothing. In a ring workers that share memory hold the buckets between them, on each host: there are no
+ * hops but those from host to host; but with --compress hops are what rounds. Else in modes without shards there are buckets alone. Immutable after building. */
 #ifndef PSR_PS_PARTS_H
 #define PSR_PS_PARTS_H
 
@@ -14,13 +14,14 @@ typedef struct psr_parts {
     uint64_t *bytes; /* [plan.shards]: what each holds, padding included; NULL: nobody holds any */
 } psr_parts;
 
-/* The plan of a run with these options for these buckets. USAGE: --compress names none. ret owns: psr_plan_done. */
+/* The plan of a run with these options for these buckets. hosts: on which workers share memory, of which one has several; borrowed for the
+ * call; NULL: none do. USAGE: --compress names none. ret owns: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets,
-                                      bool workers_share_memory, psr_plan *ret_plan);
+                                      const psr_host_ranks *hosts, psr_plan *ret_plan);
 
-/* config's bucket size must be resolved. ret owns: psr_parts_done. */
+/* config's bucket size must be resolved. hosts: as above. ret owns: psr_parts_done. */
 PSR_MUST_CHECK psr_err psr_parts_init(const psr_config *config, const psr_layout *layout,
-                                      bool workers_share_memory, psr_parts *ret_parts);
+                                      const psr_host_ranks *hosts, psr_parts *ret_parts);
 void psr_parts_done(psr_parts *parts);
 
 /* USAGE when shards hold nothing: names them, and which options would mend it. */

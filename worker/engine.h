@@ -55,8 +55,9 @@ typedef struct psr_engine_ops {
     bool plays_all; /* one process plays every rank in turn, and there is no other worker */
     /* Shards make every update and hold the optimizer's state; else each worker process does. */
     bool shards_update;
-    bool in_ring;       /* a worker sends to the next rank */
-    bool workers_hold;  /* each updates the buckets whose home it is, for all: it sends to every other one */
+    bool in_ring; /* a worker sends to the next rank */
+    bool
+        workers_hold; /* each updates the buckets that it holds, for its host: it sends as psr_plan_sends says */
     psr_phase waits_in; /* what a report calls it when the compute thread waits for weights */
 
     psr_err (*open)(const psr_engine_env *env, psr_engine **ret_engine); /* env is copied */
@@ -85,7 +86,7 @@ typedef struct psr_engine_ops {
 
 extern const psr_engine_ops psr_engine_ps;
 extern const psr_engine_ops psr_engine_ring;
-extern const psr_engine_ops psr_engine_direct; /* --mode ring of workers that share memory */
+extern const psr_engine_ops psr_engine_direct; /* --mode ring where workers share memory */
 extern const psr_engine_ops psr_engine_local;  /* the reference: one process */
 extern const psr_engine_ops psr_engine_none;   /* --no-exchange: weights stay as they are */
 extern const psr_engine_ops psr_engine_mpi;    /* where the build has MPI (PSR_MPI) */

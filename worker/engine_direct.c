@@ -1,5 +1,6 @@
-/* The engine of --mode ring where all workers share memory: no sum goes round. The plan gives each bucket to one of the workers, which
- * folds it in the ring's order from where all gradients lie, updates it, and lends the others what came out. That is what a shard does
+/* The engine of --mode ring where the workers of a host share memory. Where all are on one host no sum goes round: the plan gives each bucket to
+ * one of the workers, which folds it in the ring's order from where all gradients lie, updates it, and lends the others what came out.
+ * With several hosts one worker of each does so, and between them the sums go from host to host (comm/tables/host_ring.h). That is what a shard does
  * (comm/tables/table_shard.h): each worker holds one beside its own end of the table (comm/tables/table.h), and both are of one process, so
  * that what goes between them is no transport's (comm/operations/own_messages.h). Payloads lie in memory that is shared, or go as
  * messages to who has none: the bits are the same.
@@ -11,6 +12,7 @@
 
 #include "comm/comm.h"
 #include "model/optimizers/updater.h"
+#include "net/violation.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,9 +20,11 @@
 struct psr_engine {
     psr_engine_env env;
     psr_peer self;
+    psr_plan within; /* the host's; with one host, the run's */
     psr_own_messages *own;
     psr_table *table;      /* what this worker pushes, and what lands */
     psr_table_shard *held; /* the buckets that it holds */
+    psr_host_ring *ring;   /* sums them over all hosts; NULL: there is one */
     psr_updater *updater;  /* NULL: the sums are all */
     float *values;         /* of both */
     psr_outbox lender;     /* of what both lend: its `returned` alone */
@@ -89,6 +93,11 @@ static psr_err slice_summed(void *context, uint32_t slice, uint64_t step)
     return psr_updater_summed(((psr_engine *)context)->updater, slice, step);
 }
 
+static psr_err slice_gathered(void *context, uint32_t slice)
+{
+    return psr_host_ring_gathered(((psr_engine *)context)->ring, slice);
+}
+
 static psr_err slice_updated(void *context, uint32_t slice)
 {
     return psr_table_shard_updated(((psr_engine *)context)->held, slice);
@@ -119,9 +128,11 @@ static void engine_close(psr_engine *engine)
         return;
     engine->closing = true;
     psr_own_messages_free(engine->own);
+    psr_host_ring_free(engine->ring);
     psr_table_shard_free(engine->held);
     psr_table_free(engine->table);
     psr_updater_free(engine->updater);
+    psr_plan_done(&engine->within);
     free(engine->sums);
     free(engine);
 }
@@ -144,8 +155,8 @@ static psr_err open_held(psr_engine *engine)
     bool whole = env->optimizer != NULL && psr_optimizer_whole_tensors(env->optimizer);
     const psr_table_update update = {
         .name = "optimizer", .context = engine, .apply = take_run, .applied = whole ? slice_summed : NULL};
-    const psr_table_shard_options options = {.plan = env->plan,
-                                             .shard = env->rank,
+    const psr_table_shard_options options = {.plan = &engine->within,
+                                             .shard = env->rank - psr_plan_first_rank(&engine->within),
                                              .consistency = bsp,
                                              .update = env->optimizer != NULL ? update.name : "assign",
                                              .registered = &update,
@@ -154,14 +165,27 @@ static psr_err open_held(psr_engine *engine)
                                              .first_step = env->first_step,
                                              .end = env->total_steps,
                                              .values = engine->values,
-                                             .outbox = {.context = engine, .send = send_held}};
+                                             .outbox = {.context = engine, .send = send_held},
+                                             .context = engine,
+                                             .gathered = env->plan->hosts.count > 1 ? slice_gathered : NULL};
     return psr_table_shard_new(&options, &engine->held);
+}
+
+static psr_err open_ring(psr_engine *engine)
+{
+    const psr_engine_env *env = &engine->env;
+    const psr_host_ring_options options = {.plan = env->plan,
+                                           .rank = env->rank,
+                                           .first_step = env->first_step,
+                                           .table = engine->held,
+                                           .outbox = env->outbox};
+    return env->plan->hosts.count > 1 ? psr_host_ring_new(&options, &engine->ring) : PSR_OK;
 }
 
 static psr_err open_table(psr_engine *engine)
 {
     const psr_engine_env *env = &engine->env;
-    const psr_table_options options = {.plan = env->plan,
+    const psr_table_options options = {.plan = &engine->within,
                                        .consistency = bsp,
                                        .values = engine->values,
                                        .in_place = env->in_place && engine->sums == NULL,
@@ -191,10 +215,12 @@ static psr_err engine_init(psr_engine *engine)
     engine->values = env->weights;
     if (env->optimizer == NULL && !env->sums_to_weights)
         PSR_TRY(put_sums_in_gradients(engine));
+    PSR_TRY(psr_plan_within(env->plan, env->rank, &engine->within));
     PSR_TRY(psr_own_messages_new(engine->self, &engine->own));
     if (env->optimizer != NULL)
         PSR_TRY(open_updater(engine));
     PSR_TRY(open_held(engine));
+    PSR_TRY(open_ring(engine));
     PSR_TRY(open_table(engine));
     return env->optimizer != NULL ? begin_updates(engine) : PSR_OK;
 }
@@ -225,24 +251,44 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
     return take_own(engine);
 }
 
+static psr_err take_ring(psr_engine *engine, psr_message **message)
+{
+    if (engine->ring != NULL)
+        return psr_host_ring_message(engine->ring, message);
+    psr_err err = psr_violation(*message, "all workers are on one host, and nothing goes round");
+    psr_message_free(message);
+    return err;
+}
+
 static psr_err engine_message(psr_engine *engine, psr_message **message)
 {
-    PSR_TRY((*message)->head.type == PSR_MSG_PUSH ? psr_table_shard_message(engine->held, message)
-                                                  : psr_table_message(engine->table, message));
+    switch ((*message)->head.type) {
+    case PSR_MSG_PUSH:
+        PSR_TRY(psr_table_shard_message(engine->held, message));
+        break;
+    case PSR_MSG_RING:
+        PSR_TRY(take_ring(engine, message));
+        break;
+    default:
+        PSR_TRY(psr_table_message(engine->table, message));
+    }
     return take_own(engine);
 }
 
-/* A worker that has not pushed what others have keeps all waiting, whoever holds what they wait for. */
+/* A worker that has not pushed what others have keeps all waiting, whoever holds what they wait for. What this worker holds itself and its whole
+ * host has pushed waits for the host before. */
 static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uint32_t *ret_bucket)
 {
     uint64_t step = 0;
     uint32_t bucket = 0, rank = 0;
     if (!psr_table_waits(engine->table, ret_waiting, ret_bucket))
-        return false;
+        return engine->ring != NULL && psr_host_ring_waits(engine->ring, ret_waiting, ret_bucket);
     if (psr_table_shard_holds_up(engine->held, &step, &bucket, &rank) && rank != engine->self.rank &&
         step <= ret_waiting->round) {
         *ret_waiting = (psr_waiting){{PSR_ROLE_WORKER, rank}, step};
         *ret_bucket = bucket;
+    } else if (engine->ring != NULL && psr_peer_equal(ret_waiting->peer, engine->self)) {
+        (void)psr_host_ring_waits(engine->ring, ret_waiting, ret_bucket);
     }
     return true;
 }
@@ -250,6 +296,8 @@ static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uin
 static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)
 {
     uint32_t pushed = psr_operation_lent(psr_table_operation(engine->table, bucket));
+    if (engine->ring != NULL)
+        pushed += psr_host_ring_lent(engine->ring, bucket);
     return engine->sums != NULL ? pushed + psr_loan_lent(&engine->sums[bucket]) : pushed;
 }
 

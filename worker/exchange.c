@@ -375,7 +375,7 @@ bool psr_exchange_saves_state(const psr_exchange *exchange, uint32_t bucket)
 {
     const psr_exchange_options *o = &exchange->options;
     if (exchange->ops->workers_hold)
-        return o->plan->buckets[bucket].home == o->rank;
+        return psr_plan_home(o->plan, bucket).rank == o->rank;
     return psr_exchange_updates_here(exchange) && o->rank == 0;
 }
 

@@ -129,6 +129,7 @@ static void register_engine(psr_exchange *exchange, psr_loop *loop)
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_PUSH, exchange, take_of_ring);
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_WEIGHTS, exchange, take_of_ring);
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_ACK, exchange, take_of_ring);
+        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_RING, exchange, take_of_ring);
         return;
     }
     psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_WEIGHTS, exchange, take_of_shard);

@@ -220,7 +220,7 @@ static psr_err join(worker *w)
     return psr_member_join(&member, &w->member);
 }
 
-/* Channels to all that this worker sends to: the shards, its right neighbour in the ring or all other workers, and for
+/* Channels to all that this worker sends to: the shards, its right neighbour in the ring or whom the plan's holders send to, and for
  * collectives worker 0 and all others both ways. */
 static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
 {
@@ -234,7 +234,8 @@ static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
     for (uint32_t other = 0; other < workers; other++) {
         bool collective = rank == 0 || other == 0;
         bool neighbour = engine->in_ring && other == right;
-        if (other != rank && (collective || neighbour || engine->workers_hold))
+        bool holder = engine->workers_hold && psr_plan_sends(&view->plan, rank, other);
+        if (other != rank && (collective || neighbour || holder))
             PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_WORKER, other}));
     }
     return PSR_OK;
@@ -258,14 +259,15 @@ static psr_err make_buckets(worker *w)
 static psr_err make_weights(worker *w, float **ret_weights)
 {
     const psr_plan *plan = &psr_member_view(w->member)->plan;
-    const uint32_t rank = psr_member_self(w->member).rank;
+    const uint32_t rank = psr_member_self(w->member).rank, host = psr_plan_host_of(plan, rank);
     float *weights = psr_shared_memory_arena(&w->memory, w->net->params.length);
     psr_span others = {0};
     for (uint32_t b = plan->bucket_count; b-- > 0;) { /* they ascend so */
         const psr_plan_bucket *bucket = &plan->buckets[b];
-        if (bucket->home != rank)
+        const bool held = psr_plan_holder(plan, b, host) == rank;
+        if (!held)
             others.count += bucket->span.count;
-        if (bucket->home != rank && b > 0)
+        if (!held && b > 0)
             continue;
         PSR_TRY(psr_shared_memory_keep(&w->memory, weights, others));
         others = (psr_span){psr_span_end(bucket->span), 0};

@@ -141,7 +141,7 @@ static psr_err part_event(psr_operation *operation, psr_event event)
 static uint32_t window_to(const psr_table *table, uint32_t home)
 {
     const psr_outbox *outbox = &table->options.outbox;
-    const psr_peer to = {psr_plan_home_role(table->plan), home};
+    const psr_peer to = {psr_plan_home_role(table->plan), psr_plan_first_rank(table->plan) + home};
     bool lies = !table->encodes && outbox->lends_to != NULL && outbox->lends_to(outbox->context, to);
     return lies ? PSR_TABLE_WINDOW_LENT * table->plan->window : table->plan->window;
 }
@@ -157,21 +157,27 @@ static psr_err push_what_may_go(psr_table *table, uint32_t home)
 
 /* ---- in ---- */
 
+/* Which of the homes sent it; shards' number or more: none of them. */
+static uint32_t home_of(const psr_table *table, const psr_message *message)
+{
+    return message->from.rank - psr_plan_first_rank(table->plan);
+}
+
 /* Every message of a shard says how many pushes it has received. */
 static psr_err check_credit(const psr_table *table, const psr_message *message, uint64_t received)
 {
-    const psr_lane *lane = &table->lanes[message->from.rank];
+    const psr_lane *lane = &table->lanes[home_of(table, message)];
     if (received > lane->sent)
         return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, received, lane->sent);
     return PSR_OK;
 }
 
-static psr_err take_credit(psr_table *table, uint32_t shard, uint64_t received)
+static psr_err take_credit(psr_table *table, uint32_t home, uint64_t received)
 {
-    psr_lane *lane = &table->lanes[shard];
+    psr_lane *lane = &table->lanes[home];
     if (received > lane->returned)
         psr_lane_credit(lane, received - lane->returned);
-    return push_what_may_go(table, shard);
+    return push_what_may_go(table, home);
 }
 
 /* SSP's bound is the shard's to keep; a worker sees that it was. */
@@ -238,7 +244,7 @@ static psr_err take_values(part *p, psr_message **message)
     psr_table *table = p->table;
     arrival a = {0};
     PSR_TRY(check(p, message, &a));
-    PSR_TRY(take_credit(table, (*message)->from.rank, a.says.received));
+    PSR_TRY(take_credit(table, home_of(table, *message), a.says.received));
     if (!a.wanted)
         return PSR_OK;
     PSR_TRY(land(table, &a, *message));
@@ -265,9 +271,9 @@ static psr_err find_part(const psr_table *table, const psr_message *message, uin
     const psr_plan_bucket *cut = table->parts[says.bucket].cut;
     if (cut->route != PSR_ROUTE_SHARD)
         return psr_violation(message, "the bucket is no shard's");
-    if (cut->home != message->from.rank)
+    if (cut->home != home_of(table, message))
         return psr_violation(message, "the bucket is %s %" PRIu32 "'s", psr_role_name(message->from.role),
-                             cut->home);
+                             psr_plan_home(table->plan, says.bucket).rank);
     *ret_part = says.bucket;
     return PSR_OK;
 }
@@ -277,14 +283,14 @@ static psr_err take_ack(psr_table *table, const psr_message *message)
     uint64_t received;
     PSR_TRY(psr_msg_ack_read(message, &received));
     PSR_TRY(check_credit(table, message, received));
-    return take_credit(table, message->from.rank, received);
+    return take_credit(table, home_of(table, message), received);
 }
 
 static psr_err take(psr_table *table, psr_message **message)
 {
     uint32_t index = 0;
     if ((*message)->from.role != psr_plan_home_role(table->plan) ||
-        (*message)->from.rank >= table->plan->shards)
+        home_of(table, *message) >= table->plan->shards)
         return psr_violation(*message, "that is %s's to send",
                              psr_plan_home_role(table->plan) == PSR_ROLE_WORKER ? "a worker" : "a shard");
     switch ((*message)->head.type) {

@@ -18,8 +18,8 @@
 
 struct psr_table_shard {
     psr_table_shard_options options;
-    const psr_plan *plan; /* the options', as is n: workers */
-    uint32_t n;
+    const psr_plan *plan;   /* the options', as is n: workers */
+    uint32_t n, first_rank; /* of those workers */
     psr_table_update update;
     size_t length; /* of the table */
     float *values;
@@ -30,12 +30,13 @@ struct psr_table_shard {
     psr_encoder *encoder; /* of what is pulled, a slice at a time; NULL: it comes as it is */
     void *encoded;        /* a slice's payload */
 
-    psr_message **held; /* [slice * n + rank] BSP: the push of the step that is being gathered, in float32 */
+    psr_message *
+        *held; /* [slice * n + worker] BSP: the push of the step that is being gathered, in float32 */
     const float **inputs; /* [n] payloads of a slice's held pushes */
-    uint64_t *pushes;     /* [slice * n + rank] steps that rank has pushed, those before the first included */
-    uint64_t *pulls;      /* [slice * n + rank] SSP: the step of a pull that waits, or NO_PULL */
+    uint64_t *pushes; /* [slice * n + worker] steps that rank has pushed, those before the first included */
+    uint64_t *pulls;  /* [slice * n + worker] SSP: the step of a pull that waits, or NO_PULL */
 
-    uint64_t *received, *told; /* [rank] pushes that came, and how many of them the worker knows of */
+    uint64_t *received, *told; /* [worker] pushes that came, and how many of them the worker knows of */
     uint64_t ack_after;
 
     uint32_t sections_wanted, slices_initialised;
@@ -129,6 +130,7 @@ psr_err psr_table_shard_new(const psr_table_shard_options *options, psr_table_sh
     table->options = *options;
     table->plan = options->plan;
     table->n = options->plan->ranks;
+    table->first_rank = psr_plan_first_rank(options->plan);
     table->length = psr_plan_length(options->plan);
     table->ack_after = options->plan->window / 2 ? options->plan->window / 2 : 1;
     psr_err err = table_init(table);
@@ -228,8 +230,8 @@ static psr_err send_values(psr_table_shard *table, const psr_table_slice *slice,
                                                             .received = table->received[rank]});
     psr_encode_alike(&head, form);
     table->told[rank] = table->received[rank];
-    return table->options.outbox.send(table->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
-                                      payload);
+    return table->options.outbox.send(table->options.outbox.context,
+                                      (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head, payload);
 }
 
 /* Credit that nothing else has told. */
@@ -239,8 +241,8 @@ static psr_err acknowledge(psr_table_shard *table, uint32_t rank)
         return PSR_OK;
     psr_head head = psr_msg_ack_head(table->received[rank]);
     table->told[rank] = table->received[rank];
-    return table->options.outbox.send(table->options.outbox.context, (psr_peer){PSR_ROLE_WORKER, rank}, &head,
-                                      NULL);
+    return table->options.outbox.send(table->options.outbox.context,
+                                      (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head, NULL);
 }
 
 psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t s)
@@ -287,19 +289,40 @@ static psr_err slice_applied(psr_table_shard *table, uint32_t s)
                                    : psr_table_shard_updated(table, s);
 }
 
+static void free_held(psr_table_shard *table, uint32_t s)
+{
+    for (uint32_t r = 0; r < table->n; r++)
+        psr_message_free(&table->held[(size_t)s * table->n + r]);
+}
+
 /* All n pushes of the slice's step are held. */
 static psr_err fold_held(psr_table_shard *table, uint32_t s)
 {
     const psr_table_slice *slice = &table->slices.items[s];
     const psr_plan_bucket *part = &table->plan->buckets[slice->part];
-    psr_message **held = &table->held[(size_t)s * table->n];
-    for (uint32_t r = 0; r < table->n; r++)
-        PSR_TRY(psr_decode_floats(held[r], PSR_ENCODING_FLOAT32, slice->span.count, &table->inputs[r]));
     applying a = {table, slice, slice->version, slice->version + 1};
+    PSR_TRY(psr_table_shard_pushed(table, s, table->inputs));
     PSR_TRY(psr_fold_blocks(table->inputs, table->n, part->span.count, slice->span.offset - part->span.offset,
                             slice->span.count, table->scratch, apply_block, &a));
+    free_held(table, s);
+    return slice_applied(table, s);
+}
+
+psr_err psr_table_shard_pushed(const psr_table_shard *table, uint32_t s, const float **ret_values)
+{
+    psr_message **held = &table->held[(size_t)s * table->n];
     for (uint32_t r = 0; r < table->n; r++)
-        psr_message_free(&held[r]);
+        PSR_TRY(psr_decode_floats(held[r], PSR_ENCODING_FLOAT32, table->slices.items[s].span.count,
+                                  &ret_values[r]));
+    return PSR_OK;
+}
+
+psr_err psr_table_shard_take_sum(psr_table_shard *table, uint32_t s, const float *sum)
+{
+    const psr_table_slice *slice = &table->slices.items[s];
+    applying a = {table, slice, slice->version, slice->version + 1};
+    PSR_TRY(apply_block(&a, sum, 0, slice->span.count));
+    free_held(table, s);
     return slice_applied(table, s);
 }
 
@@ -320,6 +343,12 @@ static psr_err fold_arrival(psr_table_shard *table, uint32_t s, const float *pus
 }
 
 /* ---- messages ---- */
+
+/* Which of the workers sent it, in the arrays of [rank]; n or more: none of them. */
+static uint32_t pusher_of(const psr_table_shard *table, const psr_message *message)
+{
+    return message->from.rank - table->first_rank;
+}
 
 static psr_err take_init(psr_table_shard *table, const psr_message *message)
 {
@@ -348,7 +377,7 @@ static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, 
                              psr_message **message)
 {
     psr_table_slice *slice = &table->slices.items[s];
-    uint32_t rank = (*message)->from.rank;
+    uint32_t rank = pusher_of(table, *message);
     size_t cell = (size_t)s * table->n + rank;
     if (step != slice->version)
         return psr_violation(*message, "the slice is at wire step %" PRIu64, slice->version);
@@ -361,7 +390,8 @@ static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, 
         table->held[cell] = *message;
         *message = NULL;
         if (slice->arrived == table->n)
-            PSR_TRY(fold_held(table, s));
+            PSR_TRY(table->options.gathered != NULL ? table->options.gathered(table->options.context, s)
+                                                    : fold_held(table, s));
     }
     return acknowledge(table, rank);
 }
@@ -408,7 +438,7 @@ static psr_err take_push_alone(psr_table_shard *table, uint32_t s, uint32_t rank
 
 static psr_err take_push(psr_table_shard *table, psr_message **message)
 {
-    uint32_t s, rank = (*message)->from.rank;
+    uint32_t s, rank = pusher_of(table, *message);
     psr_msg_push says;
     const float *pushed;
     PSR_TRY(psr_msg_push_read(*message, &says));
@@ -440,7 +470,7 @@ static psr_err take_pull(psr_table_shard *table, const psr_message *message)
     PSR_TRY(psr_msg_pull_read(message, &says));
     PSR_TRY(psr_table_slices_find(&table->slices, message, says.bucket, says.span, &s));
     PSR_TRY(psr_decode_bytes(message, 0, &nothing));
-    size_t cell = (size_t)s * table->n + message->from.rank;
+    size_t cell = (size_t)s * table->n + pusher_of(table, message);
     if (is_bsp(table))
         return psr_violation(message, "in BSP weights come by themselves");
     if (!psr_table_shard_initialised(table))
@@ -455,7 +485,7 @@ static psr_err take_pull(psr_table_shard *table, const psr_message *message)
 
 static psr_err take(psr_table_shard *table, psr_message **message)
 {
-    if ((*message)->from.role != PSR_ROLE_WORKER || (*message)->from.rank >= table->n)
+    if ((*message)->from.role != PSR_ROLE_WORKER || pusher_of(table, *message) >= table->n)
         return psr_violation(*message, "a shard hears the scheduler and the run's %" PRIu32 " workers",
                              table->n);
     switch ((*message)->head.type) {
@@ -498,7 +528,7 @@ static bool slice_waits(const psr_table_shard *table, uint32_t s, uint32_t *ret_
         else
             lacking = r;
     }
-    *ret_rank = lacking;
+    *ret_rank = table->first_rank + lacking;
     return lacking != UINT32_MAX && version < table->options.end;
 }
 

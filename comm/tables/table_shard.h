@@ -46,6 +46,9 @@ typedef struct psr_table_shard_options {
     void *context;
     /* A part that is held here has now so many steps in all of its values, and nobody was answered yet. May be NULL. */
     psr_err (*advanced)(void *context, uint32_t part, uint64_t version);
+    /* BSP by rank: the plan's workers have all pushed the slice, but the sum is of more than they (comm/tables/host_ring.h). It is given by
+     * psr_table_shard_take_sum, now or later. NULL: they are all, and it is folded here. */
+    psr_err (*gathered)(void *context, uint32_t slice);
 } psr_table_shard_options;
 
 typedef struct psr_table_shard psr_table_shard;
@@ -63,6 +66,13 @@ PSR_MUST_CHECK psr_err psr_table_shard_message(psr_table_shard *table, psr_messa
 
 /* An update that holds slices back says that this one is now new: it is answered. Fails as `advanced` and the outbox do. */
 PSR_MUST_CHECK psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t slice);
+
+/* From gathered to take_sum: what each of the plan's workers, ascending, has pushed of the slice. ret_values: [plan's ranks]. */
+PSR_MUST_CHECK psr_err psr_table_shard_pushed(const psr_table_shard *table, uint32_t slice,
+                                              const float **ret_values);
+/* The whole sum of a slice that was gathered: the update is made, and the plan's workers are answered. sum: borrowed for the call. Fails as
+ * the update, `advanced` and the outbox do. */
+PSR_MUST_CHECK psr_err psr_table_shard_take_sum(psr_table_shard *table, uint32_t slice, const float *sum);
 
 /* It is finished after so many steps, which may be behind what is there already; no later one is taken. */
 void psr_table_shard_end_at(psr_table_shard *table, uint64_t end);

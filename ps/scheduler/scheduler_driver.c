@@ -94,15 +94,25 @@ static void wake(void *context)
     psr_transport_wake(d->transport);
 }
 
-/* Where JOIN told that it can be had, and the configuration asks for it. */
-static bool workers_share_memory(const psr_config *config, const psr_view *members)
+/* Where JOIN told that memory can be shared, and the configuration asks for it: the hosts on which workers do. One that shares it with nobody
+ * of the ranks beside its own is a host of its own. ret owns: its first. */
+static psr_err find_hosts(const psr_config *config, const psr_view *members, psr_host_ranks *ret_hosts)
 {
-    if (config->transport != PSR_TRANSPORT_SHM && config->transport != PSR_TRANSPORT_AUTO)
-        return false;
-    for (uint32_t i = 0; i < members->member_count; i++)
-        if (!psr_memory_place_is_shared(&members->members[0].memory, &members->members[i].memory))
-            return false;
-    return true;
+    const bool asked = config->transport == PSR_TRANSPORT_SHM || config->transport == PSR_TRANSPORT_AUTO;
+    psr_host_ranks hosts = {0, calloc((size_t)members->member_count + 1, sizeof *hosts.first)};
+    if (hosts.first == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the hosts of %" PRIu32 " members",
+                        members->member_count);
+    const psr_view_member *before = NULL, *worker;
+    uint32_t rank = 0;
+    for (; (worker = psr_view_find(members, (psr_peer){PSR_ROLE_WORKER, rank})) != NULL; rank++) {
+        if (!asked || before == NULL || !psr_memory_place_is_shared(&before->memory, &worker->memory))
+            hosts.first[hosts.count++] = rank;
+        before = worker;
+    }
+    hosts.first[hosts.count] = rank;
+    *ret_hosts = hosts;
+    return PSR_OK;
 }
 
 /* Resolves --bucket-size, makes the plan, and says which part of the parameters each shard, or worker, holds. */
@@ -113,8 +123,13 @@ static psr_err share_out(driver *d, const psr_config *config, const psr_view *me
     psr_config resolved = *config;
     resolved.bucket_bytes = psr_bucket_bytes(layout, config->bucket_bytes);
     psr_parts parts;
-    PSR_TRY(psr_parts_init(&resolved, layout, workers_share_memory(config, members), &parts));
-    psr_err err = psr_parts_check(&parts, &resolved, layout);
+    psr_host_ranks hosts;
+    PSR_TRY(find_hosts(config, members, &hosts));
+    psr_err err = psr_parts_init(&resolved, layout, &hosts, &parts);
+    free(hosts.first);
+    if (err != PSR_OK)
+        return err;
+    err = psr_parts_check(&parts, &resolved, layout);
     char text[512], line[560];
     psr_parts_describe(&parts, resolved.bucket_bytes, text, sizeof text);
     if (err == PSR_OK) {

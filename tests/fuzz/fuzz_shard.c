@@ -160,7 +160,7 @@ static void play_shard(const uint8_t *data, size_t size, const psr_config *confi
     psr_shard *shard = NULL;
     if (psr_layout_add(&layout, "a", 2, (uint32_t[]){5, 6}) ||
         psr_layout_add(&layout, "b", 1, (uint32_t[]){20}) || psr_buckets_plan(&layout, 128, &buckets) ||
-        psr_parts_plan(config, &buckets, false, &plan))
+        psr_parts_plan(config, &buckets, NULL, &plan))
         abort();
     plan.buckets[buckets.count - 1].home =
         config->optimizer != PSR_OPTIMIZER_LARS; /* one is another's, where tensors may be apart */

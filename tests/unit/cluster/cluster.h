@@ -14,6 +14,8 @@
 
 #define CLUSTER_NOBODY UINT32_MAX
 #define CLUSTER_SLOTS 2 /* most slots of an optimizer */
+#define CLUSTER_WORKERS_MAX 64
+#define CLUSTER_ONE_HOST UINT64_MAX
 
 typedef enum cluster_fault_kind {
     CLUSTER_FAULTLESS,
@@ -38,8 +40,9 @@ typedef struct cluster_options {
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
     uint32_t slow_worker;        /* computes ten times as long as the others; CLUSTER_NOBODY */
     uint64_t stop_at;            /* the run is told to end when this step begins; UINT64_MAX: it is not */
-    bool workers_share_memory;   /* a ring has no hops then (ps/parts.h) */
-    bool counts_pushes;          /* for cluster_pushes_in_flight: slow */
+    uint64_t
+        shares; /* bit r: worker r shares memory with worker r - 1; those that do are a host (ps/parts.h) */
+    bool counts_pushes; /* for cluster_pushes_in_flight: slow */
     cluster_fault fault;
 } cluster_options;
 

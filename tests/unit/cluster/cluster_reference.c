@@ -122,7 +122,7 @@ float *reference_run_compressed(const psr_config *config, const psr_layout *layo
     psr_local_options options = {.config = &alone, .layout = layout, .buckets = buckets};
     psr_plan plan;
     psr_local *local;
-    assert_int_equal(psr_parts_plan(&alone, buckets, false, &plan), PSR_OK);
+    assert_int_equal(psr_parts_plan(&alone, buckets, NULL, &plan), PSR_OK);
     assert_int_equal(psr_optimizer_new(&alone, layout, &options.optimizer), PSR_OK);
     options.plan = &plan;
     options.weights = calloc(layout->length, sizeof(float));
@@ -173,9 +173,10 @@ void reference_check(const cluster_options *options, const float *reference)
         for (uint32_t r = 0; r < options->config->workers; r++)
             if (!reference_same(options->layout, cluster_weights(c, r, options->first_step + k),
                                 reference + k * options->layout->length))
-                fail_msg("mode %s%s, %u workers, %u shards, optimizer %d: worker %u differs after step %llu",
+                fail_msg("mode %s, shares %llx, %u workers, %u shards, optimizer %d: worker %u differs after "
+                         "step %llu",
                          options->config->mode == PSR_MODE_PS ? "ps" : "ring",
-                         options->workers_share_memory ? " in shared memory" : "", options->config->workers,
+                         (unsigned long long)options->shares, options->config->workers,
                          options->config->shards, (int)options->config->optimizer, r,
                          (unsigned long long)(options->first_step + k));
     const float *saved = cluster_checkpointed_weights(c, options->first_step + options->steps);

@@ -131,8 +131,13 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     (void)config, (void)facts, (void)members;
     ret_beginning->first_step = c->options.first_step;
     ret_beginning->layout = c->options.layout;
-    return psr_parts_plan(c->options.config, c->options.buckets, c->options.workers_share_memory,
-                          &ret_beginning->plan);
+    uint32_t first[CLUSTER_WORKERS_MAX + 1];
+    psr_host_ranks hosts = {0, first};
+    for (uint32_t rank = 0; rank < c->n; rank++)
+        if (rank == 0 || (c->options.shares >> rank & 1) == 0)
+            first[hosts.count++] = rank;
+    first[hosts.count] = c->n;
+    return psr_parts_plan(c->options.config, c->options.buckets, &hosts, &ret_beginning->plan);
 }
 
 static psr_err restore_section(cluster *c, uint32_t to, uint32_t section, const float *values)

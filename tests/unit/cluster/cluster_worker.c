@@ -307,7 +307,9 @@ static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
         PSR_TRY(psr_member_connect(w->process.member, (psr_peer){PSR_ROLE_SHARD, s}));
     for (uint32_t other = 0; other < c->n; other++) {
         bool neighbour = engine->in_ring && other == (rank + 1) % c->n;
-        if (other != rank && (rank == 0 || other == 0 || neighbour || engine->workers_hold))
+        bool holder =
+            engine->workers_hold && psr_plan_sends(&psr_member_view(w->process.member)->plan, rank, other);
+        if (other != rank && (rank == 0 || other == 0 || neighbour || holder))
             PSR_TRY(psr_member_connect(w->process.member, (psr_peer){PSR_ROLE_WORKER, other}));
     }
     return PSR_OK;

@@ -76,7 +76,7 @@ static void set_up_play(play *p, uint64_t seed)
                                    .seed = seed,
                                    .duplicate_permille = draw(p, 3) == 0 ? 100 : 0,
                                    .slow_worker = draw(p, 4),
-                                   .workers_share_memory = draw(p, 2) == 0,
+                                   .shares = draw(p, 2) == 0 ? draw(p, 64) : 0,
                                    .stop_at = UINT64_MAX};
     p->reference = draw(p, 2) == 0 ? compressed_reference(p)
                                    : reference_run(&p->config, &p->layout, &p->buckets, p->options.first_step,

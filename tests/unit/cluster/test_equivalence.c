@@ -76,7 +76,10 @@ static void check_all(uint32_t n, const reference_rule *r, uint64_t seed)
     config.mode = PSR_MODE_RING;
     config.shards = 1;
     reference_check(&options, reference);
-    options.workers_share_memory = true;
+    options.shares = CLUSTER_ONE_HOST;
+    options.seed++;
+    reference_check(&options, reference);
+    options.shares = seed * 0x9e3779b97f4a7c15u >> 20; /* some hosts or others */
     options.seed++;
     reference_check(&options, reference);
     free(reference);
@@ -90,6 +93,23 @@ static void shards_and_ring_end_every_step_with_the_bits_of_plain_loops(void **s
     for (uint32_t n = 1; n <= 8; n++)
         for (size_t r = 0; r < REFERENCE_RULES; r++)
             check_all(n, &reference_rules[r], n * 10 + r);
+}
+
+static void hosts_of_any_size_give_the_same_bits(void **state)
+{
+    (void)state;
+    enum { STEPS = 3 };
+    for (uint32_t n = 2; n <= 5; n++)
+        for (uint64_t shares = 0; shares < 1u << n; shares += 2) { /* every split into runs */
+            config = reference_config(&reference_rules[(n + shares / 2) % REFERENCE_RULES], n);
+            config.mode = PSR_MODE_RING;
+            config.window = 1 + shares % 3;
+            float *reference = reference_of(STEPS);
+            cluster_options options = options_of(STEPS, 3000 + n * 100 + shares);
+            options.shares = shares;
+            reference_check(&options, reference);
+            free(reference);
+        }
 }
 
 static void buckets_shorter_than_the_number_of_workers_give_the_same_bits(void **state)
@@ -108,14 +128,14 @@ static void a_worker_that_is_ten_times_slower_changes_no_bit(void **state)
     (void)state;
     enum { STEPS = 6 };
     for (uint32_t slow = 0; slow < 3; slow++)
-        for (int mode = 0; mode < 3; mode++) {
+        for (int mode = 0; mode < 4; mode++) {
             config = reference_config(&reference_rules[1], 3);
             config.mode = mode ? PSR_MODE_RING : PSR_MODE_PS;
             config.shards = mode ? 1 : 2;
             float *reference = reference_of(STEPS);
             cluster_options options = options_of(STEPS, 50 + slow);
             options.slow_worker = slow;
-            options.workers_share_memory = mode == 2;
+            options.shares = mode == 2 ? CLUSTER_ONE_HOST : mode == 3 ? 1u << 1 : 0;
             reference_check(&options, reference);
             free(reference);
         }
@@ -133,7 +153,9 @@ static void messages_that_arrive_twice_change_no_bit(void **state)
         options.duplicate_permille = 300;
         reference_check(&options, reference);
         config.mode = PSR_MODE_RING;
-        options.workers_share_memory = true;
+        options.shares = CLUSTER_ONE_HOST;
+        reference_check(&options, reference);
+        options.shares = 1u << 1 | 1u << 4;
         reference_check(&options, reference);
         free(reference);
     }
@@ -179,8 +201,8 @@ static void a_resumed_run_goes_on_with_the_same_bits(void **state)
         cluster_options options = options_of(STEPS, 70 + r);
         options.first_step = FIRST;
         config.mode = PSR_MODE_RING;
-        for (int share = 0; share < 2; share++) {
-            options.workers_share_memory = share;
+        for (int share = 0; share < 4; share++) {
+            options.shares = (const uint64_t[]){0, 1u << 1, 1u << 2, CLUSTER_ONE_HOST}[share];
             reference_check(&options, reference);
             check_slots(&options, slots);
         }
@@ -206,7 +228,7 @@ static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void 
         config.mode = seed % 2 ? PSR_MODE_PS : PSR_MODE_RING;
         cluster_options options = options_of(STEPS, seed);
         options.stop_at = STOP;
-        options.workers_share_memory = seed % 4 == 0;
+        options.shares = seed % 8 == 0 ? CLUSTER_ONE_HOST : seed % 4 == 0 ? 1u << 1 : 0;
         cluster *c = cluster_run(&options);
         /* Who begins step STOP last may hear of it before, and all take the last step that any has begun. */
         uint64_t taken = cluster_steps(c);
@@ -489,6 +511,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         OF_BUCKETS(512, shards_and_ring_end_every_step_with_the_bits_of_plain_loops),
+        OF_BUCKETS(512, hosts_of_any_size_give_the_same_bits),
         OF_BUCKETS(64, buckets_shorter_than_the_number_of_workers_give_the_same_bits),
         OF_BUCKETS(300, a_worker_that_is_ten_times_slower_changes_no_bit),
         OF_BUCKETS(512, messages_that_arrive_twice_change_no_bit),

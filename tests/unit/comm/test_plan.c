@@ -321,6 +321,64 @@ static void slices_are_whole_cache_lines(void **state)
     assert_int_equal(psr_plan_slice_floats(0), 16);
 }
 
+/* ---- hosts ---- */
+
+static psr_plan on_hosts(const psr_host_ranks *hosts)
+{
+    const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
+                                      .ranks = hosts->first[hosts->count],
+                                      .hosts = hosts,
+                                      .slice_floats = 16,
+                                      .window = 2};
+    psr_plan plan;
+    expect_ok(psr_plan_make(&options, parts, PARTS, &plan));
+    return plan;
+}
+
+static void on_each_host_one_worker_holds_a_bucket(void **state)
+{
+    (void)state;
+    psr_plan plan = on_hosts(&(psr_host_ranks){3, (uint32_t[]){0, 2, 3, 6}});
+    assert_int_equal(plan.shards, 3);
+    const uint32_t host_of[] = {0, 0, 1, 2, 2, 2};
+    for (uint32_t r = 0; r < 6; r++)
+        assert_int_equal(psr_plan_host_of(&plan, r), host_of[r]);
+    /* Homes are 0, 2 and 1: the second bucket is the smallest. */
+    const uint32_t holders[PARTS][3] = {{0, 2, 3}, {0, 2, 5}, {1, 2, 4}};
+    for (uint32_t b = 0; b < PARTS; b++)
+        for (uint32_t h = 0; h < 3; h++)
+            assert_int_equal(psr_plan_holder(&plan, b, h), holders[b][h]);
+    assert_true(psr_plan_sends(&plan, 3, 5));  /* the same host */
+    assert_true(psr_plan_sends(&plan, 1, 2));  /* bucket 2 */
+    assert_true(psr_plan_sends(&plan, 4, 1));  /* the same, from the last host to the first */
+    assert_false(psr_plan_sends(&plan, 4, 0)); /* which holds others */
+    assert_false(psr_plan_sends(&plan, 0, 3)); /* not the next host */
+    psr_plan_done(&plan);
+}
+
+static void the_plan_of_a_host_has_its_workers_and_the_same_slices(void **state)
+{
+    (void)state;
+    psr_plan plan = on_hosts(&(psr_host_ranks){3, (uint32_t[]){0, 2, 3, 6}}), within;
+    check_cut(&plan, 6);
+    expect_ok(psr_plan_within(&plan, 1, &within));
+    assert_int_equal(within.ranks, 2);
+    assert_int_equal(within.shards, 2);
+    assert_int_equal(psr_plan_first_rank(&within), 0);
+    assert_int_equal(within.slice_count, plan.slice_count);
+    for (uint32_t b = 0; b < PARTS; b++)
+        assert_int_equal(psr_plan_home(&within, b).rank, psr_plan_holder(&plan, b, 0));
+    check_cut(&within, 6);
+    psr_plan_done(&within);
+    expect_ok(psr_plan_within(&plan, 5, &within));
+    assert_int_equal(within.ranks, 3);
+    assert_int_equal(psr_plan_first_rank(&within), 3);
+    for (uint32_t b = 0; b < PARTS; b++)
+        assert_int_equal(psr_plan_home(&within, b).rank, psr_plan_holder(&plan, b, 2));
+    psr_plan_done(&within);
+    psr_plan_done(&plan);
+}
+
 static void more_slices_than_can_be_counted_are_refused(void **state)
 {
     (void)state;
@@ -373,6 +431,8 @@ int main(void)
         cmocka_unit_test(each_bucket_has_a_compression_of_its_own),
         cmocka_unit_test(a_whole_slice_fits_a_message_in_any_compression),
         cmocka_unit_test(slices_are_whole_cache_lines),
+        cmocka_unit_test(on_each_host_one_worker_holds_a_bucket),
+        cmocka_unit_test(the_plan_of_a_host_has_its_workers_and_the_same_slices),
         cmocka_unit_test(more_slices_than_can_be_counted_are_refused),
         cmocka_unit_test(a_message_names_a_slice_or_is_refused),
     };

@@ -581,6 +581,8 @@ static bool lends_to_first(void *context, psr_peer to)
     return ((const bench *)context)->lends && to.rank == 0;
 }
 
+static const psr_host_ranks one_host = {1, (uint32_t[]){0, 2}};
+
 /* Parts 0: [36, 48) and 1: [12, 24) on shard 0, 2: [0, 12) on shard 1; slices of 4. 3 goes by ring. */
 static void bench_open(bench *b, uint32_t window)
 {
@@ -592,7 +594,7 @@ static void bench_open(bench *b, uint32_t window)
     };
     const psr_plan_options limits = {.ranks = 2,
                                      .shards = 2,
-                                     .homes_are_workers = b->homes_are_workers,
+                                     .hosts = b->homes_are_workers ? &one_host : NULL,
                                      .slice_floats = 4,
                                      .window = window};
     assert_ok(psr_plan_of(&limits, buckets, 4, &b->plan));

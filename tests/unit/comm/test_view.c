@@ -89,7 +89,8 @@ static void workers_may_hold_the_buckets_between_them(void **state)
 {
     (void)state;
     static const char plan[] =
-        "{\"ranks\":2,\"shards\":2,\"home_role\":\"worker\",\"slice_floats\":64,\"window\":4,\"pulled\":"
+        "{\"ranks\":2,\"shards\":2,\"home_role\":\"worker\",\"hosts\":[0],\"slice_floats\":64,\"window\":4,"
+        "\"pulled\":"
         "\"none\","
         "\"routes\":\"ss\",\"lengths\":[100,64],\"homes\":[1,0],\"compressions\":[\"none\",\"none\"]}";
     psr_view view, again;
@@ -101,6 +102,31 @@ static void workers_may_hold_the_buckets_between_them(void **state)
     assert_int_equal(psr_view_workers(&again), 2);
     assert_int_equal(psr_view_shards(&again), 0);
     assert_true(psr_peer_equal(psr_plan_home(&again.plan, 0), (psr_peer){PSR_ROLE_WORKER, 1}));
+    assert_int_equal(again.plan.hosts.count, 1);
+    assert_int_equal(again.plan.chunks, 1);
+    psr_view_done(&view);
+    psr_view_done(&again);
+}
+
+static void a_plan_says_which_ranks_are_on_which_host(void **state)
+{
+    (void)state;
+    static const char plan[] =
+        "{\"ranks\":5,\"shards\":3,\"home_role\":\"worker\",\"hosts\":[0,3],\"slice_floats\":64,\"window\":4,"
+        "\"pulled\":\"none\",\"routes\":\"ss\",\"lengths\":[100,64],\"homes\":[2,1],"
+        "\"compressions\":[\"none\",\"none\"]}";
+    psr_view view, again;
+    expect_ok(read_view("[]", plan, &view));
+    cJSON *object = psr_view_to_object(&view);
+    expect_ok(psr_view_from_object(object, &again));
+    cJSON_Delete(object);
+    assert_int_equal(again.plan.hosts.count, 2);
+    assert_int_equal(again.plan.hosts.first[1], 3);
+    assert_int_equal(again.plan.hosts.first[2], 5);
+    assert_int_equal(again.plan.shards, 3);
+    assert_int_equal(again.plan.slice_count, 10); /* a chunk for each rank */
+    assert_true(psr_peer_equal(psr_plan_home(&again.plan, 0), (psr_peer){PSR_ROLE_WORKER, 2}));
+    assert_int_equal(psr_plan_holder(&again.plan, 0, 1), 3);
     psr_view_done(&view);
     psr_view_done(&again);
 }
@@ -141,8 +167,22 @@ static void each_field_that_is_wrong_is_named(void **state)
         {"[]",
          "{\"ranks\": 2, \"shards\": 2, \"home_role\": \"scheduler\", \"slice_floats\": 1, \"window\": 1}",
          "field \"home_role\" is \"scheduler\""},
-        {"[]", "{\"ranks\": 2, \"shards\": 1, \"home_role\": \"worker\", \"slice_floats\": 1, \"window\": 1}",
-         "field \"home_role\" is \"worker\", and of 2 workers 1 hold something"},
+        {"[]",
+         "{\"ranks\": 2, \"shards\": 1, \"home_role\": \"worker\", \"slice_floats\": 1, \"window\": 1, "
+         "\"pulled\": \"none\"}",
+         "field \"hosts\" is missing or not of 2 workers"},
+        {"[]",
+         "{\"ranks\": 2, \"shards\": 1, \"home_role\": \"worker\", \"slice_floats\": 1, \"window\": 1, "
+         "\"pulled\": \"none\", \"hosts\": [0, 1, 1]}",
+         "field \"hosts\" is missing or not of 2 workers"},
+        {"[]",
+         "{\"ranks\": 2, \"shards\": 1, \"home_role\": \"worker\", \"slice_floats\": 1, \"window\": 1, "
+         "\"pulled\": \"none\", \"hosts\": [1]}",
+         "field \"hosts\" does not ascend from 0 to a rank"},
+        {"[]",
+         "{\"ranks\": 2, \"shards\": 1, \"home_role\": \"worker\", \"slice_floats\": 1, \"window\": 1, "
+         "\"pulled\": \"none\", \"hosts\": [0, 2]}",
+         "field \"hosts\" does not ascend from 0 to a rank"},
 #define PLAN(rest)                                                                                           \
     "{\"ranks\": 2, \"shards\": 1, \"home_role\": \"shard\", \"slice_floats\": 16, \"window\": 1, "          \
     "\"pulled\": \"none\", " rest "}"
@@ -204,6 +244,7 @@ int main(void)
         cmocka_unit_test(members_are_found_by_role_and_rank),
         cmocka_unit_test(buckets_lie_one_before_the_other_from_the_arenas_end),
         cmocka_unit_test(workers_may_hold_the_buckets_between_them),
+        cmocka_unit_test(a_plan_says_which_ranks_are_on_which_host),
         cmocka_unit_test(each_field_that_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

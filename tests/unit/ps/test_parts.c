@@ -23,7 +23,7 @@ static sharing share(const char *model, uint32_t shards, uint64_t bucket_bytes, 
     snprintf(s.config.model, sizeof s.config.model, "%s", model);
     expect_ok(psr_network_new(model, 10, 1, 28, 28, PSR_SHORTCUT_A, &s.net));
     s.config.bucket_bytes = psr_bucket_bytes(&s.net->params, bucket_bytes);
-    expect_ok(psr_parts_init(&s.config, &s.net->params, false, &s.parts));
+    expect_ok(psr_parts_init(&s.config, &s.net->params, NULL, &s.parts));
     return s;
 }
 
@@ -122,7 +122,7 @@ static void without_shards_there_are_buckets_alone(void **state)
     sharing s = share("resnet20", 1, 128 << 10, PSR_OPTIMIZER_SGD);
     psr_parts_done(&s.parts);
     s.config.mode = PSR_MODE_RING;
-    expect_ok(psr_parts_init(&s.config, &s.net->params, false, &s.parts));
+    expect_ok(psr_parts_init(&s.config, &s.net->params, NULL, &s.parts));
     expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
     psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
     assert_string_equal(line, "18 of at most 128K");
@@ -130,6 +130,8 @@ static void without_shards_there_are_buckets_alone(void **state)
     assert_int_equal(s.parts.plan.shards, 0);
     end(&s);
 }
+
+static const psr_host_ranks one_host = {1, (uint32_t[]){0, 3}};
 
 static void workers_that_share_memory_hold_what_a_ring_exchanges(void **state)
 {
@@ -139,7 +141,7 @@ static void workers_that_share_memory_hold_what_a_ring_exchanges(void **state)
     s.config.mode = PSR_MODE_RING;
     s.config.workers = 3;
     psr_parts_done(&s.parts);
-    expect_ok(psr_parts_init(&s.config, &s.net->params, true, &s.parts));
+    expect_ok(psr_parts_init(&s.config, &s.net->params, &one_host, &s.parts));
     expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
     assert_true(s.parts.plan.homes_are_workers);
     assert_int_equal(s.parts.plan.shards, 3);
@@ -149,6 +151,32 @@ static void workers_that_share_memory_hold_what_a_ring_exchanges(void **state)
     psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
     assert_string_equal(
         line, "29 of at most 64K; each worker sums its part where the gradients lie, 350 to 352 KiB");
+    end(&s);
+}
+
+static void on_several_hosts_each_holds_it_once(void **state)
+{
+    (void)state;
+    char line[512];
+    sharing s = share("resnet20", 1, 0, PSR_OPTIMIZER_SGD);
+    s.config.mode = PSR_MODE_RING;
+    s.config.workers = 3;
+    psr_parts_done(&s.parts);
+    expect_ok(
+        psr_parts_init(&s.config, &s.net->params, &(psr_host_ranks){2, (uint32_t[]){0, 2, 3}}, &s.parts));
+    expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
+    assert_int_equal(s.parts.plan.hosts.count, 2);
+    assert_int_equal(s.parts.plan.shards, 2);
+    psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
+    assert_string_equal(line,
+                        "29 of at most 64K; on each of 2 hosts the workers share out the sums, which go from "
+                        "host to host");
+    psr_parts_done(&s.parts);
+    /* One on each: hops are all that there is. */
+    expect_ok(
+        psr_parts_init(&s.config, &s.net->params, &(psr_host_ranks){3, (uint32_t[]){0, 1, 2, 3}}, &s.parts));
+    assert_false(s.parts.plan.homes_are_workers);
+    assert_int_equal(s.parts.plan.buckets[0].route, PSR_ROUTE_RING);
     end(&s);
 }
 
@@ -163,7 +191,7 @@ static void a_ring_has_hops_where_memory_would_not_do(void **state)
         s.config.exchange = k != 2;
         strcpy(s.config.compress, k == 1 ? "fp16" : "none");
         psr_parts_done(&s.parts);
-        expect_ok(psr_parts_init(&s.config, &s.net->params, true, &s.parts));
+        expect_ok(psr_parts_init(&s.config, &s.net->params, &one_host, &s.parts));
         assert_false(s.parts.plan.homes_are_workers);
         const psr_route routes[] = {PSR_ROUTE_RING, PSR_ROUTE_RING, PSR_ROUTE_NONE, PSR_ROUTE_SHARD};
         assert_int_equal(s.parts.plan.buckets[0].route, routes[k]);
@@ -180,6 +208,7 @@ int main(void)
         cmocka_unit_test(parts_are_told_shard_by_shard_or_by_their_range),
         cmocka_unit_test(without_shards_there_are_buckets_alone),
         cmocka_unit_test(workers_that_share_memory_hold_what_a_ring_exchanges),
+        cmocka_unit_test(on_several_hosts_each_holds_it_once),
         cmocka_unit_test(a_ring_has_hops_where_memory_would_not_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,7 +86,7 @@ static void set_up(fixture *f)
     expect_ok(psr_layout_add(&f->layout, "t", 1, shape));
     expect_ok(psr_buckets_plan(&f->layout, SLICE * sizeof(float), &f->buckets));
     assert_int_equal(f->buckets.count, BUCKETS);
-    expect_ok(psr_parts_plan(&f->config, &f->buckets, false, &f->plan));
+    expect_ok(psr_parts_plan(&f->config, &f->buckets, NULL, &f->plan));
     for (uint32_t b = 0; b < BUCKETS; b++)
         f->plan.buckets[b].home = b == 0;
 }

@@ -38,7 +38,7 @@ static void make(uint32_t shard, double momentum)
     assert_ok(psr_layout_add(&s.layout, "t", 1, (uint32_t[]){FLOATS}));
     assert_ok(psr_buckets_plan(&s.layout, FLOATS * sizeof(float), &s.buckets));
     assert_int_equal(s.buckets.count, 1);
-    assert_ok(psr_parts_plan(&s.config, &s.buckets, false, &s.plan));
+    assert_ok(psr_parts_plan(&s.config, &s.buckets, NULL, &s.plan));
     const psr_shard_options options = {.config = &s.config,
                                        .layout = &s.layout,
                                        .plan = &s.plan,

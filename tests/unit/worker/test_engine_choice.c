@@ -3,13 +3,15 @@
 
 #include "worker/engine.h"
 
+static const psr_host_ranks one_host = {1, (uint32_t[]){0, 2}};
+
 /* A plan of one bucket that goes that way. */
 static psr_plan plan_of(psr_route route, bool homes_are_workers)
 {
     const psr_plan_options options = {.route = route,
                                       .ranks = 2,
                                       .shards = route == PSR_ROUTE_SHARD ? 2 : 0,
-                                      .homes_are_workers = homes_are_workers,
+                                      .hosts = homes_are_workers ? &one_host : NULL,
                                       .slice_floats = 16,
                                       .window = 1};
     static const psr_part part = {{0, 32}, 0};

@@ -1,0 +1,137 @@
+/* Members that may send a holder anything in well-formed heads: its host's workers PUSH, anybody RING (comm/tables/host_ring.h). Each record
+ * of the input is one message; fields are near what would be right. What is refused must be PROTOCOL, and nothing may be written outside
+ * the buckets. The first byte says the rank and the window. */
+#include "comm/tables/host_ring.h"
+#include "comm/wire/messages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { ARENA = 64, RECORD = 6, PARTS = 3 };
+
+static const psr_part parts[PARTS] = {{{40, 20}, 0}, {{9, 23}, 1}, {{3, 1}, 2}};
+static const psr_host_ranks hosts = {3, (uint32_t[]){0, 2, 3, 5}};
+
+typedef struct holder {
+    psr_plan plan, within;
+    psr_table_shard *table;
+    psr_host_ring *ring;
+} holder;
+
+static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)context, (void)to, (void)head;
+    if (payload != NULL && payload->release != NULL)
+        payload->release(payload->context);
+    return PSR_OK;
+}
+
+static psr_err gathered(void *context, uint32_t slice)
+{
+    return psr_host_ring_gathered(((holder *)context)->ring, slice);
+}
+
+static void must(psr_err err)
+{
+    if (err != PSR_OK)
+        abort();
+}
+
+static void open_holder(holder *h, uint8_t how, float *values)
+{
+    const uint32_t rank = how % 5;
+    const psr_plan_options planned = {
+        .route = PSR_ROUTE_SHARD, .ranks = 5, .hosts = &hosts, .slice_floats = 4, .window = 1 + how / 5 % 3};
+    must(psr_plan_make(&planned, parts, PARTS, &h->plan));
+    must(psr_plan_within(&h->plan, rank, &h->within));
+    const psr_outbox outbox = {.context = NULL, .send = give_back};
+    const psr_table_shard_options held = {.plan = &h->within,
+                                          .shard = rank - psr_plan_first_rank(&h->within),
+                                          .consistency = {PSR_CONSISTENCY_BSP, 0},
+                                          .update = "sum",
+                                          .given = true,
+                                          .end = 100,
+                                          .values = values,
+                                          .outbox = outbox,
+                                          .context = h,
+                                          .gathered = gathered};
+    must(psr_table_shard_new(&held, &h->table));
+    const psr_host_ring_options options = {
+        .plan = &h->plan, .rank = rank, .table = h->table, .outbox = outbox};
+    must(psr_host_ring_new(&options, &h->ring));
+}
+
+static void close_holder(holder *h)
+{
+    psr_host_ring_free(h->ring);
+    psr_table_shard_free(h->table);
+    psr_plan_done(&h->within);
+    psr_plan_done(&h->plan);
+}
+
+static void release(psr_message *message)
+{
+    free(message);
+}
+
+/* Mostly of a slice that there is. The payload is of its exact size, so that a read beyond it is seen. */
+static psr_message *make(const holder *h, const uint8_t *record)
+{
+    psr_slice slice = h->plan.slices[record[1] % h->plan.slice_count];
+    slice.span.count += record[5] >> 7;
+    slice.span.offset += record[5] >> 6 & 1;
+    const psr_msg_ring ring = {.bucket = slice.bucket,
+                               .step = record[2] & 3,
+                               .span = slice.span,
+                               .phase = (psr_ring_phase)(record[3] & 3),
+                               .chunk = slice.chunk + (record[5] >> 5 & 1),
+                               .hop = record[3] >> 2 & 3};
+    const size_t bytes = (slice.span.count + (record[5] >> 4 & 1)) * sizeof(float);
+    struct {
+        psr_message base;
+        float payload[];
+    } *m = malloc(sizeof *m + bytes);
+    if (m == NULL)
+        abort();
+    memset(m->payload, 0, bytes);
+    m->base = (psr_message){
+        .from = {record[4] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[4] & 7},
+        .head = (record[0] & 1) != 0
+                    ? psr_msg_ring_head(&ring)
+                    : psr_msg_push_head(&(psr_msg_push){slice.bucket, ring.step, slice.span, true}),
+        .payload = m->payload,
+        .payload_bytes = bytes,
+        .release = release,
+    };
+    m->base.head.encoding = PSR_ENCODING_FLOAT32;
+    return &m->base;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    float values[ARENA];
+    for (size_t i = 0; i < ARENA; i++)
+        values[i] = 1.0f;
+    holder h;
+    open_holder(&h, data[0], values);
+    for (data++, size--; size >= RECORD; data += RECORD, size -= RECORD) {
+        psr_message *message = make(&h, data);
+        psr_err err = (data[0] & 1) != 0 ? psr_host_ring_message(h.ring, &message)
+                                         : psr_table_shard_message(h.table, &message);
+        if (err != PSR_OK && err != PSR_ERR_PROTOCOL)
+            abort();
+    }
+    close_holder(&h);
+    for (size_t i = 0; i < ARENA; i++) { /* every gradient is zero, and a sum is added to the values */
+        bool inside = false;
+        for (size_t b = 0; b < PARTS; b++)
+            inside = inside || (i >= parts[b].span.offset && i < psr_span_end(parts[b].span));
+        if (values[i] != 1.0f && !inside)
+            abort();
+    }
+    return 0;
+}
