@@ -19,6 +19,7 @@ typedef struct psr_binding {
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_peer peer;
     char admitted[PSR_ADMISSION_NAME_BYTES]; /* "worker 1"; "worker any" keeps that when it has its rank */
+    char address[64];                        /* of its process, for lines; "": not known */
     uint64_t sequence;                       /* of the next message */
     bool banned; /* claimed a rank that is taken, or has left: its messages are dropped */
     bool used;

@@ -22,6 +22,7 @@
 #define CURVE_BYTES 64    /* more than encryption adds to a frame: 33 */
 #define STRANGER_LINES 10 /* at most so many in */
 #define STRANGER_WINDOW_MS 10000
+#define REFUSALS_QUEUED 4 /* to one connection */
 
 struct psr_inbox {
     psr_zmq_options options;
@@ -33,6 +34,7 @@ struct psr_inbox {
               16];          /* of an ipc socket: it is ours to remove. "": none */
     psr_borrower *borrower; /* NULL: no memory is shared */
     uint64_t introductions;
+    bool refused;               /* somebody, whose line may still be on its way */
     _Atomic uint64_t strangers; /* messages; admission counts connections */
     int64_t window_begin_ms;
     unsigned window_lines;
@@ -93,7 +95,8 @@ typedef struct frames {
 typedef struct received {
     psr_message base;
     zmq_msg_t frame;
-    void *aligned; /* the payload's copy where libzmq put it at an odd address */
+    uint8_t id[PSR_ROUTING_ID_BYTES]; /* of the connection that it came on */
+    void *aligned;                    /* the payload's copy where libzmq put it at an odd address */
 } received;
 
 static void received_release(psr_message *message)
@@ -135,6 +138,48 @@ static bool frames_receive(void *router, frames *f)
     return true;
 }
 
+/* ---- refusing ---- */
+
+/* REFUSED, back on the connection. The queue to a connection is short, and what does not fit there is dropped: nobody fills memory by
+ * coming again and again. */
+static void refuse(psr_inbox *inbox, const void *id, size_t id_bytes, psr_err status, const char *line)
+{
+    const psr_head head = psr_msg_refused_head(status);
+    uint8_t bytes[PSR_HEAD_BYTES_MAX];
+    size_t size, length = strnlen(line, PSR_REFUSED_LINE_MAX);
+    psr_head_encode(&head, length, bytes, &size);
+    inbox->refused = true;
+    if (psr_zmq_send(inbox->router, id, id_bytes, true) && psr_zmq_send(inbox->router, bytes, size, true))
+        (void)psr_zmq_send(inbox->router, line, length, false);
+}
+
+void psr_inbox_refuse(psr_inbox *inbox, const psr_message *message, psr_err status, const char *line)
+{
+    const received *r = (const received *)message;
+    if (message->release == received_release) /* not one in shared memory, which no JOIN is */
+        refuse(inbox, r->id, sizeof r->id, status, line);
+}
+
+/* Its name is another process's: the first one keeps it. */
+static psr_err refuse_second(psr_inbox *inbox, frames *f, psr_peer peer, const psr_binding *holder)
+{
+    const char *what = peer.role == PSR_ROLE_WORKER ? "rank" : psr_role_name(peer.role);
+    bool told = holder->address[0] != '\0';
+    char line[sizeof holder->address + 160];
+    snprintf(line, sizeof line, "%s %" PRIu32 " is taken: it has joined before%s%s; start each %s once", what,
+             peer.rank, told ? ", from " : "", holder->address, what);
+    refuse(inbox, zmq_msg_data(&f->id), zmq_msg_size(&f->id), PSR_ERR_DENIED, line);
+    return drop(inbox, peer, "another process joined under that name before");
+}
+
+/* Another version of the protocol hears so: it knows preambles, and reads there of which version this is. */
+static psr_err refuse_bytes(psr_inbox *inbox, frames *f, psr_peer peer, psr_err decoded)
+{
+    if (decoded == PSR_ERR_VERSION)
+        refuse(inbox, zmq_msg_data(&f->id), zmq_msg_size(&f->id), decoded, psr_err_detail());
+    return violation(peer, decoded);
+}
+
 /* The first message of a routing id: HELLO, of a peer whose name admission has checked. */
 static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr_head *head)
 {
@@ -142,10 +187,11 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
     const char *name = zmq_msg_gets(&f->head, "User-Id");
     if (name == NULL || !psr_admission_name_read(name, &known))
         return drop(inbox, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "it was not admitted under a name");
-    if (psr_bindings_holder(&inbox->bindings, known) != NULL)
-        return drop(inbox, known, "another process joined under that name before");
+    const psr_binding *holder = psr_bindings_holder(&inbox->bindings, known);
+    if (holder != NULL)
+        return refuse_second(inbox, f, known, holder);
     if (decoded != PSR_OK)
-        return violation(known, decoded);
+        return refuse_bytes(inbox, f, known, decoded);
     if (head->type != PSR_MSG_HELLO || head->sequence != 0 || f->count != 2)
         return violation(known, psr_fail(PSR_ERR_PROTOCOL, "its first message is not HELLO"));
     psr_err read = psr_msg_hello_read(head, &claimed);
@@ -156,14 +202,18 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
         return violation(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32,
                                          psr_role_name(claimed.role), claimed.rank));
     psr_peer peer = claimed.rank == PSR_RANK_ANY ? known : claimed;
-    if (psr_bindings_holder(&inbox->bindings, peer) != NULL)
-        return drop(inbox, peer, "another process joined under that name before");
+    holder = psr_bindings_holder(&inbox->bindings, peer);
+    if (holder != NULL)
+        return refuse_second(inbox, f, peer, holder);
     psr_binding *binding;
     psr_err err =
         psr_bindings_add(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id), peer, name, &binding);
     if (err == PSR_ERR_DENIED)
         return drop(inbox, peer, psr_err_detail());
     PSR_TRY(err);
+    const char *address = inbox->file[0] == '\0' ? zmq_msg_gets(&f->head, "Peer-Address") : NULL;
+    if (address != NULL)
+        snprintf(binding->address, sizeof binding->address, "%s", address);
     binding->sequence = 1;
     inbox->introductions++;
     return PSR_OK;
@@ -203,6 +253,8 @@ static psr_err deliver(frames *f, psr_peer from, const psr_head *head, psr_messa
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
     r->base = (psr_message){.from = from, .head = *head, .release = received_release};
+    if (zmq_msg_size(&f->id) == sizeof r->id) /* else it is bound to nobody, and did not come here */
+        memcpy(r->id, zmq_msg_data(&f->id), sizeof r->id);
     zmq_msg_init(&r->frame);
     zmq_msg_move(&r->frame, &f->payload);
     r->base.payload_bytes = zmq_msg_size(&r->frame);
@@ -252,7 +304,7 @@ static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
     if (!is_bound(binding, f))
         return drop(inbox, binding->peer, "the channel whose id it has is another process's");
     if (decoded != PSR_OK)
-        return violation(binding->peer, decoded);
+        return refuse_bytes(inbox, f, binding->peer, decoded);
     if (head.sequence < binding->sequence)
         return violation(binding->peer,
                          psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice", head.sequence));
@@ -400,6 +452,7 @@ static psr_err bind_in_directory(psr_inbox *inbox)
     uid_t uid = geteuid();
     char wanted[sizeof inbox->file + 8];
     PSR_TRY(name_socket(inbox));
+    PSR_TRY(psr_zmq_set(inbox->router, ZMQ_SNDHWM, REFUSALS_QUEUED, "ZMQ_SNDHWM"));
     snprintf(wanted, sizeof wanted, "ipc://%s", inbox->file);
     if (zmq_setsockopt(inbox->router, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0)
         return psr_zmq_failed("ZMQ_IPC_FILTER_UID");
@@ -413,6 +466,7 @@ static psr_err bind_to_address(psr_inbox *inbox, const char *address)
 {
     void *router = inbox->router;
     PSR_TRY(psr_zmq_set_tcp(router, strchr(address, ':') != NULL));
+    PSR_TRY(psr_zmq_set(router, ZMQ_SNDHWM, REFUSALS_QUEUED, "ZMQ_SNDHWM"));
     char wanted[sizeof inbox->endpoint];
     psr_endpoint_format(address, inbox->options.port, wanted, sizeof wanted);
     if (zmq_bind(router, wanted) != 0 && zmq_errno() == EADDRINUSE)
@@ -452,18 +506,20 @@ psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char 
     if (err == PSR_OK)
         err = bind_router(inbox, address);
     if (err != PSR_OK) {
-        psr_inbox_free(inbox);
+        psr_inbox_free(inbox, 0);
         return err;
     }
     *ret_inbox = inbox;
     return PSR_OK;
 }
 
-void psr_inbox_free(psr_inbox *inbox)
+void psr_inbox_free(psr_inbox *inbox, int linger_ms)
 {
     if (inbox == NULL)
         return;
     psr_admission_free(inbox->admission);
+    if (inbox->refused)
+        (void)zmq_setsockopt(inbox->router, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
     if (inbox->router != NULL)
         zmq_close(inbox->router);
     if (inbox->file[0] != '\0')

@@ -13,8 +13,8 @@ typedef struct psr_inbox psr_inbox;
 PSR_MUST_CHECK psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char *address,
                                      psr_inbox **ret_inbox);
 
-/* Closes it at once. NULL allowed. */
-void psr_inbox_free(psr_inbox *inbox);
+/* Closes it, and what those who were refused have not been told yet is told for at most linger_ms, while the context ends. NULL allowed. */
+void psr_inbox_free(psr_inbox *inbox, int linger_ms);
 
 /* The next message that is there, without waiting; NULL: none. Fails as psr_transport_recv. ret owns. */
 PSR_MUST_CHECK psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message);
@@ -25,6 +25,9 @@ void psr_inbox_borrow_by(psr_inbox *inbox, psr_borrower *borrower);
 bool psr_inbox_knows(const psr_inbox *inbox, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer);
 /* Grows whenever a channel says who it is. */
 uint64_t psr_inbox_introductions(const psr_inbox *inbox);
+
+/* As psr_transport_refuse. */
+void psr_inbox_refuse(psr_inbox *inbox, const psr_message *message, psr_err status, const char *line);
 
 /* As psr_transport_retire. */
 void psr_inbox_retire(psr_inbox *inbox, psr_peer peer);

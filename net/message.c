@@ -94,6 +94,7 @@ static const kind kinds[] = {
         KIND("VERDICT", OF_GROUP, "status", "rank", "other", "number", "within_ms", "scope", NULL),
     [PSR_MSG_SHRINK] = KIND("SHRINK", OF_GROUP, "within_ms", NULL),
     [PSR_MSG_SHRUNK] = KIND("SHRUNK", OF_GROUP, "status", "rank", "epoch", NULL),
+    [PSR_MSG_REFUSED] = KIND("REFUSED", UNTAGGED, "status", NULL),
     [PSR_MSG_INIT] = KIND("INIT", OF_RUN, "offset", "count", "section", NULL),
     [PSR_MSG_PUSH] = KIND("PUSH", OF_RUN, "offset", "count", "answer", NULL),
     [PSR_MSG_PULL] = KIND("PULL", OF_RUN, "offset", "count", NULL),
@@ -166,6 +167,17 @@ psr_err psr_msg_hello_read(const psr_head *head, psr_peer *ret_peer)
         return psr_fail(PSR_ERR_PROTOCOL, "says it is of rank %" PRIu64 ", which nobody is", head->fields[1]);
     *ret_peer = (psr_peer){(psr_role)head->fields[0], (uint32_t)head->fields[1]};
     return PSR_OK;
+}
+
+psr_head psr_msg_refused_head(psr_err status)
+{
+    return (psr_head){.type = PSR_MSG_REFUSED, .fields = {(uint64_t)status}};
+}
+
+psr_err psr_msg_refused_status(const psr_head *head)
+{
+    uint64_t status = head->fields[0];
+    return status > 0 && status <= PSR_ERR_LAST ? (psr_err)status : PSR_ERR_PEER;
 }
 
 /* ---- encoding ---- */

@@ -84,6 +84,7 @@ typedef enum psr_message_type {
     PSR_MSG_SAVED, /* to workers: a checkpoint is in place; pieces of the next one may come */
     PSR_MSG_VERDICT, /* of a communicator: the failure that all are told, or that there is none; payload: one line of text */
     PSR_MSG_SHRUNK, /* to those who said SHRINK: the ranks that live are the payload, or why it failed: one line of text */
+    PSR_MSG_REFUSED, /* who would join is turned away, or comes too late. payload: one line of text */
 
     /* worker -> shard, of a slice of one bucket */
     PSR_MSG_INIT = 50, /* initial state from worker 0 */
@@ -186,5 +187,9 @@ PSR_MUST_CHECK psr_err psr_head_decode(const void *bytes, size_t size, psr_head 
 /* HELLO, which is between transports alone. PROTOCOL: it names nobody that there can be. */
 psr_head psr_msg_hello_head(psr_peer self);
 PSR_MUST_CHECK psr_err psr_msg_hello_read(const psr_head *head, psr_peer *ret_peer);
+
+/* REFUSED: with what status whoever is refused ends. A status that is none is read as PEER: the line that comes with it counts. */
+psr_head psr_msg_refused_head(psr_err status);
+psr_err psr_msg_refused_status(const psr_head *head);
 
 #endif

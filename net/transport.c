@@ -76,6 +76,12 @@ void psr_transport_retire(psr_transport *transport, psr_peer peer)
     transport->ops->retire(transport, peer);
 }
 
+void psr_transport_refuse(psr_transport *transport, const psr_message *message, psr_err status,
+                          const char *line)
+{
+    transport->ops->refuse(transport, message, status, line);
+}
+
 psr_err psr_transport_share(psr_transport *transport,
                             void (*say)(void *context, bool shared, const char *line), void *context)
 {

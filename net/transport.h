@@ -39,7 +39,7 @@ PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to,
  * a call that finds no message: whoever has freed one comes again before it turns to something else. TIMEOUT when none came; CANCELLED
  * after psr_transport_wake when nothing else is there to deliver (the wake is consumed). A member's malformed or
  * other-version message gives PROTOCOL or VERSION, detail naming the member; PEER: its connection broke and messages were
- * lost. DENIED: the scheduler that we connected to turns us away, or is none. ret owns. */
+ * lost. DENIED: the scheduler that we connected to turns us away in the handshake, or is none; what it says later is REFUSED. ret owns. */
 PSR_MUST_CHECK psr_err psr_transport_recv(psr_transport *transport, int timeout_ms,
                                           psr_message **ret_message);
 
@@ -96,6 +96,13 @@ void psr_transport_disconnect(psr_transport *transport, psr_peer peer);
 
 /* peer has left in order: what else comes of its connection is dropped, and another may be made in its name. */
 void psr_transport_retire(psr_transport *transport, psr_peer peer);
+
+/* Turns away the process that sent this message, its JOIN: REFUSED goes back on the connection that the message came on, so there need be no
+ * channel to it, and it may have any name or none. It ends with that status and line (cut at PSR_REFUSED_LINE_MAX). One whose name another
+ * process holds is refused so by the transport itself, with DENIED. Who has gone hears nothing. */
+#define PSR_REFUSED_LINE_MAX 800
+void psr_transport_refuse(psr_transport *transport, const psr_message *message, psr_err status,
+                          const char *line);
 
 /* The endpoint that others connect to. Borrowed for life. */
 const char *psr_transport_endpoint(const psr_transport *transport);

@@ -16,6 +16,7 @@ typedef struct psr_transport_ops {
     psr_err (*connect)(psr_transport *transport, psr_peer peer, const char *endpoint, const char *public_key);
     void (*disconnect)(psr_transport *transport, psr_peer peer);
     void (*retire)(psr_transport *transport, psr_peer peer);
+    void (*refuse)(psr_transport *transport, const psr_message *message, psr_err status, const char *line);
     const char *(*endpoint)(const psr_transport *transport);
     psr_err (*rename)(psr_transport *transport, psr_peer self);
     uint64_t (*strangers)(const psr_transport *transport); /* any thread */

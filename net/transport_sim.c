@@ -482,6 +482,16 @@ static void sim_retire(psr_transport *base, psr_peer peer)
     (void)peer;
 }
 
+/* Here a connection is a name: there need be no channel, as none is needed over sockets. */
+static void sim_refuse(psr_transport *base, const psr_message *message, psr_err status, const char *line)
+{
+    sim_transport *transport = (sim_transport *)base;
+    const psr_head head = psr_msg_refused_head(status);
+    const psr_payload payload = {.data = line, .bytes = strnlen(line, PSR_REFUSED_LINE_MAX)};
+    if (!is_cut(transport->sim, transport->self) && !is_cut(transport->sim, message->from))
+        (void)!post(transport->sim, transport->self, message->from, &head, &payload, false);
+}
+
 static const char *sim_endpoint(const psr_transport *base)
 {
     return ((const sim_transport *)base)->endpoint;
@@ -527,6 +537,7 @@ psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_t
         .connect = sim_connect,
         .disconnect = sim_disconnect,
         .retire = sim_retire,
+        .refuse = sim_refuse,
         .endpoint = sim_endpoint,
         .lends_to = sim_lends_to,
         .rename = sim_rename,

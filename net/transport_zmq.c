@@ -32,7 +32,15 @@
 #define DEAD_HANDSHAKES                                                                                      \
     8 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
 
-enum { WATCHED_INBOX, WATCHED_WAKE, WATCHED_STRANGERS, WATCHED_REFUSED, WATCHED_SHARED, WATCHED };
+enum {
+    WATCHED_INBOX,
+    WATCHED_WAKE,
+    WATCHED_STRANGERS,
+    WATCHED_REFUSED,
+    WATCHED_REPLIES,
+    WATCHED_SHARED,
+    WATCHED
+};
 
 typedef struct channel {
     void *dealer;
@@ -51,6 +59,8 @@ typedef struct zmq_transport {
     size_t channel_counts[ROLES];
 
     void *refused; /* PAIR: whether the scheduler admits us; NULL until connected */
+    void *
+        replies; /* the dealer to the scheduler, which may say REFUSED on it; NULL until connected. Borrowed from its channel */
     unsigned dead_handshakes;
     int64_t connected_ms;
 
@@ -63,7 +73,7 @@ typedef struct zmq_transport {
     int wake_fd;
     atomic_bool woken;
     struct pollfd watched[WATCHED]; /* constant once the scheduler is connected and memory is shared */
-    atomic_bool others;             /* there may be something at strangers or refused */
+    atomic_bool others;             /* there may be something at strangers, refused or replies */
 } zmq_transport;
 
 static bool is_ipc(const psr_zmq_options *options)
@@ -126,17 +136,76 @@ static void zmq_transport_wait(psr_transport *base, int fd, int timeout_ms)
     memcpy(watched, transport->watched, sizeof transport->watched);
     watched[WATCHED] = (struct pollfd){.fd = fd, .events = POLLIN};
     if (poll(watched, WATCHED + 1, timeout_ms) > 0 &&
-        (watched[WATCHED_STRANGERS].revents || watched[WATCHED_REFUSED].revents))
+        (watched[WATCHED_STRANGERS].revents || watched[WATCHED_REFUSED].revents ||
+         watched[WATCHED_REPLIES].revents))
         atomic_store(&transport->others, true);
 }
 
-/* What is not a message. */
-static psr_err serve_others(zmq_transport *transport)
+/* REFUSED, which comes back on our own connection to the scheduler. */
+typedef struct reply {
+    psr_message base;
+    char line[PSR_REFUSED_LINE_MAX + 1];
+} reply;
+
+static void reply_release(psr_message *message)
+{
+    free(message); /* its first member */
+}
+
+/* *ret_message stays NULL where it is something else, which is nothing that a scheduler says there. */
+static psr_err read_reply(zmq_msg_t *head_frame, zmq_msg_t *line, psr_message **ret_message)
+{
+    psr_head head;
+    uint64_t bytes = 0;
+    psr_err err = psr_head_decode(zmq_msg_data(head_frame), zmq_msg_size(head_frame), &head, &bytes);
+    if (err == PSR_ERR_VERSION)
+        return psr_fail_context(err, "the scheduler");
+    if (err != PSR_OK || head.type != PSR_MSG_REFUSED || bytes != zmq_msg_size(line) ||
+        bytes > PSR_REFUSED_LINE_MAX)
+        return PSR_OK;
+    reply *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    memcpy(r->line, zmq_msg_data(line), bytes);
+    r->base = (psr_message){.from = {PSR_ROLE_SCHEDULER, 0},
+                            .head = head,
+                            .payload = r->line,
+                            .payload_bytes = bytes,
+                            .release = reply_release};
+    *ret_message = &r->base;
+    return PSR_OK;
+}
+
+static psr_err check_replies(zmq_transport *transport, psr_message **ret_message)
+{
+    psr_err err = PSR_OK;
+    bool there = transport->replies != NULL;
+    while (there && err == PSR_OK && *ret_message == NULL) {
+        zmq_msg_t head, line;
+        zmq_msg_init(&head);
+        zmq_msg_init(&line);
+        there = psr_zmq_receive_frame(transport->replies, &head);
+        bool two = there && zmq_msg_more(&head) && psr_zmq_receive_frame(transport->replies, &line);
+        for (bool more = two && zmq_msg_more(&line); more; more = zmq_msg_more(&line))
+            if (!psr_zmq_receive_frame(transport->replies,
+                                       &line)) /* what has more frames is nothing of ours */
+                break;
+        if (two)
+            err = read_reply(&head, &line, ret_message);
+        zmq_msg_close(&head);
+        zmq_msg_close(&line);
+    }
+    return err;
+}
+
+/* What does not come by the inbox. *ret_message stays NULL unless it is a message. */
+static psr_err serve_others(zmq_transport *transport, psr_message **ret_message)
 {
     if (!atomic_exchange(&transport->others, false))
         return PSR_OK;
     psr_inbox_tell_strangers(transport->inbox);
-    return transport->refused != NULL ? check_refused(transport) : PSR_OK;
+    PSR_TRY(check_replies(transport, ret_message));
+    return *ret_message == NULL && transport->refused != NULL ? check_refused(transport) : PSR_OK;
 }
 
 /* The descriptor is emptied first: a wake that comes between writes nothing, and what it is for is seen after this. */
@@ -190,7 +259,11 @@ static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_messa
         PSR_TRY(serve_sharing(transport));
         if (take_wake(transport))
             return psr_fail(PSR_ERR_CANCELLED, "woken");
-        PSR_TRY(serve_others(transport));
+        PSR_TRY(serve_others(transport, &message));
+        if (message != NULL) {
+            *ret_message = message;
+            return PSR_OK;
+        }
         if (last)
             return psr_fail(PSR_ERR_TIMEOUT, "no message within %d ms", timeout_ms);
         int64_t left_ms = timeout_ms < 0 ? -1 : end_ms - psr_clock_ms();
@@ -271,6 +344,13 @@ static psr_err send_frames(channel *c, const psr_head *head, zmq_msg_t *payload,
     return PSR_OK;
 }
 
+/* libzmq may have learnt of a reply when it sent, and its descriptor does not tell that again. */
+static void look_for_replies(zmq_transport *transport, const channel *c)
+{
+    if (c->dealer == transport->replies)
+        atomic_store(&transport->others, true);
+}
+
 static psr_err send_reference(channel *c, const psr_head *head, const psr_reference *reference,
                               size_t payload_bytes)
 {
@@ -295,6 +375,7 @@ static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_he
         psr_payload_return(payload);
         return psr_fail(PSR_ERR_NOT_FOUND, "no channel to %s %" PRIu32, psr_role_name(to.role), to.rank);
     }
+    look_for_replies((zmq_transport *)base, c);
     if (payload == NULL || payload->bytes == 0) {
         psr_payload_return(payload);
         return send_frames(c, head, NULL, 0);
@@ -349,7 +430,7 @@ static psr_err set_dealer(zmq_transport *transport, void *dealer, psr_peer peer,
     PSR_TRY(psr_admission_apply(transport->options.keys, transport->self, dealer, public_key));
     PSR_TRY(psr_zmq_set_tcp(dealer, strchr(endpoint, '[') != NULL));
     PSR_TRY(psr_zmq_set(dealer, ZMQ_RCVHWM, 1,
-                        "ZMQ_RCVHWM")); /* an inbox sends nothing back: let nobody fill memory */
+                        "ZMQ_RCVHWM")); /* an inbox sends REFUSED back at most: let nobody fill memory */
     PSR_TRY(psr_zmq_set_largest(dealer, 1024));
     PSR_TRY(psr_zmq_set(dealer, ZMQ_CONNECT_TIMEOUT, PSR_HANDSHAKE_MS, "ZMQ_CONNECT_TIMEOUT"));
     PSR_TRY(psr_zmq_set(dealer, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
@@ -379,6 +460,22 @@ static psr_err await_refusal(zmq_transport *transport, void *dealer)
     else
         transport->refused = refused;
     return err;
+}
+
+/* The same of what it says when we are in. */
+static psr_err await_replies(zmq_transport *transport, void *dealer)
+{
+    PSR_TRY(watch(transport, WATCHED_REPLIES, dealer));
+    transport->replies = dealer;
+    return PSR_OK;
+}
+
+static void forget_replies(zmq_transport *transport, const void *dealer)
+{
+    if (dealer != transport->replies)
+        return;
+    transport->replies = NULL;
+    transport->watched[WATCHED_REPLIES].fd = -1;
 }
 
 static void close_dealer(void *dealer, int linger_ms)
@@ -430,6 +527,8 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
     psr_err err = set_dealer(transport, dealer, peer, endpoint, public_key, id);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER && transport->refused == NULL)
         err = await_refusal(transport, dealer);
+    if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER)
+        err = await_replies(transport, dealer);
     while (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
         if (zmq_errno() != EINTR)
             err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
@@ -440,6 +539,7 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
     }
     if (err != PSR_OK) {
         c->dealer = NULL;
+        forget_replies(transport, dealer);
         close_dealer(dealer, 0);
     }
     return err;
@@ -451,6 +551,7 @@ static void zmq_transport_disconnect(psr_transport *base, psr_peer peer)
     channel *c = channel_of(transport, peer);
     if (c == NULL)
         return;
+    forget_replies(transport, c->dealer);
     close_dealer(c->dealer, 0);
     if (c->lender != NULL)
         psr_sharing_disconnect(transport->sharing, c->lender);
@@ -460,6 +561,12 @@ static void zmq_transport_disconnect(psr_transport *base, psr_peer peer)
 static void zmq_transport_retire(psr_transport *base, psr_peer peer)
 {
     psr_inbox_retire(((zmq_transport *)base)->inbox, peer);
+}
+
+static void zmq_transport_refuse(psr_transport *base, const psr_message *message, psr_err status,
+                                 const char *line)
+{
+    psr_inbox_refuse(((zmq_transport *)base)->inbox, message, status, line);
 }
 
 static psr_err zmq_transport_rename(psr_transport *base, psr_peer self)
@@ -588,7 +695,7 @@ static psr_err zmq_transport_lend_from(psr_transport *base, const psr_shared_are
 static void zmq_transport_free(psr_transport *base, int linger_ms)
 {
     zmq_transport *transport = (zmq_transport *)base;
-    psr_inbox_free(transport->inbox);
+    psr_inbox_free(transport->inbox, linger_ms);
     for (size_t role = 0; role < ROLES; role++) {
         for (size_t rank = 0; rank < transport->channel_counts[role]; rank++)
             if (transport->channels[role][rank].dealer != NULL)
@@ -627,7 +734,9 @@ static psr_err open_all(zmq_transport *transport, const char *address)
     PSR_TRY(psr_inbox_new(transport->ctx, &transport->options, address, &transport->inbox));
     name_share_path(transport);
     transport->watched[WATCHED_WAKE] = (struct pollfd){.fd = transport->wake_fd, .events = POLLIN};
-    transport->watched[WATCHED_REFUSED].fd = transport->watched[WATCHED_SHARED].fd = -1; /* not yet */
+    static const int not_yet[] = {WATCHED_REFUSED, WATCHED_REPLIES, WATCHED_SHARED};
+    for (size_t i = 0; i < sizeof not_yet / sizeof *not_yet; i++)
+        transport->watched[not_yet[i]].fd = -1;
     PSR_TRY(watch(transport, WATCHED_INBOX, psr_inbox_socket(transport->inbox)));
     return watch(transport, WATCHED_STRANGERS, psr_inbox_strangers_socket(transport->inbox));
 }
@@ -642,6 +751,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .connect = zmq_transport_connect,
         .disconnect = zmq_transport_disconnect,
         .retire = zmq_transport_retire,
+        .refuse = zmq_transport_refuse,
         .endpoint = zmq_transport_endpoint,
         .rename = zmq_transport_rename,
         .strangers = zmq_transport_strangers,

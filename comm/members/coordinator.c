@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A process that exits has said why to the coordinator before; its words and its agent's come by different
  * ways. */
@@ -172,6 +173,8 @@ void psr_coordinator_end(psr_coordinator *c, psr_err status, const char *line)
     size_t size = (size_t)snprintf(text, sizeof text, "%s", line ? line : psr_err_detail());
     bool in_order = status == PSR_OK || (status == PSR_ERR_CANCELLED && psr_coordinator_all_done(c));
     c->state = PSR_COORDINATOR_ENDED;
+    c->end_status = status;
+    memcpy(c->end_line, text, sizeof c->end_line);
     /* The run is over either way: a member that cannot be told is one that is gone. */
     psr_head last_word = {.type = in_order ? PSR_MSG_BYE : PSR_MSG_ABORT};
     psr_err told = psr_coordinator_send_all(c, last_word,
@@ -353,8 +356,11 @@ static psr_err take(psr_coordinator *c, psr_seat *seat, const psr_message *messa
 
 void psr_coordinator_message(psr_coordinator *c, const psr_message *message, int64_t now_ms)
 {
-    if (c->state == PSR_COORDINATOR_ENDED)
+    if (c->state == PSR_COORDINATOR_ENDED) {
+        if (message->head.type == PSR_MSG_JOIN)
+            psr_coordinator_refuse_late(c, message);
         return;
+    }
     psr_err err = take(c, psr_coordinator_find(c, message->from), message, now_ms);
     if (err != PSR_OK)
         psr_coordinator_end(c, err, NULL);

@@ -3,6 +3,7 @@
  * and of what the run is about: messages, times and news of processes come in; messages and events go out.
  *
  *     JOIN   ->  a seat of its role        <-  CONFIG, with what the user gives
+ *                there is none, or the run has ended:  <-  REFUSED, why
  *     FACTS  ->  given to the user; when all have told and agree:
  *                                          <-  WELCOME: the view, with what the user says was agreed on
  *     READY  ->  given to the user; of all:    <-  START
@@ -32,6 +33,8 @@ typedef struct psr_coordinator_driver {
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
     /* A process joined: open a channel to it. */
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
+    /* Whoever sent this JOIN has no channel, and hears why: psr_transport_refuse. */
+    void (*refuse)(void *context, const psr_message *join, psr_err status, const char *line);
     /* It has its rank now. count of total are here. */
     void (*joined)(void *context, const psr_view_member *entry, uint32_t count, uint32_t total);
     /* Something a person should see: who is slow, who was turned away. */
@@ -125,6 +128,8 @@ void psr_coordinator_name(const psr_coordinator *coordinator, psr_peer peer,
                           char name[static PSR_MEMBER_NAME_MAX]);
 bool psr_coordinator_running(const psr_coordinator *coordinator); /* from START to the end */
 bool psr_coordinator_ended(const psr_coordinator *coordinator);
+/* The run has failed before all had joined: somebody may still come and has not been told why. Its process should stay a while for that. */
+bool psr_coordinator_awaits_late(const psr_coordinator *coordinator);
 /* From `begin` on. */
 const psr_view *psr_coordinator_view(const psr_coordinator *coordinator);
 

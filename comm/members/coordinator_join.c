@@ -17,9 +17,30 @@ static psr_seat *seat_for(psr_coordinator *c, psr_peer wanted)
     if (wanted.rank != PSR_RANK_ANY)
         return psr_coordinator_find(c, wanted);
     for (uint32_t i = 0; i < c->seat_count; i++)
-        if (c->seats[i].entry.peer.role == wanted.role && !c->seats[i].joined)
+        if (c->seats[i].entry.peer.role == wanted.role && !c->seats[i].joined && !c->seats[i].refused)
             return &c->seats[i];
     return NULL;
+}
+
+static void refuse(psr_coordinator *c, const psr_message *message, psr_err status, const char *line)
+{
+    c->options.driver.refuse(c->options.driver.context, message, status, line);
+}
+
+static void say_no_place(psr_coordinator *c, const psr_message *message, const psr_join *join)
+{
+    const char *role = psr_role_name(message->from.role);
+    char who[32], line[PSR_COORDINATOR_LINE_MAX];
+    if (message->from.rank == PSR_RANK_ANY)
+        snprintf(who, sizeof who, "a %s", role);
+    else
+        snprintf(who, sizeof who, "%s %" PRIu32, role, message->from.rank);
+    snprintf(line, sizeof line,
+             "%s on %s (process %" PRId64 ") wants to join and has no place: the run has %" PRIu32
+             " workers and %" PRIu32 " shards, each once",
+             who, join->host, join->pid, c->options.workers, c->options.shards);
+    psr_coordinator_say(c, "%s", line);
+    refuse(c, message, PSR_ERR_DENIED, line);
 }
 
 static psr_err check_version(const psr_coordinator *c, psr_peer peer, const psr_join *join)
@@ -74,15 +95,39 @@ psr_err psr_coordinator_take_join(psr_coordinator *c, const psr_message *message
     }
     psr_seat *seat = seat_for(c, message->from);
     if (!seat || seat->joined || c->state != PSR_COORDINATOR_JOINING) {
-        psr_coordinator_say(
-            c,
-            "a %s on %s (process %" PRId64 ") wants to join and has no place: the run has %" PRIu32
-            " workers and %" PRIu32 " shards, each once",
-            psr_role_name(message->from.role), join.host, join.pid, c->options.workers, c->options.shards);
+        say_no_place(c, message, &join);
         return PSR_OK;
     }
-    PSR_TRY(check_version(c, seat->entry.peer, &join));
+    err = check_version(c, seat->entry.peer, &join);
+    if (err != PSR_OK) {
+        refuse(c, message, err, psr_err_detail());
+        seat->refused = true;
+        return err;
+    }
     return take_seat(c, seat, &join, now_ms);
+}
+
+/* ---- after the end ---- */
+
+void psr_coordinator_refuse_late(psr_coordinator *c, const psr_message *message)
+{
+    char line[PSR_COORDINATOR_LINE_MAX + 32];
+    psr_seat *seat = seat_for(c, message->from);
+    snprintf(line, sizeof line, "the run has ended: %s", c->end_line);
+    refuse(c, message, PSR_ERR_PEER, line);
+    if (seat)
+        seat->refused = true;
+}
+
+bool psr_coordinator_awaits_late(const psr_coordinator *c)
+{
+    bool failed =
+        c->state == PSR_COORDINATOR_ENDED && c->end_status != PSR_OK &&
+        c->end_status != PSR_ERR_CANCELLED; /* who is told to stop is told so at once, all of them */
+    for (uint32_t i = 0; failed && i < c->seat_count; i++)
+        if (!c->seats[i].joined && !c->seats[i].refused)
+            return true;
+    return false;
 }
 
 /* ---- FACTS and WELCOME ---- */

@@ -21,7 +21,8 @@ typedef enum psr_coordinator_state {
 typedef struct psr_seat {
     psr_view_member entry;
     bool joined, told_facts, ready, done;
-    bool asked; /* what it is doing, and has not said */
+    bool refused; /* it came when the run had ended, and knows that */
+    bool asked;   /* what it is doing, and has not said */
 } psr_seat;
 
 struct psr_coordinator {
@@ -41,6 +42,10 @@ struct psr_coordinator {
     psr_err lost_status;
     char lost_line[PSR_HOST_MAX + 256];
     int64_t lose_at_ms;
+
+    /* Once ended: for those who come late. */
+    psr_err end_status;
+    char end_line[PSR_COORDINATOR_LINE_MAX];
 };
 
 /* NULL when peer can be no member. */
@@ -52,6 +57,8 @@ psr_err psr_coordinator_send(psr_coordinator *coordinator, psr_peer to, psr_head
 
 /* coordinator_join.c */
 psr_err psr_coordinator_take_join(psr_coordinator *coordinator, const psr_message *message, int64_t now_ms);
+/* After the end: whoever joins hears why there is no run. */
+void psr_coordinator_refuse_late(psr_coordinator *coordinator, const psr_message *message);
 psr_err psr_coordinator_take_facts(psr_coordinator *coordinator, psr_seat *seat, const psr_message *message);
 psr_err psr_coordinator_take_ready(psr_coordinator *coordinator, psr_seat *seat, const psr_message *message);
 void psr_coordinator_check_joining(psr_coordinator *coordinator, int64_t now_ms);

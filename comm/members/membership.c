@@ -138,13 +138,9 @@ static psr_err check_scheduler(const psr_membership *m, int64_t present_ms)
     int64_t silent_ms = present_ms - m->heard_ms;
     if (silent_ms <= m->options.deadline_ms)
         return PSR_OK;
-    if (m->next_report_ms ==
-        NEVER) /* who asks for a place that somebody has is a stranger, and not answered */
-        return psr_fail(
-            PSR_ERR_PEER,
-            "the scheduler at %s did not answer for %.1f s: it is not there, or another process, or another "
-            "communicator of this one, has joined in this place",
-            m->options.scheduler, (double)silent_ms / 1000);
+    if (m->next_report_ms == NEVER)
+        return psr_fail(PSR_ERR_PEER, "the scheduler at %s did not answer for %.1f s", m->options.scheduler,
+                        (double)silent_ms / 1000);
     return psr_fail(PSR_ERR_PEER, "the scheduler at %s: no sign of life for %.1f s", m->options.scheduler,
                     (double)silent_ms / 1000);
 }
@@ -236,6 +232,10 @@ static psr_err take_scheduler_message(psr_membership *m, psr_message **message, 
     else if ((*message)->head.type == PSR_MSG_ABORT)
         err = psr_fail(PSR_ERR_PEER, "the run ends: %.*s", (int)(*message)->payload_bytes,
                        (const char *)(*message)->payload);
+    else if ((*message)->head.type == PSR_MSG_REFUSED)
+        err = psr_fail(psr_msg_refused_status(&(*message)->head),
+                       "the scheduler at %s turns this process away: %.*s", m->options.scheduler,
+                       (int)(*message)->payload_bytes, (const char *)(*message)->payload);
     else if (psr_membership_joined(m))
         return PSR_OK;
     else

@@ -80,7 +80,7 @@ typedef enum psring_err {
     PSRING_ERR_TIMEOUT,   /* a deadline passed, and who is to blame lives */
     PSRING_ERR_PROTOCOL,  /* a process broke the protocol */
     PSRING_ERR_VERSION,   /* a process is another version */
-    PSRING_ERR_DENIED,    /* a wrong key or token */
+    PSRING_ERR_DENIED,    /* a wrong key or token, or a place that is another's */
     PSRING_ERR_PEER,      /* another rank failed, or is gone; or this one was given up by the others */
     PSRING_ERR_CANCELLED, /* a rank revoked the group, or shrinks it */
     PSRING_ERR_NUMERIC,   /* psring_serve, as the next: what an update failed with */
@@ -149,8 +149,8 @@ typedef struct psring_options {
 PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
 
 /* Joins, and returns when all ranks have. options NULL: psring_options_env's. USAGE: what they say cannot be, or two ranks disagree.
- * DENIED: wrong keys. PEER: the scheduler is not there, or says who never came; or another communicator, of this process or another
- * one, has joined as this rank (so a process has one at a time of psring run's). NOT_FOUND: the environment gives no rank, no such folder or
+ * DENIED: wrong keys; or another communicator, of this process or another one, has joined as this rank (so a process has one at a time of
+ * psring run's). PEER: the scheduler is not there, or says who never came. NOT_FOUND: the environment gives no rank, no such folder or
  * file. VERSION. ret owns: psring_close, psring_abort. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *options, psring_comm **ret_comm);
 

@@ -67,6 +67,7 @@ static psr_err open_coordinator(psr_scheduler *scheduler, const char *host, int6
         .driver = {.context = events->context,
                    .send = events->send,
                    .connect = events->connect,
+                   .refuse = events->refuse,
                    .joined = events->joined,
                    .say = events->say,
                    .ended = events->ended},

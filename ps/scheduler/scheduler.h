@@ -29,6 +29,8 @@ typedef struct psr_scheduler_events {
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
     /* A process joined: open a channel to it. */
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
+    /* Whoever sent this JOIN is turned away: psr_transport_refuse. */
+    void (*refuse)(void *context, const psr_message *join, psr_err status, const char *line);
     /* It has its rank now. count of total are here. */
     void (*joined)(void *context, const psr_view_member *entry, uint32_t count, uint32_t total);
     /* All have joined and agree: make the plan and the run directory. */

@@ -9,6 +9,7 @@
 #include "ps/roster.h"
 #include "ps/scheduler/checkpoints.h"
 #include "ps/scheduler/figures.h"
+#include "ps/scheduler/late.h"
 #include "ps/scheduler/launcher.h"
 #include "ps/scheduler/progress.h"
 #include "ps/scheduler/resume.h"
@@ -33,6 +34,7 @@ typedef struct driver {
     const psr_config *config;
     const psr_provision *provision;
     bool by_hand; /* nobody takes events */
+    pid_t starter;
     char host[PSR_HOST_MAX];
     psr_transport *transport;
     psr_launcher *launcher;
@@ -69,6 +71,12 @@ static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
 {
     driver *d = context;
     return psr_transport_connect(d->transport, peer, endpoint, psr_keys_of(&d->provision->keys, peer));
+}
+
+static void on_refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    driver *d = context;
+    psr_transport_refuse(d->transport, join, status, line);
 }
 
 static void on_say(void *context, const char *line)
@@ -522,9 +530,11 @@ static void run_loop(driver *d)
     }
 }
 
-static bool drop(void *context, psr_message *message)
+/* Of a run that has ended: a JOIN is answered with that. */
+static bool take_late(void *context, psr_message *message)
 {
-    (void)context;
+    driver *d = context;
+    psr_coordinator_message(d->coordinator, message, psr_clock_ms());
     psr_message_free(&message);
     return true;
 }
@@ -536,7 +546,7 @@ static void take_last_lines(driver *d)
     bool more_orders = false, empty = true;
     while (!d->by_hand && !d->closed && !d->launcher_gone) {
         int timeout_ms = more_orders ? 0 : next_timeout_ms(d, psr_clock_ms());
-        if (psr_transport_visit(d->transport, timeout_ms, BURST, drop, NULL, &empty) != PSR_OK)
+        if (psr_transport_visit(d->transport, timeout_ms, BURST, take_late, d, &empty) != PSR_OK)
             return;
         int64_t now_ms = psr_clock_ms();
         more_orders = take_orders(d, now_ms);
@@ -544,6 +554,20 @@ static void take_last_lines(driver *d)
         if (!more_orders && launcher_silent_ms(d, now_ms) > d->deadline_ms)
             return;
     }
+}
+
+/* Without a launcher of ours, which ends all of a run's processes itself. */
+static void answer_late(driver *d)
+{
+    const psr_roster roster = psr_roster_of(d->config);
+    psr_late late = {.transport = d->transport,
+                     .coordinator = d->coordinator,
+                     .line = d->line,
+                     .members = roster.shards + roster.worker_processes,
+                     .launcher = d->launcher};
+    if (d->by_hand && d->launcher != NULL &&
+        d->starter == getppid()) /* who starts it with orders is to outlive it */
+        psr_late_answer(&late);
 }
 
 /* ---- life ---- */
@@ -563,6 +587,7 @@ static psr_err set_up(driver *d)
         .context = d,
         .send = on_send,
         .connect = on_connect,
+        .refuse = on_refuse,
         .joined = on_joined,
         .begin = on_begin,
         .restore = on_restore,
@@ -608,6 +633,7 @@ static void clean_up(driver *d)
 psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision, psr_launcher_kind kind)
 {
     driver d = {.config = config, .provision = provision, .by_hand = kind != PSR_LAUNCHER_WHOLE};
+    d.starter = getppid();
     d.deadline_ms = (int64_t)(config->deadline_s * 1000);
     snprintf(d.host, sizeof d.host, "%s", provision->host);
     if (d.host[0] == '\0' && gethostname(d.host, sizeof d.host - 1) != 0)
@@ -621,6 +647,7 @@ psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provi
     if (err == PSR_OK) {
         run_loop(&d);
         take_last_lines(&d);
+        answer_late(&d);
         err = d.status;
     } else {
         snprintf(d.line, sizeof d.line, "%s", psr_err_detail());
@@ -628,6 +655,7 @@ psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provi
             psr_launcher_ended(d.launcher, err, d.line, NULL);
         else
             psr_log(PSR_LOG_ERROR, "%s", d.line);
+        answer_late(&d);
     }
     clean_up(&d);
     return err == PSR_OK ? PSR_OK : psr_fail(err, "%s", d.line);

@@ -211,6 +211,13 @@ static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
     return PSR_OK;
 }
 
+static void on_refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    (void)context, (void)join;
+    if (status == PSR_OK || *line == '\0')
+        abort();
+}
+
 static void on_joined(void *context, const psr_view_member *entry, uint32_t count, uint32_t total)
 {
     (void)context, (void)entry;
@@ -333,6 +340,7 @@ static void play_scheduler(const uint8_t *data, size_t size, const psr_config *c
         .context = &end,
         .send = on_send,
         .connect = on_connect,
+        .refuse = on_refuse,
         .joined = on_joined,
         .begin = on_begin,
         .restore = on_restore,

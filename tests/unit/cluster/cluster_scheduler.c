@@ -116,6 +116,12 @@ static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
     return psr_transport_connect(c->scheduler_process.transport, peer, endpoint, NULL);
 }
 
+static void on_refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    cluster *c = context;
+    psr_transport_refuse(c->scheduler_process.transport, join, status, line);
+}
+
 static void on_joined(void *context, const psr_view_member *entry, uint32_t count, uint32_t total)
 {
     cluster *c = context;
@@ -218,6 +224,7 @@ void scheduler_make(cluster *c)
         .context = c,
         .send = on_send,
         .connect = on_connect,
+        .refuse = on_refuse,
         .joined = on_joined,
         .begin = on_begin,
         .restore = on_restore,

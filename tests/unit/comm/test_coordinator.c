@@ -32,6 +32,10 @@ typedef struct fixture {
     uint32_t begun, welcomed, started, reports, ended;
     psr_err status;
     char said[256], line[256];
+    uint32_t refused;
+    psr_peer refused_peer;
+    psr_err refused_status;
+    char refusal[256];
 } fixture;
 
 /* ---- the driver ---- */
@@ -55,6 +59,15 @@ static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
     (void)context, (void)peer;
     assert_string_equal(endpoint, "tcp://127.0.0.1:1");
     return PSR_OK;
+}
+
+static void on_refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    fixture *f = context;
+    f->refused++;
+    f->refused_peer = join->from;
+    f->refused_status = status;
+    snprintf(f->refusal, sizeof f->refusal, "%s", line);
 }
 
 static void on_joined(void *context, const psr_view_member *entry, uint32_t count, uint32_t total)
@@ -175,6 +188,7 @@ static int set_up(void **state)
         .driver = {.context = &f,
                    .send = on_send,
                    .connect = on_connect,
+                   .refuse = on_refuse,
                    .joined = on_joined,
                    .say = on_say,
                    .ended = on_ended},
@@ -410,6 +424,43 @@ static void a_text_that_is_too_long_is_read_by_nobody(void **state)
          PSR_MSG_ABORT);
 }
 
+/* Who has not come when the run fails is told why when it does; then nobody is awaited any more. */
+static void who_joins_after_the_end_hears_why_there_is_no_run(void **state)
+{
+    fixture *f = *state;
+    join(f, s0, "host0");
+    join(f, w1, "host2");
+    assert_false(psr_coordinator_awaits_late(f->coordinator));
+    psr_fail(PSR_ERR_USAGE, "another failure's detail");
+    psr_coordinator_end(f->coordinator, PSR_ERR_USAGE, "worker 1 on host2: other options");
+    assert_true(psr_coordinator_awaits_late(f->coordinator));
+    size_t sent = f->sent_count;
+    join(f, w0, "host1");
+    assert_int_equal(f->refused, 1);
+    assert_true(psr_peer_equal(f->refused_peer, w0));
+    assert_int_equal(f->refused_status, PSR_ERR_PEER);
+    assert_string_equal(f->refusal, "the run has ended: worker 1 on host2: other options");
+    assert_false(psr_coordinator_awaits_late(f->coordinator));
+    say(f, w0, PSR_MSG_FACTS, "a\0c", 3);
+    assert_int_equal(f->sent_count, sent);
+    assert_int_equal(f->ended, 1);
+}
+
+static void nobody_is_awaited_after_a_run_that_was_whole_or_was_told_to_stop(void **state)
+{
+    fixture *f = *state;
+    join(f, w0, "host1");
+    psr_coordinator_end(f->coordinator, PSR_ERR_CANCELLED, "enough");
+    assert_false(psr_coordinator_awaits_late(f->coordinator));
+    tear_down(state);
+
+    set_up(state);
+    f = *state;
+    start_all(f);
+    psr_coordinator_end(f->coordinator, PSR_ERR_PEER, "worker 1 was lost");
+    assert_false(psr_coordinator_awaits_late(f->coordinator));
+}
+
 int main(void)
 {
 #define COORDINATOR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -422,6 +473,8 @@ int main(void)
         COORDINATOR(the_users_messages_are_due_from_start_until_a_member_is_done),
         COORDINATOR(a_run_that_is_cancelled_ends_in_order_only_when_all_were_done),
         COORDINATOR(who_has_not_joined_is_not_heard),
+        COORDINATOR(who_joins_after_the_end_hears_why_there_is_no_run),
+        COORDINATOR(nobody_is_awaited_after_a_run_that_was_whole_or_was_told_to_stop),
         COORDINATOR(a_text_that_is_too_long_is_read_by_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

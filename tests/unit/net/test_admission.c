@@ -410,6 +410,72 @@ static void a_second_process_cannot_take_a_rank(void **state)
     free_keys(&keys);
 }
 
+/* It hears at once that it is the second, and the first goes on. */
+static void check_second(bool curve)
+{
+    run_keys keys = make_keys(curve);
+    psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1),
+                  *second = open_member(&keys, worker1);
+    join_to(w, scheduler, s);
+    send_number(w, scheduler, 1);
+    receive_number(s, worker1, 1);
+    join_to(second, scheduler, s);
+    send_number(second, scheduler, 7);
+    await_strangers(s, 1);
+    psr_message *message = NULL;
+    assert_ok(psr_transport_recv(second, WAIT_MS, &message));
+    assert_true(psr_peer_equal(message->from, scheduler));
+    assert_int_equal(message->head.type, PSR_MSG_REFUSED);
+    assert_int_equal(psr_msg_refused_status(&message->head), PSR_ERR_DENIED);
+    static const char line[] = "rank 1 is taken: it has joined before, from 127.0.0.1; start each rank once";
+    assert_int_equal(message->payload_bytes, sizeof line - 1);
+    assert_memory_equal(message->payload, line, sizeof line - 1);
+    psr_message_free(&message);
+    send_number(w, scheduler, 2);
+    receive_number(s, worker1, 2);
+    psr_transport_free(&second, 0);
+    psr_transport_free(&w, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+static void a_second_process_of_a_rank_is_told_so(void **state)
+{
+    (void)state;
+    check_second(true);
+}
+
+static void a_second_process_of_a_rank_is_told_so_without_keys_of_its_own(void **state)
+{
+    (void)state;
+    check_second(false);
+}
+
+/* Who is refused has no channel, and the line leaves although the inbox closes at once. */
+static void whoever_sent_a_message_can_be_refused_with_the_last_breath(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true);
+    psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1);
+    join_to(w, scheduler, s);
+    send_number(w, scheduler, 1);
+    psr_message *message = NULL;
+    assert_ok(psr_transport_recv(s, WAIT_MS, &message));
+    char line[2 * PSR_REFUSED_LINE_MAX];
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\0';
+    psr_transport_refuse(s, message, PSR_ERR_PEER, line);
+    psr_message_free(&message);
+    psr_transport_free(&s, WAIT_MS);
+    assert_ok(psr_transport_recv(w, WAIT_MS, &message));
+    assert_int_equal(message->head.type, PSR_MSG_REFUSED);
+    assert_int_equal(psr_msg_refused_status(&message->head), PSR_ERR_PEER);
+    assert_int_equal(message->payload_bytes, PSR_REFUSED_LINE_MAX);
+    psr_message_free(&message);
+    psr_transport_free(&w, 0);
+    free_keys(&keys);
+}
+
 static void who_has_the_id_of_anothers_channel_is_nobody(void **state)
 {
     (void)state;
@@ -694,6 +760,9 @@ int main(void)
         cmocka_unit_test(without_the_token_nobody_comes_in),
         cmocka_unit_test(a_name_that_no_member_has_is_turned_away),
         cmocka_unit_test(a_second_process_cannot_take_a_rank),
+        cmocka_unit_test(a_second_process_of_a_rank_is_told_so),
+        cmocka_unit_test(a_second_process_of_a_rank_is_told_so_without_keys_of_its_own),
+        cmocka_unit_test(whoever_sent_a_message_can_be_refused_with_the_last_breath),
         cmocka_unit_test(who_has_the_id_of_anothers_channel_is_nobody),
         cmocka_unit_test(a_member_that_breaks_the_protocol_is_named),
         cmocka_unit_test(lost_messages_are_noticed),

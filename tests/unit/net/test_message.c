@@ -93,7 +93,8 @@ static void every_type_of_message_is_known(void **state)
         PSR_MSG_RESTORE, PSR_MSG_ABORT,      PSR_MSG_BYE,     PSR_MSG_CONFIG,   PSR_MSG_SAVED,
         PSR_MSG_INIT,    PSR_MSG_PUSH,       PSR_MSG_PULL,    PSR_MSG_WEIGHTS,  PSR_MSG_ACK,
         PSR_MSG_RING,    PSR_MSG_GATHER,     PSR_MSG_SPREAD,  PSR_MSG_VALUES,   PSR_MSG_CREDIT,
-        PSR_MSG_AHEAD,   PSR_MSG_FINDING,    PSR_MSG_VERDICT, PSR_MSG_PROBE,    PSR_MSG_PROBED};
+        PSR_MSG_AHEAD,   PSR_MSG_FINDING,    PSR_MSG_VERDICT, PSR_MSG_PROBE,    PSR_MSG_PROBED,
+        PSR_MSG_SHRINK,  PSR_MSG_SHRUNK,     PSR_MSG_REFUSED};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         psr_head head = {.type = types[i]};
         assert_round_trip(&head, 0);
@@ -215,7 +216,7 @@ static void a_head_that_is_not_an_array_of_unsigned_numbers_is_refused(void **st
 static void an_unknown_type_is_refused(void **state)
 {
     (void)state;
-    static const uint64_t types[] = {0,  2,  9,  21, 29,  42,
+    static const uint64_t types[] = {0,  2,  9,  21, 29,  43,
                                      49, 55, 69, 73, 127, UINT64_C(1) << 32 | PSR_MSG_PUSH};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         encoded e = encode(&example, 0);

@@ -30,6 +30,15 @@ static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
     return PSR_OK;
 }
 
+static void on_refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    fixture *f = context;
+    f->refused++;
+    f->refused_peer = join->from;
+    f->refused_status = status;
+    snprintf(f->refusal, sizeof f->refusal, "%s", line);
+}
+
 static void on_joined(void *context, const psr_view_member *entry, uint32_t count, uint32_t total)
 {
     fixture *f = context;
@@ -160,6 +169,7 @@ void open_scheduler(fixture *f)
         .context = f,
         .send = on_send,
         .connect = on_connect,
+        .refuse = on_refuse,
         .joined = on_joined,
         .begin = on_begin,
         .restore = on_restore,

@@ -30,6 +30,10 @@ typedef struct fixture {
     uint64_t first_step, last_checkpoint;
     psr_err last_checkpoint_err;
     char algorithms[64];
+    uint32_t refused;
+    psr_peer refused_peer;
+    psr_err refused_status;
+    char refusal[TEXT_MAX];
     psr_facts facts; /* of begin */
     bool ended;
     psr_err status;

@@ -50,6 +50,9 @@ static void ranks_that_nobody_asks_for_are_given_in_the_order_of_joining(void **
     assert_int_equal(f->joined, 3);
     assert_string_equal(f->said, "a worker on late (process 7) wants to join and has no place: the run has 3 "
                                  "workers and 1 shards, each once\n");
+    assert_int_equal(f->refused, 1);
+    assert_int_equal(f->refused_status, PSR_ERR_DENIED);
+    assert_memory_equal(f->refusal, f->said, strlen(f->refusal));
 }
 
 static void who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on(void **state)
@@ -62,7 +65,8 @@ static void who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_th
     assert_int_equal(count_sent(f, PSR_MSG_CONFIG), 3);
     assert_non_null(strstr(f->said, "on thief"));
     assert_non_null(strstr(f->said, "on nine"));
-    assert_non_null(strstr(f->said, "a scheduler on king"));
+    assert_non_null(strstr(f->said, "scheduler 0 on king"));
+    assert_int_equal(f->refused, 3);
     assert_false(f->ended);
 }
 
@@ -76,6 +80,10 @@ static void another_version_is_refused_by_host_and_both_versions(void **state)
          ": install one version on all hosts");
     assert_int_equal(count_sent(f, PSR_MSG_ABORT), 1); /* to the one that has joined */
     assert_string_equal(last_sent(f, PSR_MSG_ABORT)->text, f->line);
+    assert_int_equal(f->refused, 1); /* and to itself */
+    assert_true(psr_peer_equal(f->refused_peer, w1));
+    assert_int_equal(f->refused_status, PSR_ERR_VERSION);
+    assert_string_equal(f->refusal, f->line);
 }
 
 static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
