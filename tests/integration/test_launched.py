@@ -38,12 +38,15 @@ def free_port(beside=0):
 class Process:
     """One of a launcher's processes; what it says is read as it comes."""
 
-    def __init__(self, command, env, cwd):
+    def __init__(self, command, env, cwd, stdin=None):
         self.lines = []
         self.said = threading.Condition()
         self.over = False
-        self.process = subprocess.Popen(command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.process = subprocess.Popen(command, env=env, cwd=cwd, stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        if stdin and stdin != subprocess.PIPE:  # text; else it stays open
+            self.process.stdin.write(stdin)
+            self.process.stdin.close()
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
