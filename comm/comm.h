@@ -2,7 +2,7 @@
  * (deploy) or measure (bench). Its users include this header and no other of comm's; house_rules holds it.
  *
  *     who takes part, and who holds what    view.h, plan.h
- *     joining, and hearing that all live    members/: member.h (a process's side), coordinator.h (the scheduler's), provision.h, shared_memory.h
+ *     joining, and hearing that all live    members/: member.h (a process's side), coordinator.h (the scheduler's), provision.h, shared_memory.h, unreached.h
  *     values, and how they are combined     buffer.h, reduce.h
  *     operations of a group of ranks        collectives/: group.h, block.h, halo.h, call.h, algorithm_choice.h
  *     ranks of any program                  node/coordinator.h (the scheduler's side)
@@ -31,6 +31,7 @@
 #include "comm/members/member.h"
 #include "comm/members/provision.h"
 #include "comm/members/shared_memory.h"
+#include "comm/members/unreached.h"
 #include "comm/node/coordinator.h"
 #include "comm/operations/collective.h"
 #include "comm/operations/early.h"

@@ -160,6 +160,19 @@ void psr_inbox_refuse(psr_inbox *inbox, const psr_message *message, psr_err stat
         refuse(inbox, r->id, sizeof r->id, status, line);
 }
 
+void psr_inbox_refuse_peer(psr_inbox *inbox, psr_peer peer, psr_err status, const char *line)
+{
+    const psr_binding *holder = psr_bindings_holder(&inbox->bindings, peer);
+    if (holder != NULL)
+        refuse(inbox, holder->id, sizeof holder->id, status, line);
+}
+
+const char *psr_inbox_address_of(const psr_inbox *inbox, psr_peer peer)
+{
+    const psr_binding *holder = psr_bindings_holder(&inbox->bindings, peer);
+    return holder != NULL ? holder->address : "";
+}
+
 /* Its name is another process's: the first one keeps it. */
 static psr_err refuse_second(psr_inbox *inbox, frames *f, psr_peer peer, const psr_binding *holder)
 {

@@ -29,6 +29,11 @@ uint64_t psr_inbox_introductions(const psr_inbox *inbox);
 /* As psr_transport_refuse. */
 void psr_inbox_refuse(psr_inbox *inbox, const psr_message *message, psr_err status, const char *line);
 
+/* As psr_transport_refuse_peer. */
+void psr_inbox_refuse_peer(psr_inbox *inbox, psr_peer peer, psr_err status, const char *line);
+/* From where a peer has connected. "": it has not, or that is not known. Borrowed until another introduces itself. */
+const char *psr_inbox_address_of(const psr_inbox *inbox, psr_peer peer);
+
 /* As psr_transport_retire. */
 void psr_inbox_retire(psr_inbox *inbox, psr_peer peer);
 

@@ -82,6 +82,18 @@ void psr_transport_refuse(psr_transport *transport, const psr_message *message, 
     transport->ops->refuse(transport, message, status, line);
 }
 
+bool psr_transport_unreached(psr_transport *transport, int64_t patience_ms, psr_unreached *ret_unreached)
+{
+    return transport->ops->unreached != NULL &&
+           transport->ops->unreached(transport, patience_ms, ret_unreached);
+}
+
+void psr_transport_refuse_peer(psr_transport *transport, psr_peer peer, psr_err status, const char *line)
+{
+    if (transport->ops->refuse_peer != NULL)
+        transport->ops->refuse_peer(transport, peer, status, line);
+}
+
 psr_err psr_transport_share(psr_transport *transport,
                             void (*say)(void *context, bool shared, const char *line), void *context)
 {

@@ -104,6 +104,25 @@ void psr_transport_retire(psr_transport *transport, psr_peer peer);
 void psr_transport_refuse(psr_transport *transport, const psr_message *message, psr_err status,
                           const char *line);
 
+/* A peer whose address this process cannot reach: nobody's fault that the peer could know of. */
+typedef struct psr_unreached {
+    psr_peer peer;
+    int64_t for_ms;     /* since it was connected to */
+    char endpoint[256]; /* where it says that it listens */
+    char from[64];      /* this process's address on the way there; "": there is no way */
+    char why[96];       /* "Connection refused", "no answer within 1000 ms" */
+    char
+        came_from[64]; /* from where it has connected to this process; "": it has not, or that is not known */
+} psr_unreached;
+
+/* Whether a channel over TCP, but to the scheduler, has been without a connection for patience_ms since it was made. (Whoever listens accepts
+ * connections, however busy or stopped it is: its kernel does.) To be called now and then; looks once a second. It asks the network itself before
+ * it says so, for a second. false: there is none, or not over sockets. */
+bool psr_transport_unreached(psr_transport *transport, int64_t patience_ms, psr_unreached *ret_unreached);
+
+/* As psr_transport_refuse, of a peer that has introduced itself. One that has not, or has no rank, hears nothing. */
+void psr_transport_refuse_peer(psr_transport *transport, psr_peer peer, psr_err status, const char *line);
+
 /* The endpoint that others connect to. Borrowed for life. */
 const char *psr_transport_endpoint(const psr_transport *transport);
 

@@ -17,6 +17,9 @@ typedef struct psr_transport_ops {
     void (*disconnect)(psr_transport *transport, psr_peer peer);
     void (*retire)(psr_transport *transport, psr_peer peer);
     void (*refuse)(psr_transport *transport, const psr_message *message, psr_err status, const char *line);
+    /* NULL: every channel reaches its peer. */
+    bool (*unreached)(psr_transport *transport, int64_t patience_ms, psr_unreached *ret_unreached);
+    void (*refuse_peer)(psr_transport *transport, psr_peer peer, psr_err status, const char *line);
     const char *(*endpoint)(const psr_transport *transport);
     psr_err (*rename)(psr_transport *transport, psr_peer self);
     uint64_t (*strangers)(const psr_transport *transport); /* any thread */

@@ -7,8 +7,10 @@
 #include "base/clock.h"
 #include "net/bindings.h"
 #include "net/admission.h"
+#include "net/attempt.h"
 #include "net/inbox.h"
 #include "net/interface.h"
+#include "net/reach.h"
 #include "net/sharing.h"
 #include "net/socket_directory.h"
 #include "net/sockets.h"
@@ -29,6 +31,8 @@
 #define ROLES 3
 #define RANKS_MAX 65536
 #define SOCKETS_MAX 8192
+#define LOOK_EVERY_MS 1000 /* at channels that are not connected yet */
+#define REACH_MS 1000
 #define DEAD_HANDSHAKES                                                                                      \
     8 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
 
@@ -47,6 +51,8 @@ typedef struct channel {
     uint64_t sequence;
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_lender *lender; /* the sharing's; NULL: no memory is shared with this peer */
+    psr_attempt attempt;
+    char *endpoint; /* owned, while it is not known to be connected; NULL: it is, or it is not over TCP */
 } channel;
 
 typedef struct zmq_transport {
@@ -63,6 +69,9 @@ typedef struct zmq_transport {
         replies; /* the dealer to the scheduler, which may say REFUSED on it; NULL until connected. Borrowed from its channel */
     unsigned dead_handshakes;
     int64_t connected_ms;
+    uint64_t attempts_begun;
+    size_t attempts;      /* channels that are not known to be connected */
+    int64_t next_look_ms; /* at them */
 
     char share_path[PSR_SHARE_PATH_BYTES]; /* "": it can share no memory */
     psr_sharing *sharing;                  /* NULL: no memory is shared */
@@ -485,6 +494,32 @@ static void close_dealer(void *dealer, int linger_ms)
     zmq_close(dealer);
 }
 
+/* Whether it connects: all but to the scheduler, for which its members wait. */
+static psr_err begin_attempt(zmq_transport *transport, channel *c, void *dealer, const char *endpoint)
+{
+    char *copy = strdup(endpoint);
+    if (copy == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a channel");
+    psr_err err = psr_attempt_begin(transport->ctx, dealer, transport->attempts_begun++, &c->attempt);
+    if (err != PSR_OK) {
+        free(copy);
+        return err;
+    }
+    c->endpoint = copy;
+    transport->attempts++;
+    return PSR_OK;
+}
+
+static void end_attempt(zmq_transport *transport, channel *c)
+{
+    if (c->endpoint == NULL)
+        return;
+    psr_attempt_done(&c->attempt);
+    free(c->endpoint);
+    c->endpoint = NULL;
+    transport->attempts--;
+}
+
 /* A member tells where it listens, and is not believed about more than that: over ipc, only in the run's own
  * directory. */
 static psr_err check_endpoint(const zmq_transport *transport, const char *endpoint)
@@ -529,16 +564,19 @@ static psr_err zmq_transport_connect(psr_transport *base, psr_peer peer, const c
         err = await_refusal(transport, dealer);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER)
         err = await_replies(transport, dealer);
+    if (err == PSR_OK && peer.role != PSR_ROLE_SCHEDULER && strncmp(endpoint, "tcp://", 6) == 0)
+        err = begin_attempt(transport, c, dealer, endpoint);
     while (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
         if (zmq_errno() != EINTR)
             err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
     if (err == PSR_OK) {
-        *c = (channel){.dealer = dealer};
+        c->dealer = dealer;
         memcpy(c->id, id, sizeof id);
         err = say_hello(transport, c);
     }
     if (err != PSR_OK) {
-        c->dealer = NULL;
+        end_attempt(transport, c);
+        *c = (channel){0};
         forget_replies(transport, dealer);
         close_dealer(dealer, 0);
     }
@@ -552,6 +590,7 @@ static void zmq_transport_disconnect(psr_transport *base, psr_peer peer)
     if (c == NULL)
         return;
     forget_replies(transport, c->dealer);
+    end_attempt(transport, c);
     close_dealer(c->dealer, 0);
     if (c->lender != NULL)
         psr_sharing_disconnect(transport->sharing, c->lender);
@@ -578,6 +617,52 @@ static psr_err zmq_transport_rename(psr_transport *base, psr_peer self)
             if (transport->channels[role][rank].dealer != NULL)
                 PSR_TRY(say_hello(transport, &transport->channels[role][rank]));
     return PSR_OK;
+}
+
+static void zmq_transport_refuse_peer(psr_transport *base, psr_peer peer, psr_err status, const char *line)
+{
+    psr_inbox_refuse_peer(((zmq_transport *)base)->inbox, peer, status, line);
+}
+
+/* ---- who cannot be reached ---- */
+
+/* Whether it does not answer now either, and why: it may have come meanwhile, and libzmq tries again but every second. */
+static bool does_not_answer(const zmq_transport *transport, psr_peer peer, channel *c, int64_t now_ms,
+                            psr_unreached *ret_unreached)
+{
+    psr_reach reach = {.endpoint = c->endpoint};
+    if (psr_reach_all(&reach, 1, REACH_MS) != PSR_OK || reach.reached) {
+        c->attempt.since_ms = now_ms;
+        return false;
+    }
+    psr_unreached u = {.peer = peer, .for_ms = now_ms - c->attempt.since_ms};
+    snprintf(u.endpoint, sizeof u.endpoint, "%s", c->endpoint);
+    snprintf(u.from, sizeof u.from, "%s", reach.source);
+    snprintf(u.why, sizeof u.why, "%s", reach.failure);
+    snprintf(u.came_from, sizeof u.came_from, "%s", psr_inbox_address_of(transport->inbox, peer));
+    *ret_unreached = u;
+    return true;
+}
+
+static bool zmq_transport_unreached(psr_transport *base, int64_t patience_ms, psr_unreached *ret_unreached)
+{
+    zmq_transport *transport = (zmq_transport *)base;
+    int64_t now_ms = psr_clock_ms();
+    if (transport->attempts == 0 || now_ms < transport->next_look_ms)
+        return false;
+    transport->next_look_ms = now_ms + LOOK_EVERY_MS;
+    for (uint32_t role = 0; role < ROLES; role++)
+        for (uint32_t rank = 0; rank < transport->channel_counts[role]; rank++) {
+            channel *c = &transport->channels[role][rank];
+            if (c->endpoint == NULL)
+                continue;
+            if (!psr_attempt_goes_on(&c->attempt))
+                end_attempt(transport, c);
+            else if (now_ms - c->attempt.since_ms >= patience_ms &&
+                     does_not_answer(transport, (psr_peer){role, rank}, c, now_ms, ret_unreached))
+                return true;
+        }
+    return false;
 }
 
 static const char *zmq_transport_endpoint(const psr_transport *base)
@@ -698,8 +783,10 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
     psr_inbox_free(transport->inbox, linger_ms);
     for (size_t role = 0; role < ROLES; role++) {
         for (size_t rank = 0; rank < transport->channel_counts[role]; rank++)
-            if (transport->channels[role][rank].dealer != NULL)
+            if (transport->channels[role][rank].dealer != NULL) {
+                end_attempt(transport, &transport->channels[role][rank]);
                 close_dealer(transport->channels[role][rank].dealer, linger_ms);
+            }
         free(transport->channels[role]);
     }
     if (transport->refused != NULL)
@@ -752,6 +839,8 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .disconnect = zmq_transport_disconnect,
         .retire = zmq_transport_retire,
         .refuse = zmq_transport_refuse,
+        .unreached = zmq_transport_unreached,
+        .refuse_peer = zmq_transport_refuse_peer,
         .endpoint = zmq_transport_endpoint,
         .rename = zmq_transport_rename,
         .strangers = zmq_transport_strangers,

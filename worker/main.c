@@ -212,6 +212,7 @@ static psr_err join(worker *w)
     const psr_member_options member = {.transport = w->transport,
                                        .provision = &w->provision,
                                        .shares_memory = true,
+                                       .tells_unreached = true,
                                        .context = w,
                                        .configured = take_config,
                                        .report = report,

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "comm/members/membership.h"
+#include "comm/members/unreached.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -18,7 +19,8 @@ struct psr_member {
     psr_member_options options;
     psr_membership *membership;
     psr_peer self;
-    uint32_t ranks; /* of the run, from CONFIG on */
+    uint32_t ranks; /* of the run, from CONFIG on; 0: before */
+    int64_t deadline_ms;
     psr_view view;
     void *agreed; /* owned: bytes of the user's */
     size_t agreed_size;
@@ -51,6 +53,7 @@ static psr_err take_config(void *context, psr_bytes payload, int64_t *ret_deadli
     if (err != PSR_OK)
         return psr_fail_context(err, "the scheduler's CONFIG");
     member->ranks = place.ranks;
+    member->deadline_ms = place.deadline_ms;
     PSR_TRY(take_place(member, &place));
     err = member->options.configured(member->options.context, &place, given, ret_facts, ret_facts_size);
     if (err != PSR_OK) {
@@ -179,9 +182,35 @@ psr_message *psr_member_early(psr_member *member)
     return psr_membership_early(member->membership);
 }
 
+/* Why the scheduler may never have answered. */
+static psr_err explain_silence(psr_member *member, psr_err err)
+{
+    char line[512], why[512] = "";
+    snprintf(line, sizeof line, "%s", psr_err_detail());
+    psr_unanswered_describe(member->options.provision->scheduler,
+                            psr_transport_endpoint(member->options.transport), why, sizeof why);
+    return psr_fail(err, "%s%s%s", line, why[0] != '\0' ? ": " : "", why);
+}
+
+static psr_err check_ways(psr_member *member)
+{
+    psr_unreached unreached;
+    char line[768];
+    if (member->ranks == 0 ||
+        !psr_transport_unreached(member->options.transport, psr_unreached_patience_ms(member->deadline_ms),
+                                 &unreached))
+        return PSR_OK;
+    psr_unreached_describe(&unreached, psr_member_name(member, unreached.peer), line, sizeof line);
+    return psr_fail(PSR_ERR_PEER, "%s", line);
+}
+
 psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms)
 {
-    return psr_membership_tick(member->membership, now_ms, ret_next_ms);
+    psr_err err = psr_membership_tick(member->membership, now_ms, ret_next_ms);
+    if (err == PSR_ERR_PEER && member->ranks == 0)
+        return explain_silence(member, err);
+    PSR_TRY(err);
+    return member->options.tells_unreached ? check_ways(member) : PSR_OK;
 }
 
 /* ---- driven by the clock ---- */

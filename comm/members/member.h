@@ -23,6 +23,7 @@ typedef struct psr_member_options {
     const psr_provision *provision;
     int64_t first_deadline_ms; /* until CONFIG says the run's; 0: 30 s */
     bool shares_memory;        /* where CONFIG asks for it (comm/members/shared_memory.h): JOIN tells where */
+    bool tells_unreached;      /* psr_member_tick fails when a peer's address cannot be reached */
     void *context;
     /* CONFIG came, once: its place in the run, and what the scheduler's user gives it, borrowed during the call. Returns what
      * FACTS shall say, malloc'ed; left NULL: nothing. A failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
@@ -60,7 +61,7 @@ PSR_MUST_CHECK psr_err psr_member_ready(psr_member *member, const char *json);
 /* The next message within timeout_ms (-1: without end), as psr_transport_recv, with the member's own business
  * done inside: PROGRESS goes out when due; ALIVE is taken. TIMEOUT: none within timeout_ms. CANCELLED:
  * psr_transport_wake. PEER, and what ABORT says: the run ends. PEER too when the scheduler was silent for the
- * deadline. Everything else is the caller's: START, HOLD, STOP_AT, RESTORE, BYE and all that comes from
+ * deadline, and where that is told when a peer cannot be reached. Everything else is the caller's: START, HOLD, STOP_AT, RESTORE, BYE and all that comes from
  * shards and workers. ret owns. */
 PSR_MUST_CHECK psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_message);
 

@@ -443,6 +443,19 @@ static void check_disk(driver *d, int64_t now_ms)
     on_say(d, line);
 }
 
+/* Who has joined and cannot be told anything: it hears why on its own connection. */
+static void check_ways(driver *d)
+{
+    psr_unreached unreached;
+    char name[PSR_MEMBER_NAME_MAX], line[1024];
+    if (!psr_transport_unreached(d->transport, psr_unreached_patience_ms(d->deadline_ms), &unreached))
+        return;
+    psr_coordinator_name(d->coordinator, unreached.peer, name);
+    psr_unreached_describe(&unreached, name, line, sizeof line);
+    psr_transport_refuse_peer(d->transport, unreached.peer, PSR_ERR_PEER, line);
+    psr_coordinator_end(d->coordinator, PSR_ERR_PEER, line);
+}
+
 /* ---- the loop ---- */
 
 static void take_checkpoints(driver *d)
@@ -526,6 +539,7 @@ static void run_loop(driver *d)
         d->ticked_ms = now_ms;
         check_launcher(d, now_ms);
         check_disk(d, now_ms);
+        check_ways(d);
         psr_coordinator_tick(d->coordinator, now_ms);
     }
 }

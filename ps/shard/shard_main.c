@@ -131,6 +131,7 @@ static psr_err join(program *p)
     psr_member_options member = {.transport = p->transport,
                                  .provision = &p->provision,
                                  .shares_memory = true,
+                                 .tells_unreached = true,
                                  .context = p,
                                  .configured = take_config,
                                  .report = report,
