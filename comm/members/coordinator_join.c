@@ -43,16 +43,6 @@ static void say_no_place(psr_coordinator *c, const psr_message *message, const p
     refuse(c, message, PSR_ERR_DENIED, line);
 }
 
-static psr_err check_version(const psr_coordinator *c, psr_peer peer, const psr_join *join)
-{
-    if (strcmp(join->version, PSR_VERSION) == 0)
-        return PSR_OK;
-    return psr_fail(PSR_ERR_VERSION,
-                    "%s %" PRIu32
-                    " on %s is psring %s, the scheduler on %s is psring %s: install one version on all hosts",
-                    psr_role_name(peer.role), peer.rank, join->host, join->version, c->host, PSR_VERSION);
-}
-
 static psr_err send_config(psr_coordinator *c, psr_peer peer)
 {
     const psr_place place = {
@@ -98,7 +88,9 @@ psr_err psr_coordinator_take_join(psr_coordinator *c, const psr_message *message
         say_no_place(c, message, &join);
         return PSR_OK;
     }
-    err = check_version(c, seat->entry.peer, &join);
+    char who[PSR_MEMBER_NAME_MAX];
+    psr_seat_name(seat, who); /* it has no host yet */
+    err = psr_join_check_version(&join, who, c->host);
     if (err != PSR_OK) {
         refuse(c, message, err, psr_err_detail());
         seat->refused = true;

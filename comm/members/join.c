@@ -43,6 +43,16 @@ psr_err psr_join_from_json(psr_bytes json, psr_join *ret_join)
     return err;
 }
 
+psr_err psr_join_check_version(const psr_join *join, const char *who, const char *scheduler_host)
+{
+    if (strcmp(join->version, PSR_VERSION) == 0)
+        return PSR_OK;
+    return psr_fail(
+        PSR_ERR_VERSION,
+        "%s on %s is psring %s, the scheduler on %s is psring %s: install one version on all hosts", who,
+        join->host, join->version, scheduler_host, PSR_VERSION);
+}
+
 /* ---- two parts: JSON, and behind a zero byte what is the users' ---- */
 
 /* Consumes the writer. */

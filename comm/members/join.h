@@ -21,6 +21,9 @@ typedef struct psr_join {
 
 PSR_MUST_CHECK psr_err psr_join_to_json(const psr_join *join, char **ret_json); /* ret owns: free() */
 PSR_MUST_CHECK psr_err psr_join_from_json(psr_bytes json, psr_join *ret_join);
+/* VERSION: it is of another version than this process, the scheduler on scheduler_host. The line names both, and who: "worker 1". */
+PSR_MUST_CHECK psr_err psr_join_check_version(const psr_join *join, const char *who,
+                                              const char *scheduler_host);
 
 /* ---- CONFIG: a JSON object, a zero byte, and what the scheduler's user gives ---- */
 

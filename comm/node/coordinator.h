@@ -33,6 +33,8 @@ typedef struct psr_node_coordinator_options {
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
     /* A process joined: open a channel to it, instead of one that there may be to another of its name, which is gone. */
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
+    /* Whoever sent this JOIN has no channel, and hears why: psr_transport_refuse. */
+    void (*refuse)(void *context, const psr_message *join, psr_err status, const char *line);
     /* It has left after everything failed, or is given up and nobody is here any more: what has not reached it never will. */
     void (*cut)(void *context, psr_peer peer);
     /* It is given up: what it still says may be dropped. */

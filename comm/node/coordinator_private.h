@@ -1,4 +1,5 @@
-/* What coordinator.c (joining, who lives, verdicts) and coordinator_shrink.c (groups of the living) share. For those alone. */
+/* What coordinator.c (who lives, verdicts), coordinator_join.c (until all may begin), coordinator_findings.c (who waits for whom in vain) and
+ * coordinator_shrink.c (groups of the living) share. For those alone. */
 #ifndef PSR_COMM_NODE_COORDINATOR_PRIVATE_H
 #define PSR_COMM_NODE_COORDINATOR_PRIVATE_H
 
@@ -78,12 +79,41 @@ void psr_node_seat_name(const psr_node_coordinator *coordinator, uint32_t rank,
 /* data may be NULL. Who cannot be told falls silent. */
 void psr_node_seat_send(psr_node_coordinator *coordinator, uint32_t rank, psr_head head, const void *data,
                         size_t bytes);
+/* The same to all who are here. */
+void psr_node_seats_send(psr_node_coordinator *coordinator, psr_head head, const void *data, size_t bytes);
+/* To all, and kept as why it failed where it is the first. */
+void psr_node_seats_verdict(psr_node_coordinator *coordinator, const psr_msg_failure *verdict,
+                            const char *line);
+/* Everything has failed, and there is no going on. rank: to blame; PSR_RANK_ANY. */
+void psr_node_seats_fail(psr_node_coordinator *coordinator, psr_err status, uint32_t rank, const char *line);
+/* That rank is out, and hears so too, if it lives. */
+void psr_node_seat_lose(psr_node_coordinator *coordinator, uint32_t rank, psr_err status, const char *line);
+
+/* ---- coordinator_join.c ---- */
+
+/* JOIN of anybody. What fails is a failure of joining itself. */
+PSR_MUST_CHECK psr_err psr_node_joining_take(psr_node_coordinator *coordinator, const psr_message *message,
+                                             int64_t present_ms);
+/* FACTS of who is here, while joining; of the last one all begin. */
+PSR_MUST_CHECK psr_err psr_node_joining_take_facts(psr_node_coordinator *coordinator, psr_node_seat *seat,
+                                                   const psr_message *message);
+/* Who has not come in time. */
+void psr_node_joining_check(psr_node_coordinator *coordinator, int64_t present_ms);
+
+/* ---- coordinator_findings.c ---- */
+
 /* Where waiting for one another ends, from a rank on: at one that waits for nobody who is here. ranks: in a circle. */
 uint32_t psr_node_seat_end_of_waiting(const psr_node_coordinator *coordinator, uint32_t rank);
 /* "rank 2 on host7: alive, but no progress for 1.0 s in step 3", or that it has left, or gives no sign of life. Returns the status
  * that goes with it. within_ms: the deadline of who waited. */
 psr_err psr_node_seat_describe(const psr_node_coordinator *coordinator, uint32_t rank, int64_t within_ms,
                                int64_t present_ms, char line[PSR_NODE_SEAT_LINE_BYTES]);
+/* FINDING of a rank that is here. PROTOCOL. */
+PSR_MUST_CHECK psr_err psr_node_finding_take(psr_node_coordinator *coordinator, uint32_t rank,
+                                             const psr_message *message, int64_t present_ms);
+/* FAILED: its last words. */
+void psr_node_finding_take_failed(psr_node_coordinator *coordinator, uint32_t rank,
+                                  const psr_message *message);
 
 /* ---- coordinator_shrink.c ---- */
 

@@ -37,6 +37,12 @@ static psr_err connect_to(void *context, psr_peer peer, const char *endpoint)
     return psr_transport_connect(h->transport, peer, endpoint, psr_keys_of(&h->provision.keys, peer));
 }
 
+static void refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    psr_hosting *h = context;
+    psr_transport_refuse(h->transport, join, status, line);
+}
+
 static void cut(void *context, psr_peer peer)
 {
     psr_hosting *h = context;
@@ -95,6 +101,7 @@ static psr_err open_all(psr_hosting *h)
                                                       .context = h,
                                                       .send = send_message,
                                                       .connect = connect_to,
+                                                      .refuse = refuse,
                                                       .cut = cut,
                                                       .retire = retire};
     PSR_TRY(psr_transport_zmq_new(&zmq, &h->transport));

@@ -241,6 +241,12 @@ static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
     return psr_transport_connect(d->transport, peer, endpoint, psr_keys_of(&d->provision->keys, peer));
 }
 
+static void on_refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    driver *d = context;
+    psr_transport_refuse(d->transport, join, status, line);
+}
+
 static void on_cut(void *context, psr_peer peer)
 {
     driver *d = context;
@@ -264,6 +270,7 @@ static psr_err open_coordinator(driver *d, int64_t now_ms)
         .context = d,
         .send = on_send,
         .connect = on_connect,
+        .refuse = on_refuse,
         .cut = on_cut,
         .retire = on_retire};
     psr_node_coordinator *coordinator = NULL;

@@ -47,6 +47,13 @@ static psr_err send_of_coordinator(void *context, psr_peer to, const psr_head *h
     return PSR_OK;
 }
 
+static void refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    (void)context, (void)join;
+    if (status == PSR_OK || *line == '\0')
+        abort();
+}
+
 static psr_err connect_to(void *context, psr_peer peer, const char *endpoint)
 {
     (void)endpoint;
@@ -284,6 +291,7 @@ static void play(played *p, const psr_view *view, const uint8_t *data, size_t si
                                                          .context = p,
                                                          .send = send_of_coordinator,
                                                          .connect = connect_to,
+                                                         .refuse = refuse,
                                                          .cut = cut,
                                                          .retire = cut_of_node};
     const psr_request_options options = {.kind = PSR_KIND_ALL_REDUCE,

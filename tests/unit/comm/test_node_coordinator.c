@@ -21,6 +21,9 @@ static struct {
     sent sent[SENT_MAX];
     size_t count;
     bool connected[RANKS], cut[RANKS], retired[RANKS];
+    uint32_t refused;
+    psr_err refused_status;
+    char refusal[256];
 } world;
 
 static psr_err play_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
@@ -52,6 +55,14 @@ static void play_cut(void *context, psr_peer peer)
     world.cut[peer.rank] = true;
 }
 
+static void play_refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    (void)context;
+    world.refused = join->from.rank;
+    world.refused_status = status;
+    snprintf(world.refusal, sizeof world.refusal, "%s", line);
+}
+
 static void play_retire(void *context, psr_peer peer)
 {
     (void)context;
@@ -69,6 +80,7 @@ static int open_world(void **state)
                                                   .host = "here",
                                                   .send = play_send,
                                                   .connect = play_connect,
+                                                  .refuse = play_refuse,
                                                   .cut = play_cut,
                                                   .retire = play_retire};
     expect_ok(psr_node_coordinator_new(&options, world.now_ms, &world.coordinator));
@@ -200,6 +212,9 @@ static void another_version_ends_the_joining_for_all_also_for_who_comes_later(vo
     world.count = 0;
     join_as(1, "9.9.9");
     expect_said(1, PSR_MSG_ABORT, PSR_OK, 0, "rank 1 on there is psring 9.9.9");
+    assert_int_equal(world.refused, 1); /* it hears so itself */
+    assert_int_equal(world.refused_status, PSR_ERR_VERSION);
+    assert_non_null(strstr(world.refusal, "rank 1 on there is psring 9.9.9"));
     assert_false(psr_node_coordinator_over(world.coordinator)); /* two have not come */
     world.count = 0;
     join_as(2, PSR_VERSION);
@@ -209,6 +224,21 @@ static void another_version_ends_the_joining_for_all_also_for_who_comes_later(vo
     for (int64_t end_ms = world.now_ms + JOIN_MS; world.now_ms <= end_ms; world.now_ms += 50)
         psr_node_coordinator_tick(world.coordinator, world.now_ms, &next_ms);
     assert_true(psr_node_coordinator_over(world.coordinator)); /* the last one may not come at all */
+}
+
+static void who_has_no_place_is_told_so_and_the_others_go_on(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++)
+        join_as(r, PSR_VERSION);
+    world.count = 0;
+    join_as(RANKS + 4, PSR_VERSION);
+    assert_int_equal(world.refused, RANKS + 4);
+    assert_int_equal(world.refused_status, PSR_ERR_DENIED);
+    assert_non_null(strstr(world.refusal, "wants to join and has no place"));
+    assert_int_equal(world.count, 0);
+    const char *line = NULL;
+    assert_int_equal(psr_node_coordinator_verdict(world.coordinator, &line), PSR_OK);
 }
 
 static void who_is_silent_is_named_before_the_deadline(void **state)
@@ -428,6 +458,7 @@ int main(void)
         TEST(all_are_welcomed_and_may_begin),
         TEST(facts_that_differ_are_the_verdict),
         TEST(another_version_ends_the_joining_for_all_also_for_who_comes_later),
+        TEST(who_has_no_place_is_told_so_and_the_others_go_on),
         TEST(who_is_silent_is_named_before_the_deadline),
         TEST(the_end_of_the_waiting_is_named),
         TEST(a_circle_is_called_one),
