@@ -15,6 +15,7 @@ from test_launched import OPTIONS, Launcher, Process, free_port, words_of
 
 RING = dict(OPTIONS, mode="ring")
 HEADING = "## What is refused"
+ELSEWHERE = {"an address that others cannot reach"}  # between hosts: test_meeting_hosts plays it on emulated ones, with the same words
 
 
 def table_of(root):
@@ -245,7 +246,7 @@ def main():
             t.right = local.outcome()["hash"]
             parts = [by_itself, taken_on_a_host, taken_over_tcp, two_schedulers, strangers, no_place, other_version, too_late, never_came]
             together(tap, [lambda results, part=part: part(t, results) for part in parts])
-            tap.ok(t.played == set(t.table), "each row of the table in docs/launching.md is played here", sorted(t.played ^ set(t.table)))
+            tap.ok(t.played | ELSEWHERE == set(t.table), "each row of the table in docs/launching.md is played here", sorted((t.played | ELSEWHERE) ^ set(t.table)))
     for row in t.rows:
         print("# " + row)
     tap.end()

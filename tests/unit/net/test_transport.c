@@ -633,6 +633,56 @@ static void an_interface_may_be_named(void **state)
     assert_memory_equal(psr_transport_endpoint(a), "tcp://127.0.0.2:", 16);
 }
 
+/* A port where nobody listens any more. */
+static void name_closed_port(char endpoint[64])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
+                getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    close(fd);
+    snprintf(endpoint, 64, "tcp://127.0.0.1:%u", ntohs(address.sin_port));
+}
+
+static void an_address_that_cannot_be_reached_is_told_with_where_its_peer_came_from(void **state)
+{
+    (void)state;
+    char endpoint[64];
+    psr_unreached unreached;
+    name_closed_port(endpoint);
+    assert_ok(psr_transport_connect(a, worker1, endpoint, NULL));
+    join_to(b, worker0, a);
+    send_number(b, worker0, 1);
+    receive_number(a, worker1, 1);
+    assert_false(psr_transport_unreached(a, 1000000, &unreached)); /* not that long */
+    psr_transport_free(&a, 0);
+
+    a = open_member(&keys, worker0);
+    assert_ok(psr_transport_connect(a, shard0, endpoint, NULL));
+    assert_true(psr_transport_unreached(a, 0, &unreached));
+    assert_true(psr_peer_equal(unreached.peer, shard0));
+    assert_string_equal(unreached.endpoint, endpoint);
+    assert_string_equal(unreached.from, "127.0.0.1");
+    assert_string_equal(unreached.why, "Connection refused");
+    assert_string_equal(unreached.came_from, "");
+    assert_false(psr_transport_unreached(a, 0, &unreached)); /* once a second */
+    psr_transport_disconnect(a, shard0);
+    assert_ok(psr_transport_connect(a, shard0, endpoint, NULL)); /* watched anew */
+}
+
+static void a_peer_that_listens_is_never_said_not_to_be_reached(void **state)
+{
+    (void)state;
+    psr_unreached unreached;
+    join_to(a, worker1, b);
+    assert_false(
+        psr_transport_unreached(a, 0, &unreached)); /* whether or not it is connected yet: it is asked */
+    send_number(a, worker1, 1);
+    receive_number(b, worker0, 1);
+    assert_false(psr_transport_unreached(a, 0, &unreached));
+}
+
 static void a_place_that_cannot_be_listened_on_is_refused(void **state)
 {
     (void)state;
@@ -720,6 +770,8 @@ int main(void)
         OF_TWO(a_connection_that_breaks_with_something_under_way_is_noticed),
         WITH_KEYS(an_interface_may_be_named),
         WITH_KEYS(a_place_that_cannot_be_listened_on_is_refused),
+        OF_TWO(an_address_that_cannot_be_reached_is_told_with_where_its_peer_came_from),
+        OF_TWO(a_peer_that_listens_is_never_said_not_to_be_reached),
         WITH_KEYS(a_peer_that_cannot_be_connected_to_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
