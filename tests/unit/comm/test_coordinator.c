@@ -434,7 +434,7 @@ static void who_joins_after_the_end_hears_why_there_is_no_run(void **state)
     psr_fail(PSR_ERR_USAGE, "another failure's detail");
     psr_coordinator_end(f->coordinator, PSR_ERR_USAGE, "worker 1 on host2: other options");
     assert_true(psr_coordinator_awaits_late(f->coordinator));
-    size_t sent = f->sent_count;
+    size_t before = f->sent_count;
     join(f, w0, "host1");
     assert_int_equal(f->refused, 1);
     assert_true(psr_peer_equal(f->refused_peer, w0));
@@ -442,7 +442,7 @@ static void who_joins_after_the_end_hears_why_there_is_no_run(void **state)
     assert_string_equal(f->refusal, "the run has ended: worker 1 on host2: other options");
     assert_false(psr_coordinator_awaits_late(f->coordinator));
     say(f, w0, PSR_MSG_FACTS, "a\0c", 3);
-    assert_int_equal(f->sent_count, sent);
+    assert_int_equal(f->sent_count, before);
     assert_int_equal(f->ended, 1);
 }
 
