@@ -3,7 +3,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #define BURST 256 /* messages between two looks at everything else */
 
@@ -40,9 +43,17 @@ static bool told_to_stop(const psr_late *late)
     return false;
 }
 
+/* Whoever started this process has closed its orders, and may be killed now: that is told as an interrupt. */
+static bool starter_lives(const psr_late *late)
+{
+    return late->starter == 0 || (prctl(PR_SET_PDEATHSIG, SIGINT) == 0 && getppid() == late->starter);
+}
+
 void psr_late_answer(psr_late *late)
 {
     int64_t end_ms = psr_clock_ms() + PSR_LATE_MS;
+    if (!starter_lives(late))
+        return;
     if (awaits(late))
         psr_log(PSR_LOG_INFO, "for %d s those who have not joined yet are told why the run has ended",
                 PSR_LATE_MS / 1000);

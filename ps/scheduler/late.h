@@ -6,6 +6,8 @@
 #include "comm/comm.h"
 #include "ps/scheduler/launcher.h"
 
+#include <sys/types.h>
+
 #define PSR_LATE_MS 10000
 
 typedef struct psr_late {
@@ -15,9 +17,10 @@ typedef struct psr_late {
     const char *line;       /* why, where there is no coordinator */
     uint32_t members;       /* who may come, where there is none */
     psr_launcher *launcher; /* its signals end the wait */
+    pid_t starter;          /* so does that process's end; 0: nobody's */
 } psr_late;
 
-/* Returns when all have come, after PSR_LATE_MS, or when the process is told to stop. */
+/* Returns when all have come, after PSR_LATE_MS, or when the process is told to stop. The process should end then. */
 void psr_late_answer(psr_late *late);
 
 #endif

@@ -33,8 +33,8 @@ static const psr_peer self = {PSR_ROLE_SCHEDULER, 0};
 typedef struct driver {
     const psr_config *config;
     const psr_provision *provision;
-    bool by_hand; /* nobody takes events */
-    pid_t starter;
+    bool by_hand;  /* nobody takes events */
+    pid_t starter; /* which gives orders; 0: nobody does */
     char host[PSR_HOST_MAX];
     psr_transport *transport;
     psr_launcher *launcher;
@@ -578,9 +578,9 @@ static void answer_late(driver *d)
                      .coordinator = d->coordinator,
                      .line = d->line,
                      .members = roster.shards + roster.worker_processes,
-                     .launcher = d->launcher};
-    if (d->by_hand && d->launcher != NULL &&
-        d->starter == getppid()) /* who starts it with orders is to outlive it */
+                     .launcher = d->launcher,
+                     .starter = d->starter};
+    if (d->by_hand && d->launcher != NULL)
         psr_late_answer(&late);
 }
 
@@ -647,7 +647,7 @@ static void clean_up(driver *d)
 psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision, psr_launcher_kind kind)
 {
     driver d = {.config = config, .provision = provision, .by_hand = kind != PSR_LAUNCHER_WHOLE};
-    d.starter = getppid();
+    d.starter = kind == PSR_LAUNCHER_WORKER ? getppid() : 0;
     d.deadline_ms = (int64_t)(config->deadline_s * 1000);
     snprintf(d.host, sizeof d.host, "%s", provision->host);
     if (d.host[0] == '\0' && gethostname(d.host, sizeof d.host - 1) != 0)
