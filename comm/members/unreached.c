@@ -5,13 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PATIENCE_LEAST_MS 2000 /* a process that has no time to connect is not to ask whoever listens */
 #define PATIENCE_MOST_MS 10000
 #define REACH_MS 1000
 #define ADVICE "choose a network that all hosts share by --interface NAME|ADDRESS (or PSRING_INTERFACE)"
 
 int64_t psr_unreached_patience_ms(int64_t deadline_ms)
 {
-    return deadline_ms / 2 < PATIENCE_MOST_MS ? deadline_ms / 2 : PATIENCE_MOST_MS;
+    int64_t half_ms = deadline_ms / 2;
+    return half_ms > PATIENCE_MOST_MS    ? PATIENCE_MOST_MS
+           : half_ms < PATIENCE_LEAST_MS ? PATIENCE_LEAST_MS
+                                         : half_ms;
 }
 
 void psr_unreached_describe(const psr_unreached *u, const char *who, char *line, size_t size)

@@ -4,7 +4,7 @@
 
 #include "net/transport.h"
 
-/* After so long without a connection: half the deadline, and never more than ten seconds. */
+/* After so long without a connection: half the deadline, but two seconds at least and ten at most. */
 int64_t psr_unreached_patience_ms(int64_t deadline_ms);
 
 /* "worker 1 on b listens at tcp://192.168.7.2:4000, which cannot be reached from 10.0.0.1 (Connection refused); it has connected from
