@@ -35,6 +35,8 @@
 #define REACH_MS 1000
 #define DEAD_HANDSHAKES                                                                                      \
     8 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
+/* A failed handshake and a connection that is ended in it may be the same: whichever libzmq notices first. */
+#define OTHER_SCHEDULER "what listens at %s is not this run's scheduler, or has other keys"
 
 enum {
     WATCHED_INBOX,
@@ -113,13 +115,11 @@ static psr_err check_refused(zmq_transport *transport)
                             "the scheduler at %s refused this process: its %s is not of that run", address,
                             transport->options.keys->curve ? "CURVE key" : "token");
         else if (first.event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
-            return psr_fail(PSR_ERR_DENIED, "what listens at %s is not this run's scheduler", address);
+            return psr_fail(PSR_ERR_DENIED, OTHER_SCHEDULER, address);
         else if (psr_clock_ms() - transport->connected_ms > PSR_HANDSHAKE_MS / 2)
             continue; /* it is silent: stopped, perhaps, and the deadline's business */
         else if (++transport->dead_handshakes == DEAD_HANDSHAKES)
-            return psr_fail(PSR_ERR_DENIED,
-                            "what listens at %s hangs up: it is not this run's scheduler, or has other keys",
-                            address);
+            return psr_fail(PSR_ERR_DENIED, OTHER_SCHEDULER, address);
     }
     return PSR_OK;
 }

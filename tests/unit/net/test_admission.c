@@ -723,7 +723,7 @@ static void a_process_that_expects_another_scheduler_is_told(void **state)
     psr_transport *s = open_scheduler(&keys);
     psr_transport *w = open_member(&others, worker0); /* knows another public key under that name */
     join_to(w, scheduler, s);
-    assert_denied(w, s, "hangs up: it is not this run's scheduler, or has other keys");
+    assert_denied(w, s, "is not this run's scheduler, or has other keys");
     w = open_member(&token, worker0); /* without CURVE, to one with */
     join_to(w, scheduler, s);
     assert_denied(w, s, "is not this run's scheduler");
