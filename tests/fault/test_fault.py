@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Nothing hangs, nothing is lost: a process of a run is killed, stopped, or stopped and let go on, in a known phase.
 
-usage: test_fault.py PSRING [--full] [--jobs N] [--only TEXT]
+usage: test_fault.py PSRING [--full [--part I/N] [--seed S]] [--jobs N] [--only TEXT]
 
 The cases are the product of six factors (EVERY below); without --full a set of them in which every two factors meet in every
-pair of values. A worker stops itself at a fault point, so that the phase is known and nothing depends on a guessed time; then the
+pair of values. The product takes hours: --part 1/N to --part N/N with one seed, run when there is time, are the whole of it. A worker stops itself at a fault point, so that the phase is known and nothing depends on a guessed time; then the
 victim is dealt with, and the worker goes on if it is not the victim. Prints TAP, and a table of what happened."""
 
 import argparse
 import os
+import random
 import re
 import signal
 import sys
@@ -45,6 +46,20 @@ def key_of(case):
 def cases_of(full):
     possible = [case for case in product(*EVERY.values()) if is_possible(case)]
     return possible if full else covering(possible)
+
+
+def part_of(cases, part, seed):
+    """The cases of one of several parts, equal in size to one, drawn by the seed: the parts of one seed share no case and leave none out."""
+    drawn = list(cases)
+    random.Random(seed).shuffle(drawn)
+    return drawn[part[0] - 1::part[1]]
+
+
+def part(text):
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match.group(1)) <= int(match.group(2)):
+        raise argparse.ArgumentTypeError("'%s' is no part: I/N, I from 1 to N" % text)
+    return int(match.group(1)), int(match.group(2))
 
 
 class Table(Suite):
@@ -153,10 +168,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("psring")
     parser.add_argument("--full", action="store_true", help="the whole product, not a set that covers all pairs")
+    parser.add_argument("--part", type=part, default=(1, 1), metavar="I/N", help="the I-th of N parts of them, drawn by the seed")
+    parser.add_argument("--seed", type=int, default=0, help="of what is in which part")
     parser.add_argument("--jobs", type=int, default=4, help="runs at a time")
     parser.add_argument("--only", default="", help="cases whose values match this expression")
     arguments = parser.parse_args()
     cases = [case for case in cases_of(arguments.full) if re.search(arguments.only, " ".join(map(str, case)))]
+    in_all, cases = len(cases), part_of(cases, arguments.part, arguments.seed) if arguments.part != (1, 1) else cases
+    print("# %d of %d cases: part %d of %d by seed %d" % (len(cases), in_all, *arguments.part, arguments.seed), flush=True)
     report(Table, arguments.psring, cases, arguments.jobs)
 
 
