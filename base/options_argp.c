@@ -1,10 +1,12 @@
 #include "base/options_argp.h"
 
+#include "base/config_table.h"
 #include "base/describe.h"
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,6 +34,19 @@ void psr_options_refuse(const struct argp_state *state, const char *detail)
     /* Not argp_error: its second line, "Try --help", would part what was wrong from the end of the log. */
     psr_print(stderr, "%s: %s\n", state->name, detail);
     exit(2);
+}
+
+uint64_t psr_options_number(const struct argp_state *state, const char *name, const char *text,
+                            uint64_t least, uint64_t most)
+{
+    uint64_t value;
+    if (!psr_parse_u64(text, &value) || value < least || value > most) {
+        char detail[160];
+        snprintf(detail, sizeof detail, "--%s: '%.40s' is not a number from %" PRIu64 " to %" PRIu64, name,
+                 text, least, most);
+        psr_options_refuse(state, detail);
+    }
+    return value;
 }
 
 void psr_options_check_provision(const struct argp_state *state, const char *text)

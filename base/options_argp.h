@@ -8,6 +8,7 @@
 
 #include <argp.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Keys of the table's options begin here; a program's own keys are below. */
 #define PSR_OPTIONS_ARGP_KEY 0x10000
@@ -42,6 +43,10 @@ bool psr_options_find(const struct argp *root, int argc, char **argv, const char
 
 /* Refuses, from a program's own parser: "PROGRAM: detail" in one line on stderr, exit status 2. */
 void psr_options_refuse(const struct argp_state *state, const char *detail);
+
+/* A whole number from least to most, the value of --name; anything else is refused. */
+uint64_t psr_options_number(const struct argp_state *state, const char *name, const char *text,
+                            uint64_t least, uint64_t most);
 
 /* What psring's processes have alike. --provision's text, refused unless it is "-". */
 void psr_options_check_provision(const struct argp_state *state, const char *text);

@@ -8,7 +8,6 @@
 #include "bench/collectives/values.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,17 +60,7 @@ static void refuse_option(const struct argp_state *state, const char *format, ..
     psr_options_refuse(state, detail);
 }
 
-static uint64_t read_number(struct argp_state *state, const char *text, uint64_t least, uint64_t most)
-{
-    char *end;
-    errno = 0;
-    const uint64_t number = strtoull(text, &end, 10);
-    if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number < least || number > most)
-        refuse_option(state, "%s: it should be a number from %" PRIu64 " to %" PRIu64, text, least, most);
-    return number;
-}
-
-static size_t read_bytes(struct argp_state *state, const char *text)
+static size_t read_bytes(struct argp_state *state, const char *name, const char *text)
 {
     static const char suffixes[] = "KMG";
     char digits[24];
@@ -79,7 +68,7 @@ static size_t read_bytes(struct argp_state *state, const char *text)
     const char *suffix = length > 0 ? strchr(suffixes, text[length - 1]) : NULL;
     const unsigned shift = suffix != NULL ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
     snprintf(digits, sizeof digits, "%.*s", (int)(suffix != NULL ? length - 1 : length), text);
-    return (size_t)read_number(state, digits, 1, (UINT64_C(1) << 40) >> shift) << shift;
+    return (size_t)psr_options_number(state, name, digits, 1, (UINT64_C(1) << 40) >> shift) << shift;
 }
 
 static bool lists(const char *list, const char *name)
@@ -126,13 +115,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     settings *s = state->input;
     switch (key) {
     case 'b':
-        s->least_bytes = read_bytes(state, argument);
+        s->least_bytes = read_bytes(state, "begin", argument);
         break;
     case 'e':
-        s->most_bytes = read_bytes(state, argument);
+        s->most_bytes = read_bytes(state, "end", argument);
         break;
     case 'f':
-        s->factor = read_number(state, argument, 2, UINT32_MAX);
+        s->factor = psr_options_number(state, "factor", argument, 2, UINT32_MAX);
         break;
     case 'o':
         s->operations = argument;
@@ -146,19 +135,19 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             refuse_option(state, "there is no op %s", argument);
         break;
     case 'r':
-        s->root = (int)read_number(state, argument, 0, INT32_MAX);
+        s->root = (int)psr_options_number(state, "root", argument, 0, INT32_MAX);
         break;
     case 'a':
         s->algorithm = strcmp(argument, "auto") == 0 ? NULL : argument;
         break;
     case 'i':
-        s->iterations = (uint32_t)read_number(state, argument, 1, 1000000);
+        s->iterations = (uint32_t)psr_options_number(state, "iterations", argument, 1, 1000000);
         break;
     case 'w':
-        s->warmup = (uint32_t)read_number(state, argument, 0, 1000000);
+        s->warmup = (uint32_t)psr_options_number(state, "warmup", argument, 0, 1000000);
         break;
     case 'n':
-        s->local_ranks = (int)read_number(state, argument, 1, MOST_LOCAL_RANKS);
+        s->local_ranks = (int)psr_options_number(state, "ranks", argument, 1, MOST_LOCAL_RANKS);
         break;
     case 'j':
         s->format = BENCH_JSON;

@@ -7,6 +7,7 @@
  * weights, so that what else happens on the machine happens to all of them. */
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/options_argp.h"
 #include "base/rng.h"
 #include "bench/primitive_sum.h"
 #include "bench/step_profile.h"
@@ -277,14 +278,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     }
     switch (key) {
-    case OPTION_STEPS: {
-        char *end = NULL;
-        unsigned long steps = strtoul(argument, &end, 10);
-        if (end == argument || *end != '\0' || steps < 1 || steps > 100000)
-            argp_failure(state, 2, 0, "--steps: \"%s\", should be a number from 1 to 100000", argument);
-        settings->steps = (uint32_t)steps;
+    case OPTION_STEPS:
+        settings->steps = (uint32_t)psr_options_number(state, "steps", argument, 1, 100000);
         return 0;
-    }
     case OPTION_ALGORITHMS:
         settings->algorithms = argument;
         return 0;

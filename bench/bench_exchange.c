@@ -619,17 +619,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &b->config;
         return 0;
     case KEY_BYTES:
-        b->bytes = strtoull(arg, NULL, 10);
-        if (b->bytes < 64 || b->bytes > UINT32_MAX)
-            psr_options_refuse(state, "--bytes: give a number of bytes from 64");
+        b->bytes = psr_options_number(state, "bytes", arg, 64, UINT32_MAX);
         return 0;
     case KEY_ROUNDS:
-        b->rounds = (uint32_t)strtoul(arg, NULL, 10);
-        if (b->rounds < 1 || b->rounds > 10000)
-            psr_options_refuse(state, "--rounds: give a number from 1 to 10000");
+        b->rounds = (uint32_t)psr_options_number(state, "rounds", arg, 1, 10000);
         return 0;
     case KEY_WARMUP:
-        b->warmup = (uint32_t)strtoul(arg, NULL, 10);
+        b->warmup = (uint32_t)psr_options_number(state, "warmup", arg, 0, 10000);
         return 0;
     case KEY_PIN:
         b->pin = true;

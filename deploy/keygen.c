@@ -20,21 +20,6 @@ typedef struct keygen_options {
     bool curve;
 } keygen_options;
 
-static uint32_t number(struct argp_state *state, const char *name, const char *text, uint32_t least,
-                       uint32_t most)
-{
-    char *end = NULL;
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    if (errno || *text < '0' || *text > '9' || *end || value < least || value > most) {
-        char detail[128];
-        snprintf(detail, sizeof detail, "--%s: '%.40s' is not a number from %u to %u", name, text, least,
-                 most);
-        psr_options_refuse(state, detail);
-    }
-    return (uint32_t)value;
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     keygen_options *o = state->input;
@@ -49,10 +34,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o->shared = arg;
         return 0;
     case 'w':
-        o->workers = number(state, "workers", arg, 1, 1024);
+        o->workers = (uint32_t)psr_options_number(state, "workers", arg, 1, 1024);
         return 0;
     case 's':
-        o->shards = number(state, "shards", arg, 0, 256);
+        o->shards = (uint32_t)psr_options_number(state, "shards", arg, 0, 256);
         return 0;
     case 'l':
         o->curve = false;

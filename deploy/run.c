@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,18 +27,6 @@ typedef struct run_options {
 
 /* ---- options ---- */
 
-static uint32_t read_ranks(const struct argp_state *state, const char *option, const char *text)
-{
-    char *end = NULL, detail[128];
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' || value < 1 || value > RANKS_MAX) {
-        snprintf(detail, sizeof detail, "%s: '%.40s' is not a number from 1 to %d", option, text, RANKS_MAX);
-        psr_options_refuse(state, detail);
-    }
-    return (uint32_t)value;
-}
-
 static void set_config(const struct argp_state *state, psr_config *config, const char *name, const char *text)
 {
     if (psr_config_set(config, name, text) != PSR_OK)
@@ -54,10 +41,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &o->places;
         return 0;
     case 'n':
-        o->config.workers = read_ranks(state, "--ranks", psr_places_count(state, arg));
+        o->config.workers =
+            (uint32_t)psr_options_number(state, "ranks", psr_places_count(state, arg), 1, RANKS_MAX);
         return 0;
     case KEY_SHARDS:
-        o->shards = read_ranks(state, "--shards", arg);
+        o->shards = (uint32_t)psr_options_number(state, "shards", arg, 1, RANKS_MAX);
         return 0;
     case KEY_OUTPUT:
         o->output = arg;

@@ -3,10 +3,7 @@
 #include "base/options_argp.h"
 #include "model/networks/network_list.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum {
     OPTION_PROVISION = 0x100,
@@ -74,20 +71,6 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static uint32_t number(struct argp_state *state, const char *name, const char *text, uint32_t least,
-                       uint32_t most)
-{
-    char *end = NULL, detail[96];
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' || value < least || value > most) {
-        snprintf(detail, sizeof detail, "--%s: give a number from %" PRIu32 " to %" PRIu32, name, least,
-                 most);
-        psr_options_refuse(state, detail);
-    }
-    return (uint32_t)value;
-}
-
 static void check(struct argp_state *state, const psr_worker_arguments *a)
 {
     bool places = a->spawns || a->local_ranks != PSR_NOT_GIVEN || a->local_rank != PSR_NOT_GIVEN ||
@@ -120,22 +103,22 @@ static error_t parse_place(int key, char *text, struct argp_state *state)
         a->spawns = true;
         return 0;
     case OPTION_LOCAL_RANKS:
-        a->local_ranks = number(state, "nproc-per-node", text, 1, RANKS_MAX);
+        a->local_ranks = (uint32_t)psr_options_number(state, "nproc-per-node", text, 1, RANKS_MAX);
         return 0;
     case OPTION_LOCAL_RANK:
-        a->local_rank = number(state, "local-rank", text, 0, RANKS_MAX - 1);
+        a->local_rank = (uint32_t)psr_options_number(state, "local-rank", text, 0, RANKS_MAX - 1);
         return 0;
     case OPTION_WORLD_SIZE:
-        a->world_size = number(state, "world-size", text, 1, RANKS_MAX);
+        a->world_size = (uint32_t)psr_options_number(state, "world-size", text, 1, RANKS_MAX);
         return 0;
     case OPTION_TOTAL_BATCH:
-        a->total_batch = number(state, "total-batch-size", text, 1, UINT32_MAX - 1);
+        a->total_batch = (uint32_t)psr_options_number(state, "total-batch-size", text, 1, UINT32_MAX - 1);
         return 0;
     case OPTION_ADDR:
         a->address = text;
         return 0;
     case OPTION_PORT:
-        (void)number(state, "port", text, 1, UINT16_MAX);
+        (void)psr_options_number(state, "port", text, 1, UINT16_MAX);
         a->master_port = text;
         return 0;
     case OPTION_URL:
@@ -170,13 +153,13 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         psr_options_set_keys(state, &a->keys, text);
         return 0;
     case OPTION_RANK:
-        a->rank = number(state, "rank", text, 0, RANKS_MAX - 1);
+        a->rank = (uint32_t)psr_options_number(state, "rank", text, 0, RANKS_MAX - 1);
         return 0;
     case OPTION_INTERFACE:
         a->interface = text;
         return 0;
     case OPTION_SCHEDULER_PORT:
-        a->port = number(state, "scheduler-port", text, 1, UINT16_MAX);
+        a->port = (uint32_t)psr_options_number(state, "scheduler-port", text, 1, UINT16_MAX);
         return 0;
     case ARGP_KEY_ARG:
         psr_options_refuse(state, "takes options alone; see --help");

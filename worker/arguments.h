@@ -1,4 +1,4 @@
-/* The command line of psring-worker: of a process that an agent or a hand starts (base/member_arguments.h), and of N identical ones that a
+/* The command line of psring-worker: of a process that an agent or a hand starts, and of N identical ones that a
  * launcher of somebody else's starts, which have the whole run's options and find their places in the environment or, as PyTorch's programs, in
  * options. For the program's front door alone: it prints and exits. */
 #ifndef PSR_WORKER_ARGUMENTS_H

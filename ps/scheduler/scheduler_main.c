@@ -66,14 +66,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case OPTION_INTERFACE:
         a->interface = text;
         return 0;
-    case OPTION_PORT: {
-        char *end;
-        unsigned long port = strtoul(text, &end, 10);
-        if (end == text || *end != '\0' || text[0] == '-' || port > UINT16_MAX)
-            psr_options_refuse(state, "--port: give a number from 0 to 65535");
-        a->port = (uint16_t)port;
+    case OPTION_PORT:
+        a->port = (uint16_t)psr_options_number(state, "port", text, 0, UINT16_MAX);
         return 0;
-    }
     case ARGP_KEY_ARG:
         psr_options_refuse(state, "takes options alone; see --help");
         return 0;

@@ -5,10 +5,10 @@
 #include "base/facts.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/member_arguments.h"
 #include "base/memory.h"
 #include "comm/comm.h"
 #include "ps/input_thread.h"
+#include "ps/shard/arguments.h"
 #include "ps/shard/shard_run.h"
 #include "ps/shard_start.h"
 #include "ps/tables/serve.h"
@@ -21,22 +21,6 @@
 #include <unistd.h>
 
 #define LINGER_MS 300 /* at the end, for the last words to leave: who should hear them may be gone */
-
-/* ---- the command line ---- */
-
-static const psr_member_words words = {
-    .doc = "One shard of a run: holds a part of the parameters, sums what workers push, updates, answers. "
-           "Its configuration comes from "
-           "the scheduler.",
-    .key_file = "this shard's keys, or with --rank the keys that all share (psring keygen)",
-    .rank = "the shard to be; default: any",
-    .ranks = 256,
-    .rank_range = "--rank: give a number from 0 to 255",
-    .neither = "give --scheduler HOST:PORT (or its socket) and --key-file FILE or --keys DIR "
-               "(psring train starts shards by itself)",
-};
-
-/* ---- the program ---- */
 
 typedef struct program {
     psr_provision provision;
@@ -274,8 +258,8 @@ int main(int argc, char **argv)
         return serve_tables();
     psr_input_thread_block_signals();
     psr_log_init("shard", PSR_LOG_INFO);
-    psr_member_arguments a;
-    psr_member_arguments_parse(&words, argc, argv, &a);
+    psr_shard_arguments a;
+    psr_shard_arguments_parse(argc, argv, &a);
 
     program p = {.by_hand = !a.provisioned, .memory = PSR_SHARED_MEMORY_NONE};
     psr_peer self = {PSR_ROLE_SHARD, a.rank};

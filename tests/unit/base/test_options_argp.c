@@ -12,10 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A program with one option of its own, as psring train is. */
+/* A program with options of its own, as psring train is. */
 typedef struct program {
     psr_config config;
     const char *hostfile;
+    uint64_t ranks;
 } program;
 
 static error_t parse_own(int key, char *text, struct argp_state *state)
@@ -25,6 +26,8 @@ static error_t parse_own(int key, char *text, struct argp_state *state)
         state->child_inputs[0] = &p->config;
     else if (key == 'f')
         p->hostfile = text;
+    else if (key == 'n')
+        p->ranks = psr_options_number(state, "ranks", text, 2, 1024);
     else
         return ARGP_ERR_UNKNOWN;
     return 0;
@@ -40,6 +43,7 @@ static error_t run(program *p, const char **const_argv)
     if (options == NULL)
         return ENOMEM;
     const struct argp_option own[] = {{"hostfile", 'f', "FILE", 0, "the hosts", 0},
+                                      {"ranks", 'n', "N", 0, "how many", 0},
                                       {NULL, 0, NULL, 0, NULL, 0}};
     const struct argp_child children[] = {{psr_options_argp_child(options), 0, NULL, 0}, {NULL, 0, NULL, 0}};
     const struct argp argp = {own, parse_own, NULL, "A program.", children, NULL, NULL};
@@ -138,6 +142,16 @@ static void a_value_is_found_before_the_line_is_parsed_as_the_parser_will_find_i
     assert_null(FOUND("config", "--config")); /* its value is missing: the parser will refuse it */
 }
 
+static void a_number_is_taken_within_its_bounds(void **state)
+{
+    (void)state;
+    program p;
+    assert_int_equal(run(&p, (const char *[]){"psring", "--ranks", "2", NULL}), 0);
+    assert_int_equal(p.ranks, 2);
+    assert_int_equal(run(&p, (const char *[]){"psring", "-n1024", NULL}), 0);
+    assert_int_equal(p.ranks, 1024);
+}
+
 static void a_hidden_option_is_taken(void **state)
 {
     (void)state;
@@ -161,6 +175,14 @@ static void a_refusal_is_one_line_and_exit_status_2(void **state)
         {"--steps", NULL, "psring: --steps: its value is missing; give --steps N\n"},
         {"--hostf", NULL, "psring: --hostf: its value is missing; give --hostfile FILE\n"},
         {"--hash=yes", NULL, "psring: --hash: takes no value, so leave '=yes' out\n"},
+        {"--ranks", "1", "psring: --ranks: '1' is not a number from 2 to 1024\n"},
+        {"--ranks", "1025", "psring: --ranks: '1025' is not a number from 2 to 1024\n"},
+        {"--ranks", "18446744073709551618",
+         "psring: --ranks: '18446744073709551618' is not a number from 2 to 1024\n"},
+        {"--ranks", "-3", "psring: --ranks: '-3' is not a number from 2 to 1024\n"},
+        {"--ranks", " 3", "psring: --ranks: ' 3' is not a number from 2 to 1024\n"},
+        {"--ranks", "3x", "psring: --ranks: '3x' is not a number from 2 to 1024\n"},
+        {"--ranks=", NULL, "psring: --ranks: '' is not a number from 2 to 1024\n"},
         {"--mod", "ring", "psring: --mod: may be --mode or --model; give more of its name\n"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -224,6 +246,7 @@ int main(void)
         cmocka_unit_test(options_of_the_table_and_of_the_program_are_taken),
         cmocka_unit_test(the_last_of_an_option_and_its_negation_wins),
         cmocka_unit_test(a_value_is_found_before_the_line_is_parsed_as_the_parser_will_find_it),
+        cmocka_unit_test(a_number_is_taken_within_its_bounds),
         cmocka_unit_test(a_hidden_option_is_taken),
         cmocka_unit_test(a_refusal_is_one_line_and_exit_status_2),
         cmocka_unit_test(what_follows_an_option_as_its_value_is_not_taken_for_an_option),

@@ -1,0 +1,19 @@
+/* The command line of psring-ps: started by psring's agent (--provision -), or by hand. For the program's front door alone: it prints and
+ * exits. */
+#ifndef PSR_PS_SHARD_ARGUMENTS_H
+#define PSR_PS_SHARD_ARGUMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct psr_shard_arguments {
+    bool provisioned;                  /* all else is told on standard input */
+    const char *scheduler, *interface; /* borrowed from argv; interface may be NULL */
+    const char *keys;                  /* of --key-file or --keys; borrowed from argv */
+    uint32_t rank;                     /* UINT32_MAX: any */
+} psr_shard_arguments;
+
+/* Does not return after --help, --version or a refusal (exit status 2). */
+void psr_shard_arguments_parse(int argc, char **argv, psr_shard_arguments *ret_arguments);
+
+#endif
