@@ -1,11 +1,11 @@
 /* `psring bench WHAT`: starts the program psring-bench-WHAT, which lies beside this one; on the hosts of a hostfile by `psring run`. */
 #include "deploy/commands.h"
+#include "deploy/subcommands.h"
 
 #include "base/child.h"
 #include "base/describe.h"
 #include "base/manual.h"
 #include "base/printable.h"
-#include "base/text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,13 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct {
-    const char *name, *help;
-} benchmarks[] = {
-    {"comm", "the library's operations: latency and bandwidth of each size, all values checked"},
-};
+static int run_benchmark(int argc, char **argv);
 
-#define BENCHMARKS (sizeof benchmarks / sizeof *benchmarks)
+static const psr_subcommand rows[] = {
+    {"comm", "the library's operations: latency and bandwidth of each size, all values checked",
+     run_benchmark},
+};
+static const psr_subcommands benchmarks = {rows, sizeof rows / sizeof *rows, "psring-bench-"};
 
 /* Options of `psring run` that say where the ranks are. Each has a value but the last. */
 static const char *const places[] = {"--hostfile",  "-H",    "--map-by",        "--bind-to",  "-x",
@@ -40,8 +40,7 @@ static const char example[] = "  psring bench comm -n 2 --operation all_reduce\n
 static void usage(FILE *to)
 {
     psr_print(to, "Usage: psring bench WHAT [OPTION...]\n\nMeasures:\n");
-    for (size_t i = 0; i < BENCHMARKS; i++)
-        psr_print(to, "  %-8s %s\n", benchmarks[i].name, benchmarks[i].help);
+    psr_subcommands_help(&benchmarks, to);
     psr_print(to, "\n%s\n`psring bench WHAT --help` tells the other options. For a start:\n%s", places_help,
               example);
 }
@@ -49,31 +48,21 @@ static void usage(FILE *to)
 /* For those who build psring. */
 static void print_manual(const char *date)
 {
-    char pages[256] = "psring psring-run";
-    psr_text_end end = {pages + strlen(pages), sizeof pages - strlen(pages)};
     psr_manual_begin(stdout, "psring bench", "Measures psring on this machine or on others", date);
     psr_manual_section(stdout, "SYNOPSIS");
     psr_manual_synopsis(stdout, "psring bench", "WHAT [OPTION...]");
     psr_manual_section(stdout, "DESCRIPTION");
     psr_manual_text(stdout, places_help, strlen(places_help));
-    psr_manual_section(stdout, "MEASUREMENTS");
-    for (size_t i = 0; i < BENCHMARKS; i++) {
-        psr_manual_item(stdout);
-        psr_manual_bold(stdout, benchmarks[i].name);
-        psr_manual_meaning(stdout, benchmarks[i].help);
-        psr_text_add(&end, " psring-bench-%s", benchmarks[i].name);
-    }
+    psr_subcommands_manual(&benchmarks, "MEASUREMENTS", stdout);
     psr_manual_section(stdout, "EXAMPLES");
     psr_manual_text(stdout, example, strlen(example));
-    psr_manual_see_also(stdout, pages);
+    psr_subcommands_see_also(&benchmarks, "psring psring-run", stdout);
 }
 
 static void print_completion(void)
 {
-    psr_print(stdout, "_psring_options['psring bench']='--help'\n_psring_values['psring bench']='");
-    for (size_t i = 0; i < BENCHMARKS; i++)
-        psr_print(stdout, "%s%s", i > 0 ? " " : "", benchmarks[i].name);
-    psr_print(stdout, "'\n_psring_places='");
+    psr_subcommands_completion(&benchmarks, "psring bench", "--help", stdout);
+    psr_print(stdout, "_psring_places='");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         psr_print(stdout, " %s%s", places[i], places[i][1] == '-' ? "=" : "");
     psr_print(stdout, " %s'\n", report_bindings);
@@ -155,11 +144,11 @@ static int start_divided(const char *path, const char *self, const char *title, 
     return start(self, (char **)(uintptr_t)run->words);
 }
 
-static int run_benchmark(const char *name, int argc, char **argv)
+static int run_benchmark(int argc, char **argv)
 {
     char path[PATH_MAX], self[PATH_MAX], program[64], title[64];
-    snprintf(program, sizeof program, "psring-bench-%s", name);
-    snprintf(title, sizeof title, "psring bench %s", name);
+    snprintf(program, sizeof program, "%s%s", benchmarks.pages, argv[0]);
+    snprintf(title, sizeof title, "psring bench %s", argv[0]);
     if (psr_program_path(program, path, sizeof path) != PSR_OK ||
         psr_program_path("psring", self, sizeof self) != PSR_OK) {
         psr_print(stderr, "psring bench: %s\n", psr_err_detail());
@@ -169,7 +158,7 @@ static int run_benchmark(const char *name, int argc, char **argv)
     words run = {calloc(room, sizeof *run.words), 0}, own = {calloc(room, sizeof *own.words), 0};
     int status = 1;
     if (run.words != NULL && own.words != NULL)
-        status = start_divided(path, self, title, argc, argv, &run, &own);
+        status = start_divided(path, self, title, argc - 1, argv + 1, &run, &own);
     else
         psr_print(stderr, "psring bench: no memory for %d words\n", argc);
     free(run.words);
@@ -195,9 +184,9 @@ int psr_command_bench(int argc, char **argv)
         usage(stdout);
         return 0;
     }
-    for (size_t i = 0; i < BENCHMARKS; i++)
-        if (strcmp(argv[1], benchmarks[i].name) == 0)
-            return run_benchmark(benchmarks[i].name, argc - 2, argv + 2);
+    const psr_subcommand *found = psr_subcommands_find(&benchmarks, argv[1]);
+    if (found != NULL)
+        return found->run(argc - 1, argv + 1);
     psr_print(stderr, "psring bench: there is no measurement '%s'\n", argv[1]);
     usage(stderr);
     return 2;

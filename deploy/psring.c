@@ -2,10 +2,10 @@
 #include "base/describe.h"
 #include "base/manual.h"
 #include "base/printable.h"
-#include "base/text.h"
 #include "deploy/agent/agent.h"
 #include "deploy/commands.h"
 #include "deploy/doctor/probe.h"
+#include "deploy/subcommands.h"
 #include "net/transport.h"
 
 #include <argp.h>
@@ -13,12 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct command {
-    const char *name, *help;
-    int (*run)(int argc, char **argv);
-} command;
-
-static const command commands[] = {
+static const psr_subcommand rows[] = {
     {"train", "train a network on this machine or on the hosts of a hostfile", psr_command_train},
     {"run", "run any program on this machine or on the hosts of a hostfile, each process with its rank",
      psr_command_run},
@@ -30,15 +25,14 @@ static const command commands[] = {
     {"keygen", "make key files for processes that are started by hand", psr_command_keygen},
 };
 
-#define COMMAND_COUNT (sizeof commands / sizeof *commands)
+static const psr_subcommands commands = {rows, sizeof rows / sizeof *rows, "psring-"};
 
 static void usage(FILE *to)
 {
     fprintf(to, "Usage: psring COMMAND [OPTION...]\n"
                 "Trains networks with parameter servers or ring all-reduce, to the same bits.\n\n"
                 "Commands:\n");
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
+    psr_subcommands_help(&commands, to);
     fprintf(
         to,
         "\n`psring COMMAND --help` tells the options of each, `psring --version` the version. For a start:\n"
@@ -67,31 +61,15 @@ static const char of_status[] = "0: done. 1: what was asked for failed, with one
 
 static void print_manual(const char *date)
 {
-    char pages[512] = "psring-worker psring-ps psring-scheduler";
-    psr_text_end end = {pages + strlen(pages), sizeof pages - strlen(pages)};
     psr_manual_begin(stdout, "psring", "Trains networks with parameter servers or ring all-reduce", date);
     psr_manual_section(stdout, "SYNOPSIS");
     psr_manual_synopsis(stdout, "psring", "COMMAND [OPTION...]");
     psr_manual_section(stdout, "DESCRIPTION");
     psr_manual_text(stdout, of_psring, strlen(of_psring));
-    psr_manual_section(stdout, "COMMANDS");
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        psr_manual_item(stdout);
-        psr_manual_bold(stdout, commands[i].name);
-        psr_manual_meaning(stdout, commands[i].help);
-        psr_text_add(&end, " psring-%s", commands[i].name);
-    }
+    psr_subcommands_manual(&commands, "COMMANDS", stdout);
     psr_manual_section(stdout, "EXIT STATUS");
     psr_manual_text(stdout, of_status, strlen(of_status));
-    psr_manual_see_also(stdout, pages);
-}
-
-static void print_completion(void)
-{
-    psr_print(stdout, "_psring_options['psring']='--help --version'\n_psring_values['psring']='");
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        psr_print(stdout, "%s%s", i > 0 ? " " : "", commands[i].name);
-    psr_print(stdout, "'\n");
+    psr_subcommands_see_also(&commands, "psring-worker psring-ps psring-scheduler", stdout);
 }
 
 static bool described(int argc, char **argv)
@@ -101,7 +79,7 @@ static bool described(int argc, char **argv)
     if (kind == PSR_DESCRIBE_MANUAL)
         print_manual(date);
     if (kind == PSR_DESCRIBE_COMPLETION)
-        print_completion();
+        psr_subcommands_completion(&commands, "psring", "--help --version", stdout);
     return kind != PSR_DESCRIBE_NOTHING;
 }
 
@@ -129,17 +107,16 @@ int main(int argc, char **argv)
         return psr_command_hosts(argc - 1, argv + 1);
     if (strcmp(name, "probe") == 0) /* the agent's own */
         return psr_probe_main();
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(name, commands[i].name) == 0) {
-            char title[64];
-            snprintf(title, sizeof title, "psring %s", name);
-            argv[1] = title;
-            return commands[i].run(argc - 1, argv + 1);
-        }
+    const psr_subcommand *found = psr_subcommands_find(&commands, name);
+    if (found != NULL) {
+        char title[64];
+        snprintf(title, sizeof title, "psring %s", name);
+        argv[1] = title;
+        return found->run(argc - 1, argv + 1);
     }
     psr_print(stderr, "psring: '%s' is not a command; there are", name);
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        psr_print(stderr, "%s %s", i ? "," : "", commands[i].name);
+    for (size_t i = 0; i < commands.count; i++)
+        psr_print(stderr, "%s %s", i ? "," : "", rows[i].name);
     psr_print(stderr, "\n");
     return 2;
 }

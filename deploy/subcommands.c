@@ -1,0 +1,50 @@
+#include "deploy/subcommands.h"
+
+#include "base/manual.h"
+#include "base/printable.h"
+#include "base/text.h"
+
+#include <string.h>
+
+const psr_subcommand *psr_subcommands_find(const psr_subcommands *list, const char *name)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->rows[i].name, name) == 0)
+            return &list->rows[i];
+    return NULL;
+}
+
+void psr_subcommands_help(const psr_subcommands *list, FILE *to)
+{
+    for (size_t i = 0; i < list->count; i++)
+        psr_print(to, "  %-8s %s\n", list->rows[i].name, list->rows[i].help);
+}
+
+void psr_subcommands_manual(const psr_subcommands *list, const char *title, FILE *to)
+{
+    psr_manual_section(to, title);
+    for (size_t i = 0; i < list->count; i++) {
+        psr_manual_item(to);
+        psr_manual_bold(to, list->rows[i].name);
+        psr_manual_meaning(to, list->rows[i].help);
+    }
+}
+
+void psr_subcommands_see_also(const psr_subcommands *list, const char *others, FILE *to)
+{
+    char pages[512] = "";
+    psr_text_end end = {pages, sizeof pages};
+    psr_text_add(&end, "%s", others);
+    for (size_t i = 0; i < list->count; i++)
+        psr_text_add(&end, " %s%s", list->pages, list->rows[i].name);
+    psr_manual_see_also(to, pages);
+}
+
+void psr_subcommands_completion(const psr_subcommands *list, const char *program, const char *options,
+                                FILE *to)
+{
+    psr_print(to, "_psring_options['%s']='%s'\n_psring_values['%s']='", program, options, program);
+    for (size_t i = 0; i < list->count; i++)
+        psr_print(to, "%s%s", i > 0 ? " " : "", list->rows[i].name);
+    psr_print(to, "'\n");
+}
