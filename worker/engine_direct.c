@@ -106,12 +106,9 @@ static psr_err slice_updated(void *context, uint32_t slice)
 /* The parts in which sums come are the slices that this worker holds. */
 static psr_err begin_updates(psr_engine *engine)
 {
-    uint32_t count = psr_table_shard_slice_count(engine->held);
-    psr_span *parts = calloc((size_t)count + 1, sizeof *parts);
-    if (parts == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", count);
-    for (uint32_t s = 0; s < count; s++)
-        parts[s] = psr_table_shard_slice(engine->held, s);
+    psr_span *parts;
+    uint32_t count;
+    PSR_TRY(psr_table_shard_slices(engine->held, &parts, &count));
     psr_err err = psr_updater_begin(engine->updater, engine->values, parts, count);
     free(parts);
     return err;

@@ -610,12 +610,15 @@ float *psr_table_shard_values(psr_table_shard *table)
     return table->values;
 }
 
-uint32_t psr_table_shard_slice_count(const psr_table_shard *table)
+psr_err psr_table_shard_slices(const psr_table_shard *table, psr_span **ret_slices, uint32_t *ret_count)
 {
-    return table->slices.count;
-}
-
-psr_span psr_table_shard_slice(const psr_table_shard *table, uint32_t slice)
-{
-    return table->slices.items[slice].span;
+    uint32_t count = table->slices.count;
+    psr_span *slices = malloc(((size_t)count + 1) * sizeof *slices);
+    if (slices == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", count);
+    for (uint32_t s = 0; s < count; s++)
+        slices[s] = table->slices.items[s].span;
+    *ret_slices = slices;
+    *ret_count = count;
+    return PSR_OK;
 }

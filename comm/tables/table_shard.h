@@ -98,8 +98,8 @@ uint64_t psr_table_shard_progress(const psr_table_shard *table);
 
 /* The values, borrowed for life: an array as long as the table, of which the parts that are held here count. */
 float *psr_table_shard_values(psr_table_shard *table);
-/* The slices held here, by their number on this shard: ascending runs of the table. */
-uint32_t psr_table_shard_slice_count(const psr_table_shard *table);
-psr_span psr_table_shard_slice(const psr_table_shard *table, uint32_t slice);
+/* The slices held here, by their number on this shard: ascending runs of the table. NOMEM. ret owns: free. */
+PSR_MUST_CHECK psr_err psr_table_shard_slices(const psr_table_shard *table, psr_span **ret_slices,
+                                              uint32_t *ret_count);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "model/optimizers/updater.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 struct psr_shard {
@@ -121,12 +120,9 @@ static psr_err open_table(psr_shard *shard)
 /* The parts in which its sums come are the slices that it holds. */
 static psr_err begin_updates(psr_shard *shard)
 {
-    uint32_t count = psr_table_shard_slice_count(shard->table);
-    psr_span *parts = calloc((size_t)count + 1, sizeof *parts);
-    if (!parts)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", count);
-    for (uint32_t s = 0; s < count; s++)
-        parts[s] = psr_table_shard_slice(shard->table, s);
+    psr_span *parts;
+    uint32_t count;
+    PSR_TRY(psr_table_shard_slices(shard->table, &parts, &count));
     psr_err err = psr_updater_begin(shard->updater, shard->weights, parts, count);
     free(parts);
     return err;
