@@ -164,20 +164,20 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     return 0;
 }
 
-static const struct argp parser = {options,
-                                   parse,
-                                   NULL,
-                                   "Times libpsring's operations and checks all that they deliver; "
-                                   "docs/figures.md says what each column is.\v"
-                                   "Started alone it starts its ranks itself, on this machine. On several "
-                                   "machines start it once for each rank, with "
-                                   "PSRING_RANKS, PSRING_RANK, PSRING_SCHEDULER and PSRING_KEY_FILE in its "
-                                   "environment (docs/library.md), or by what "
-                                   "starts ranks so. Rank 0 writes the table. The exit status is 1 when a "
-                                   "value was wrong or an operation failed.",
-                                   NULL,
-                                   NULL,
-                                   NULL};
+static const char doc[] =
+    "Times libpsring's operations and checks all that they deliver; docs/figures.md says what each column "
+    "is.\v"
+    "Examples:\n"
+    "  psring bench comm -n 4 --operation all_reduce\n"
+    "  psring bench comm -n 4 -b 1K -e 16M -f 4 --operation all_reduce,all_gather --json\n"
+    "\n"
+    "Started alone it starts its ranks itself, on this machine. On several machines start it once for each "
+    "rank, with PSRING_RANKS, PSRING_RANK, PSRING_SCHEDULER and PSRING_KEY_FILE in its environment "
+    "(docs/library.md), or by what starts ranks so. Rank 0 writes the table.\n"
+    "\n"
+    "Exit status: 0 all values were right; 1 one was wrong, or an operation failed; 2 bad input.\n";
+
+static const struct argp parser = {.options = options, .parser = parse, .doc = doc};
 
 /* ---- a rank ---- */
 

@@ -32,8 +32,10 @@ static const char doc[] =
     "ranks: then N identical commands with the run's options are a run, and rank 0 starts its scheduler "
     "(docs/launching.md).\v"
     "Examples:\n"
-    "  torchrun --no-python --nproc-per-node 4 psring-worker --mode ring --steps 300\n"
-    "  psring-worker --multiprocessing-distributed --nproc-per-node 4 --mode ring --steps 300\n"
+    "  torchrun --no-python --nproc-per-node 4 \\\n"
+    "      psring-worker --mode ring --steps 300\n"
+    "  psring-worker --multiprocessing-distributed --nproc-per-node 4 \\\n"
+    "      --mode ring --steps 300\n"
     "\n"
     "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the protocol.\n";
 

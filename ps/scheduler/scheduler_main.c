@@ -168,7 +168,12 @@ int main(int argc, char **argv)
         .parser = parse_option,
         .doc = "The scheduler of a run: gives ranks, watches who is alive, writes the run directory. It "
                "takes the options of the whole "
-               "run and tells them to all others.",
+               "run and tells them to all others.\v"
+               "Example, by hand (psring keygen --help has all of a run):\n"
+               "  psring-scheduler --keys keys --port 4100 --workers 2 --model mlp --steps 20\n"
+               "\n"
+               "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
+               "protocol; 130 stopped by Ctrl-C, with a checkpoint.\n",
         .children = children,
     };
     psr_options_parse(&parser, argc, argv, 0, NULL, &a);

@@ -64,13 +64,18 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     }
 }
 
+static const char doc[] =
+    "One shard of a run: holds a part of the parameters, sums what workers push, updates, answers. Its "
+    "configuration comes from the scheduler.\v"
+    "Example, by hand (psring keygen --help has all of a run):\n"
+    "  psring-ps --keys keys --rank 0 --scheduler 127.0.0.1:4100\n"
+    "\n"
+    "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
+    "protocol.\n";
+
 void psr_shard_arguments_parse(int argc, char **argv, psr_shard_arguments *ret_arguments)
 {
-    static const struct argp parser = {.options = options,
-                                       .parser = parse_option,
-                                       .doc = "One shard of a run: holds a part of the parameters, sums what "
-                                              "workers push, updates, answers. Its "
-                                              "configuration comes from the scheduler."};
+    static const struct argp parser = {.options = options, .parser = parse_option, .doc = doc};
     psr_shard_arguments a = {.rank = UINT32_MAX};
     psr_options_parse(&parser, argc, argv, 0, NULL, &a);
     *ret_arguments = a;
