@@ -9,11 +9,14 @@ import subprocess
 import sys
 import tempfile
 
+from psring_run import is_sanitized
+
 case, examples = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
 psring = os.path.abspath(sys.argv[3])
 programs = {pathlib.Path(p).name: os.path.abspath(p) for p in sys.argv[4:]}
 MNIST = pathlib.Path(os.environ["PSR_TEST_DATA"]) / "mnist"
-STEPS = 60
+# The example's own loops take long under a sanitizer, which has seen all of them when the first loss is told.
+STEPS = 20 if case == "mlp" and is_sanitized(psring) else 60
 LOSS = re.compile(r"epoch: 1 step: (\d+), loss is (\d+\.\d+)$")
 
 
@@ -31,6 +34,10 @@ def losses_of(text):
     matches = [LOSS.match(line) for line in text.splitlines()]
     assert all(matches) and [int(m.group(1)) for m in matches] == list(range(20, STEPS + 1, 20)), text
     return [float(m.group(2)) for m in matches]
+
+
+def expect_falling(losses, from_loss=math.log(10)):
+    assert all(before > after for before, after in zip([from_loss] + losses, losses)), losses
 
 
 def losses_are_equal(one, other):
@@ -76,7 +83,7 @@ def the_losses_of_1_2_4_and_8_ranks_are_equal_and_fall_by_every_launcher():
         folder = pathlib.Path(name)
         path = tools_without_mpirun(folder)
         alone = losses_by_run_sh(folder, 1, path)
-        assert math.log(10) > alone[0] > alone[1] > alone[2], alone
+        expect_falling(alone)
         losses_are_equal(alone, losses_by_run_sh(folder, 8, path))
 
         (path / "mpirun").write_text(PLAYED_MPIRUN, encoding="utf-8")
@@ -123,7 +130,7 @@ def losses_by_tables(workers, shards, sync):
 
 def in_bsp_the_losses_are_those_of_one_worker_and_their_bits_those_of_one_shard():
     alone = losses_by_tables(1, 1, "bsp")
-    assert math.log(10) > alone[0] > alone[1] > alone[2], alone
+    expect_falling(alone)
     for workers in (2, 4):
         losses = losses_by_tables(workers, 1, "bsp")
         losses_are_equal(alone, losses)
@@ -134,7 +141,8 @@ def without_bsp_the_losses_fall_as_well():
     alone = losses_by_tables(1, 1, "bsp")
     for sync in ("async", "ssp:2"):
         losses = losses_by_tables(2, 2, sync)
-        assert losses[0] > losses[1] > losses[2] and losses[2] < 1.25 * alone[2], (alone, losses)
+        expect_falling(losses)
+        assert losses[-1] < 1.25 * alone[-1], (alone, losses)
 
 
 def psring_run_starts_a_program_that_brings_its_own_shards():

@@ -14,7 +14,7 @@ from psring_live import LiveRun
 from psring_run import PATIENCE_S, Tap, Workspace, together
 from terminal import Screen, Terminal
 
-STEPS = 1500  # as many digits as a bar of the old kind needed to leave its line at 80 columns
+STEPS = 1000  # as many digits as a bar of the old kind needed to leave its line at 80 columns
 OPTIONS = {"model": "mlp", "data": "synthetic:count=400,test=90,channels=1,size=8", "batch-size": 4, "threads": 1, "seed": 7, "lr": 0.01,
            "mode": "ring", "deadline": 600}
 DRAWN = r"\r([^\r\n\033]+)\033\[J\r"
