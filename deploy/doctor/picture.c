@@ -127,19 +127,38 @@ static void describe_kind(const psr_host_facts *f, char text[KIND_BYTES])
              f->congestion, zmq);
 }
 
-/* One line for all hosts that are alike. */
+/* The hosts from first on, up to last, are like the one above; SIZE_MAX: none is. */
+static void print_alike(FILE *to, size_t first, size_t last)
+{
+    if (first == last)
+        psr_print(to, "%3zu  as the one above\n", first);
+    else if (first != SIZE_MAX)
+        psr_print(to, "%3zu  to %zu as the one above\n", first, last);
+}
+
 static void print_kinds(FILE *to, const psr_checkup *c)
 {
     char kind[KIND_BYTES], before[KIND_BYTES] = "";
+    size_t first = SIZE_MAX, last = 0;
     psr_print(to, "\n     %-30s  %4s %4s %4s  %8s  %6s  %-7s  %-5s  %s\n", "processor", "L1", "L2", "L3",
               "files", "locked", "pages", "tcp", "libzmq");
     for (size_t i = 0; i < c->count; i++) {
-        if (c->hosts[i].stage != PSR_DOCTOR_PROBED)
+        const bool probed = c->hosts[i].stage == PSR_DOCTOR_PROBED;
+        if (probed)
+            describe_kind(&c->hosts[i].facts, kind);
+        if (probed && strcmp(kind, before) == 0) {
+            first = first == SIZE_MAX ? i : first;
+            last = i;
             continue;
-        describe_kind(&c->hosts[i].facts, kind);
-        psr_print(to, "%3zu  %s\n", i, strcmp(kind, before) == 0 ? "as the one above" : kind);
+        }
+        print_alike(to, first, last);
+        first = SIZE_MAX;
+        if (!probed)
+            continue;
+        psr_print(to, "%3zu  %s\n", i, kind);
         strcpy(before, kind);
     }
+    print_alike(to, first, last);
 }
 
 /* ---- ways ---- */

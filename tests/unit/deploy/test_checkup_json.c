@@ -118,6 +118,20 @@ static void the_screen_shows_what_is_closed_and_what_is_not_known(void **state)
     psr_checkup_done(&c);
 }
 
+static void hosts_that_are_alike_are_told_together(void **state)
+{
+    (void)state;
+    psr_checkup c = checkup_of(7);
+    c.hosts[3].stage = PSR_DOCTOR_NO_AGENT;
+    strcpy(c.hosts[5].facts.congestion, "bbr");
+    char *text = picture_of(&c);
+    assert_non_null(
+        strstr(text, "  cubic  4.3.5\n  1  to 2 as the one above\n  4  as the one above\n  5  A processor"));
+    assert_non_null(strstr(text, "  bbr    4.3.5\n  6  A processor"));
+    free(text);
+    psr_checkup_done(&c);
+}
+
 static void tables_fit_a_hundred_columns_whatever_hosts_say(void **state)
 {
     (void)state;
@@ -157,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_hosts_ways_and_findings_are_in_it),
         cmocka_unit_test(the_screen_shows_what_is_closed_and_what_is_not_known),
+        cmocka_unit_test(hosts_that_are_alike_are_told_together),
         cmocka_unit_test(tables_fit_a_hundred_columns_whatever_hosts_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
