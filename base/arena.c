@@ -1,42 +1,36 @@
 #include "base/arena.h"
 
+#include "base/huge_pages.h"
+
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define SMALL_PAGE_BYTES ((size_t)4096)
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* Whole pages: huge ones where at least one would be filled. */
+/* Huge ones where at least one would be filled. */
+static size_t page_bytes(size_t count)
+{
+    return count * sizeof(float) >= PSR_HUGE_PAGE_BYTES ? PSR_HUGE_PAGE_BYTES : SMALL_PAGE_BYTES;
+}
+
+/* Whole pages. */
 static size_t mapped_bytes(size_t count)
 {
-    size_t bytes = count * sizeof(float);
-    size_t page = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SMALL_PAGE_BYTES;
+    size_t bytes = count * sizeof(float), page = page_bytes(count);
     return bytes == 0 ? page : (bytes + page - 1) / page * page;
 }
 
 psr_err psr_arena_new(size_t count, float **ret_arena)
 {
-    if (count > SIZE_MAX / 2 / sizeof(float) - HUGE_PAGE_BYTES)
+    bool countable = count <= SIZE_MAX / 2 / sizeof(float) - PSR_HUGE_PAGE_BYTES;
+    void *map = countable ? psr_huge_pages_map(mapped_bytes(count)) : NULL;
+    if (map == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an arena of %zu floats", count);
-    size_t bytes = mapped_bytes(count);
-    size_t slack = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 0;
-    char *map =
-        mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for an arena of %zu floats", count);
-    if (slack) {
-        /* The kernel aligns to small pages: give back what lies before and after the aligned part. */
-        size_t before = (HUGE_PAGE_BYTES - (uintptr_t)map % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
-        if (before)
-            munmap(map, before);
-        if (before < slack)
-            munmap(map + before + bytes, slack - before);
-        map += before;
-        /* Advice only: refused where huge pages are compiled out. */
-        (void)madvise(map, bytes, MADV_HUGEPAGE);
-    }
-    *ret_arena = (float *)(void *)map;
+    /* Advice only: refused where huge pages are compiled out. */
+    if (mapped_bytes(count) >= PSR_HUGE_PAGE_BYTES)
+        (void)madvise(map, mapped_bytes(count), MADV_HUGEPAGE);
+    *ret_arena = map;
     return PSR_OK;
 }
 

@@ -176,15 +176,29 @@ static bool shares_memory(const bench *b)
     return b->config.transport == PSR_TRANSPORT_SHM || b->hosts > 1;
 }
 
-/* What is sent lies in memory that is shared, when that is asked for. */
+static void fill_held(const process *p, const psr_shared_arena *arena)
+{
+    psr_span run;
+    for (uint32_t b = p->b->plan.bucket_count;
+         (run = psr_plan_next_run(&p->b->plan, p->self.rank, true, &b)).count > 0;)
+        psr_shared_arena_fill(arena, run);
+}
+
+/* What is sent lies in memory that is shared, when that is asked for. As in the product what a process writes lies in huge pages. */
 static void share_memory(process *p)
 {
     if (!shares_memory(p->b))
         return;
     must(psr_transport_share(p->transport, say_unshared, NULL), "sharing memory");
     lend_from(p, &p->shared);
-    if (p->b->plan.homes_are_workers)
+    if (p->self.role == PSR_ROLE_SHARD)
+        fill_held(p, &p->shared);
+    else
+        psr_shared_arena_fill(&p->shared, (psr_span){0, p->b->layout.length});
+    if (p->b->plan.homes_are_workers) {
         lend_from(p, &p->held);
+        fill_held(p, &p->held);
+    }
 }
 
 /* Where a process is reached: for messages, and to share memory. */

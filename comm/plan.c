@@ -355,6 +355,24 @@ bool psr_plan_has_residual(const psr_plan *plan)
     return false;
 }
 
+static bool holds(const psr_plan *plan, uint32_t bucket, uint32_t rank)
+{
+    return plan->homes_are_workers ? psr_plan_holder(plan, bucket, psr_plan_host_of(plan, rank)) == rank
+                                   : plan->buckets[bucket].home == rank;
+}
+
+psr_span psr_plan_next_run(const psr_plan *plan, uint32_t rank, bool held, uint32_t *bucket)
+{
+    uint32_t b = *bucket; /* those below it are left; they ascend as their numbers descend */
+    while (b > 0 && holds(plan, b - 1, rank) != held)
+        b--;
+    psr_span run = {b > 0 ? plan->buckets[b - 1].span.offset : 0, 0};
+    for (; b > 0 && holds(plan, b - 1, rank) == held; b--)
+        run.count += plan->buckets[b - 1].span.count;
+    *bucket = b;
+    return run;
+}
+
 void psr_plan_loads(const psr_plan *plan, uint64_t *ret_bytes)
 {
     memset(ret_bytes, 0, plan->shards * sizeof *ret_bytes);

@@ -133,6 +133,10 @@ static inline uint32_t psr_plan_shard_processes(const psr_plan *plan)
 /* Who sends by the plan keeps something of what was not sent: some bucket's compression has a residual. */
 bool psr_plan_has_residual(const psr_plan *plan);
 
+/* Runs of the arena, ascending, each of adjacent buckets that this shard, or where homes are workers this worker on its host, holds, or (held:
+ * false) that it does not. *bucket: bucket_count before the first one, and then what the call before left. A count of 0: there is no more. */
+psr_span psr_plan_next_run(const psr_plan *plan, uint32_t rank, bool held, uint32_t *bucket);
+
 /* ret_bytes[s], s < plan->shards: what shard s holds, padding included. */
 void psr_plan_loads(const psr_plan *plan, uint64_t *ret_bytes);
 

@@ -1,5 +1,7 @@
 #include "net/shared_arena.h"
 
+#include "base/huge_pages.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +31,20 @@ static int open_memory(void)
     return fd < 0 && errno == EINVAL ? memfd_create("psring-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
 }
 
+/* So that what lies in huge pages is mapped as such. NULL: errno says why. */
+static void *map(int fd, size_t bytes, int protection)
+{
+    void *at = psr_huge_pages_map(bytes);
+    if (at == NULL)
+        return NULL;
+    if (mmap(at, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED)
+        return at;
+    int reason = errno;
+    munmap(at, bytes);
+    errno = reason;
+    return NULL;
+}
+
 /* The last seal comes after the owner's mapping, which it leaves as it is. */
 static psr_err map_and_seal(psr_shared_arena *arena)
 {
@@ -36,10 +52,9 @@ static psr_err map_and_seal(psr_shared_arena *arena)
         return psr_fail(PSR_ERR_NOMEM, "no shared memory for %zu floats: %s", arena->count, strerror(errno));
     if (fcntl(arena->fd, F_ADD_SEALS, SIZE_SEALS) != 0)
         return psr_fail(PSR_ERR_UNSUPPORTED, "memory cannot be sealed: %s", strerror(errno));
-    void *map = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
-    if (map == MAP_FAILED)
+    arena->values = map(arena->fd, arena->bytes, PROT_READ | PROT_WRITE);
+    if (arena->values == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no shared memory for %zu floats: %s", arena->count, strerror(errno));
-    arena->values = map;
     if (fcntl(arena->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
         return psr_fail(PSR_ERR_UNSUPPORTED, "memory cannot be sealed against other writers: %s",
                         strerror(errno));
@@ -78,6 +93,12 @@ psr_err psr_shared_arena_keep(psr_shared_arena *arena, psr_span run)
     return PSR_OK;
 }
 
+void psr_shared_arena_fill(const psr_shared_arena *arena, psr_span run)
+{
+    assert(psr_span_end(run) <= arena->count);
+    psr_huge_pages_fill(arena->values + run.offset, run.count * sizeof(float));
+}
+
 void psr_shared_arena_done(psr_shared_arena *arena)
 {
     if (arena->values != NULL)
@@ -100,9 +121,9 @@ psr_err psr_shared_arena_map(int fd, size_t bytes, const void **ret_data)
     if (bytes == 0 || file.st_size < 0 || (uint64_t)file.st_size != bytes)
         return psr_fail(PSR_ERR_FORMAT, "the memory that it passed has %lld bytes, not %zu",
                         (long long)file.st_size, bytes);
-    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
+    const void *data = map(fd, bytes, PROT_READ);
+    if (data == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no room to map %zu bytes: %s", bytes, strerror(errno));
-    *ret_data = map;
+    *ret_data = data;
     return PSR_OK;
 }

@@ -28,6 +28,10 @@ PSR_MUST_CHECK psr_err psr_shared_arena_new(size_t count, psr_shared_arena *ret_
 #define PSR_SHARED_ARENA_KEPT_LEAST ((size_t)256 << 10)
 PSR_MUST_CHECK psr_err psr_shared_arena_keep(psr_shared_arena *arena, psr_span run);
 
+/* A run all of whose elements will be written, by its owner, who does not use it yet: it is memory from now on, in huge pages where they fit into
+ * it and the kernel gives them (base/huge_pages.h), which who reads it elsewhere has too. */
+void psr_shared_arena_fill(const psr_shared_arena *arena, psr_span run);
+
 /* None: does nothing. What others have mapped stays theirs to read. */
 void psr_shared_arena_done(psr_shared_arena *arena);
 

@@ -260,21 +260,21 @@ static psr_err make_buckets(worker *w)
 static psr_err make_weights(worker *w, float **ret_weights)
 {
     const psr_plan *plan = &psr_member_view(w->member)->plan;
-    const uint32_t rank = psr_member_self(w->member).rank, host = psr_plan_host_of(plan, rank);
+    const uint32_t rank = psr_member_self(w->member).rank;
     float *weights = psr_shared_memory_arena(&w->memory, w->net->params.length);
-    psr_span others = {0};
-    for (uint32_t b = plan->bucket_count; b-- > 0;) { /* they ascend so */
-        const psr_plan_bucket *bucket = &plan->buckets[b];
-        const bool held = psr_plan_holder(plan, b, host) == rank;
-        if (!held)
-            others.count += bucket->span.count;
-        if (!held && b > 0)
-            continue;
-        PSR_TRY(psr_shared_memory_keep(&w->memory, weights, others));
-        others = (psr_span){psr_span_end(bucket->span), 0};
-    }
+    psr_span run;
+    for (uint32_t b = plan->bucket_count; (run = psr_plan_next_run(plan, rank, false, &b)).count > 0;)
+        PSR_TRY(psr_shared_memory_keep(&w->memory, weights, run));
+    psr_shared_memory_fill_held(&w->memory, weights, plan, rank);
     *ret_weights = weights;
     return PSR_OK;
+}
+
+static float *make_gradients(worker *w)
+{
+    float *gradients = psr_shared_memory_arena(&w->memory, w->net->params.length);
+    psr_shared_memory_fill(&w->memory, gradients, (psr_span){0, w->net->params.length});
+    return gradients;
 }
 
 static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
@@ -300,7 +300,7 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .rank = psr_member_self(w->member).rank,
         .engine = engine,
         .weights = weights,
-        .gradients = engine->plays_all ? NULL : psr_shared_memory_arena(&w->memory, w->net->params.length),
+        .gradients = engine->plays_all ? NULL : make_gradients(w),
         .weights_in_place = w->memory.transport != NULL,
     };
     PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));

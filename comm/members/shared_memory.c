@@ -45,12 +45,33 @@ float *psr_shared_memory_arena(psr_shared_memory *memory, size_t count)
     return arena->values;
 }
 
-psr_err psr_shared_memory_keep(psr_shared_memory *memory, const float *values, psr_span run)
+static psr_shared_arena *arena_of(psr_shared_memory *memory, const float *values)
 {
     for (uint32_t i = 0; i < memory->arena_count; i++)
         if (values != NULL && memory->arenas[i].values == values)
-            return psr_shared_arena_keep(&memory->arenas[i], run);
-    return PSR_OK;
+            return &memory->arenas[i];
+    return NULL;
+}
+
+psr_err psr_shared_memory_keep(psr_shared_memory *memory, const float *values, psr_span run)
+{
+    psr_shared_arena *arena = arena_of(memory, values);
+    return arena != NULL ? psr_shared_arena_keep(arena, run) : PSR_OK;
+}
+
+void psr_shared_memory_fill(psr_shared_memory *memory, const float *values, psr_span run)
+{
+    const psr_shared_arena *arena = arena_of(memory, values);
+    if (arena != NULL)
+        psr_shared_arena_fill(arena, run);
+}
+
+void psr_shared_memory_fill_held(psr_shared_memory *memory, const float *values, const psr_plan *plan,
+                                 uint32_t rank)
+{
+    psr_span run;
+    for (uint32_t b = plan->bucket_count; (run = psr_plan_next_run(plan, rank, true, &b)).count > 0;)
+        psr_shared_memory_fill(memory, values, run);
 }
 
 void psr_shared_memory_done(psr_shared_memory *memory)

@@ -3,6 +3,7 @@
 #ifndef PSR_COMM_SHARED_MEMORY_H
 #define PSR_COMM_SHARED_MEMORY_H
 
+#include "comm/plan.h"
 #include "net/shared_arena.h"
 #include "net/transport.h"
 
@@ -25,8 +26,12 @@ void psr_shared_memory_begin(psr_shared_memory *memory, psr_transport *transport
                              void (*say)(bool warning, const char *line));
 /* Makes an arena of so many floats. Returns its values, borrowed; NULL: there is none. At most PSR_SHARED_MEMORY_ARENAS times. */
 float *psr_shared_memory_arena(psr_shared_memory *memory, size_t count);
-/* psr_shared_arena_keep of the arena with these values; NULL: does nothing. */
+/* psr_shared_arena_keep and _fill of the arena with these values; NULL: do nothing. */
 PSR_MUST_CHECK psr_err psr_shared_memory_keep(psr_shared_memory *memory, const float *values, psr_span run);
+void psr_shared_memory_fill(psr_shared_memory *memory, const float *values, psr_span run);
+/* Fills what this rank holds of values that go by the plan. */
+void psr_shared_memory_fill_held(psr_shared_memory *memory, const float *values, const psr_plan *plan,
+                                 uint32_t rank);
 /* After the transport. */
 void psr_shared_memory_done(psr_shared_memory *memory);
 

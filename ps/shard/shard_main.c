@@ -165,6 +165,17 @@ static psr_err take_start(program *p)
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "the scheduler's WELCOME");
 }
 
+/* In BSP they are lent; else they are copied when they are sent, and are the table's own (NULL). */
+static float *make_weights(program *p)
+{
+    if (p->config.sync != PSR_SYNC_BSP)
+        return NULL;
+    float *weights = psr_shared_memory_arena(&p->memory, p->start.layout.length);
+    psr_shared_memory_fill_held(&p->memory, weights, &psr_member_view(p->member)->plan,
+                                psr_member_self(p->member).rank);
+    return weights;
+}
+
 static psr_err make_shard(program *p)
 {
     const psr_view *view = psr_member_view(p->member);
@@ -175,7 +186,6 @@ static psr_err make_shard(program *p)
                                    .message = take_message,
                                    .woken = check_input};
     PSR_TRY(psr_loop_new(&loop, &p->loop));
-    bool lends = p->config.sync == PSR_SYNC_BSP; /* else weights are copied when they are sent */
     psr_shard_options shard = {
         .config = &p->config,
         .layout = &p->start.layout,
@@ -183,7 +193,7 @@ static psr_err make_shard(program *p)
         .shard = rank,
         .total_steps = p->start.total_steps,
         .first_step = p->start.first_step,
-        .weights = lends ? psr_shared_memory_arena(&p->memory, p->start.layout.length) : NULL,
+        .weights = make_weights(p),
         .outbox = psr_loop_outbox(p->loop),
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));

@@ -58,6 +58,41 @@ static void every_bucket_has_an_owner_even_with_more_shards_than_buckets(void **
     psr_layout_done(&layout);
 }
 
+/* Every run of one home, and every run between them, once, from the arena's beginning on. */
+static void runs_of_a_home_and_of_the_others_alternate_and_cover_the_arena(void **state)
+{
+    (void)state;
+    psr_layout layout = LAYOUT_OF(64, 64, 64, 64, 64, 64, 64);
+    static const uint32_t homes[] = {2, 0, 0, 1, 2, 2, 0}; /* from the arena's end on */
+    psr_buckets buckets;
+    psr_part *parts = NULL;
+    psr_plan plan = {0};
+    const psr_plan_options options = {
+        .route = PSR_ROUTE_SHARD, .ranks = 2, .shards = 3, .slice_floats = 1 << 17, .window = 2};
+    expect_ok(psr_buckets_plan(&layout, 64 * sizeof(float), &buckets));
+    assert_int_equal(buckets.count, 7);
+    expect_ok(psr_buckets_parts(&buckets, false, &parts));
+    expect_ok(psr_plan_make(&options, parts, buckets.count, &plan));
+    for (uint32_t b = 0; b < plan.bucket_count; b++)
+        plan.buckets[b].home = homes[b];
+    for (uint32_t home = 0; home < 4; home++) {
+        uint32_t held = plan.bucket_count, others = plan.bucket_count;
+        bool holds = homes[plan.bucket_count - 1] == home;
+        size_t end = 0;
+        for (psr_span run; end < layout.length; end += run.count, holds = !holds) {
+            run = psr_plan_next_run(&plan, home, holds, holds ? &held : &others);
+            assert_int_equal(run.offset, end);
+            assert_true(run.count > 0);
+        }
+        assert_int_equal(psr_plan_next_run(&plan, home, true, &held).count, 0);
+        assert_int_equal(psr_plan_next_run(&plan, home, false, &others).count, 0);
+    }
+    psr_plan_done(&plan);
+    free(parts);
+    psr_buckets_done(&buckets);
+    psr_layout_done(&layout);
+}
+
 /* Floats on the fullest and on the emptiest shard. */
 static void extremes(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards, size_t *ret_most,
                      size_t *ret_least)
@@ -419,6 +454,7 @@ static void a_message_names_a_slice_or_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_of_a_home_and_of_the_others_alternate_and_cover_the_arena),
         cmocka_unit_test(shards_take_the_largest_first_and_ties_go_to_the_lower_index),
         cmocka_unit_test(every_bucket_has_an_owner_even_with_more_shards_than_buckets),
         cmocka_unit_test(resnet50_is_balanced_within_one_bucket),
