@@ -10,6 +10,7 @@
  * sum is written over this worker's own gradient, block by block behind the fold, and stays until all others have copied it. */
 #include "worker/engine.h"
 
+#include "base/stream.h"
 #include "comm/comm.h"
 #include "model/optimizers/updater.h"
 #include "net/violation.h"
@@ -88,6 +89,14 @@ static psr_err take_run(void *context, const psr_table_run *run)
     return psr_updater_take(((psr_engine *)context)->updater, &sum);
 }
 
+/* A sum that all read where it lies, of an array that caches do not hold. */
+static psr_err put_past_caches(void *context, const psr_table_run *run)
+{
+    (void)context;
+    psr_stream_copy(run->values, run->pushed, run->span.count);
+    return PSR_OK;
+}
+
 static psr_err slice_summed(void *context, uint32_t slice, uint64_t step)
 {
     return psr_updater_summed(((psr_engine *)context)->updater, slice, step);
@@ -146,18 +155,35 @@ static psr_err open_updater(psr_engine *engine)
     return psr_updater_new(&options, &engine->updater);
 }
 
+/* Sums of an array that caches do not hold. */
+static bool past_caches(const psr_engine_env *env)
+{
+    return env->optimizer == NULL && psr_plan_length(env->plan) >= PSR_STREAM_LEAST / sizeof(float);
+}
+
+/* Where a sum takes its gradient's place the caches have just read that. */
+static const char *update_name(const psr_engine *engine)
+{
+    const psr_engine_env *env = &engine->env;
+    if (env->optimizer != NULL)
+        return "optimizer";
+    return past_caches(env) && engine->sums == NULL ? "put past caches" : "assign";
+}
+
 static psr_err open_held(psr_engine *engine)
 {
     const psr_engine_env *env = &engine->env;
     bool whole = env->optimizer != NULL && psr_optimizer_whole_tensors(env->optimizer);
-    const psr_table_update update = {
-        .name = "optimizer", .context = engine, .apply = take_run, .applied = whole ? slice_summed : NULL};
+    const psr_table_update updates[] = {
+        {.name = "optimizer", .context = engine, .apply = take_run, .applied = whole ? slice_summed : NULL},
+        {.name = "put past caches", .apply = put_past_caches},
+    };
     const psr_table_shard_options options = {.plan = &engine->within,
                                              .shard = env->rank - psr_plan_first_rank(&engine->within),
                                              .consistency = bsp,
-                                             .update = env->optimizer != NULL ? update.name : "assign",
-                                             .registered = &update,
-                                             .registered_count = 1,
+                                             .update = update_name(engine),
+                                             .registered = updates,
+                                             .registered_count = sizeof updates / sizeof updates[0],
                                              .given = true,
                                              .first_step = env->first_step,
                                              .end = env->total_steps,
@@ -186,6 +212,7 @@ static psr_err open_table(psr_engine *engine)
                                        .consistency = bsp,
                                        .values = engine->values,
                                        .in_place = env->in_place && engine->sums == NULL,
+                                       .past_caches = past_caches(env),
                                        .outbox = {.context = engine, .send = send, .lends_to = lends_to},
                                        .lender = &engine->lender,
                                        .context = env->context,

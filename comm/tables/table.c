@@ -1,5 +1,7 @@
 #include "comm/tables/table.h"
 
+#include "base/stream.h"
+
 #include "comm/operations/lane.h"
 #include "comm/operations/loan.h"
 #include "comm/wire/encoding.h"
@@ -235,7 +237,10 @@ static psr_err land(const psr_table *table, const arrival *a, const psr_message 
         return PSR_OK;
     if (table->landing != NULL)
         return psr_landing_take(table->landing, a->slice, a->says.span, message);
-    memcpy(values, a->values, a->says.span.count * sizeof *values);
+    if (table->options.past_caches)
+        psr_stream_copy(values, a->values, a->says.span.count);
+    else
+        memcpy(values, a->values, a->says.span.count * sizeof *values);
     return PSR_OK;
 }
 

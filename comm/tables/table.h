@@ -29,6 +29,8 @@ typedef struct psr_table_options {
      * (net/landing.h), in BSP and where they come as they are: then nobody but the table writes them from the first round on, and who starts a
      * part's round has read its values of the last one. */
     bool in_place;
+    /* What is copied into values goes past the caches (base/stream.h): they are large, and not read soon. */
+    bool past_caches;
     /* As long as the table: what this worker owes of what it pushed (comm/wire/compression/compression.h), zeros at first, changed
      * when a part is started. Borrowed for life, as values. NULL when the plan has no residual. */
     float *residual;
