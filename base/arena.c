@@ -2,6 +2,7 @@
 
 #include "base/huge_pages.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,6 +33,16 @@ psr_err psr_arena_new(size_t count, float **ret_arena)
         (void)madvise(map, mapped_bytes(count), MADV_HUGEPAGE);
     *ret_arena = map;
     return PSR_OK;
+}
+
+void psr_arena_drop(float *arena, size_t count, psr_span run)
+{
+    size_t page = page_bytes(count);
+    size_t begin = (run.offset * sizeof(float) + page - 1) / page * page;
+    size_t end = psr_span_end(run) * sizeof(float) / page * page;
+    assert(psr_span_end(run) <= count);
+    if (begin < end)
+        (void)madvise((char *)arena + begin, end - begin, MADV_DONTNEED);
 }
 
 bool psr_arena_fits(size_t count)

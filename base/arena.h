@@ -7,12 +7,15 @@
 #define PSR_BASE_ARENA_H
 
 #include "base/err.h"
+#include "base/span.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 /* ret owns count floats (0 allowed): psr_arena_free with the same count. NOMEM. */
 PSR_MUST_CHECK psr_err psr_arena_new(size_t count, float **ret_arena);
+/* Nobody needs a run of an arena of count floats any more: what of it is whole pages costs no memory from now on, and is zeros. */
+void psr_arena_drop(float *arena, size_t count, psr_span run);
 /* Could so many floats all be in use: are they not more than this machine's memory? An arena itself is only addresses. */
 bool psr_arena_fits(size_t count);
 /* NULL allowed. */

@@ -319,11 +319,23 @@ static psr_err send_by_session(void *session, psr_peer to, const psr_head *head,
     return psr_session_send(session, to, head, payload->data, payload->bytes);
 }
 
+/* Of an optimizer's state that all were given, who holds a part of the buckets needs no more. */
+static void drop_what_others_hold(const psr_exchange *exchange, float *arena)
+{
+    const psr_plan *plan = exchange->options.plan;
+    psr_span run;
+    for (uint32_t b = plan->bucket_count;
+         (run = psr_plan_next_run(plan, exchange->options.rank, false, &b)).count > 0;)
+        psr_arena_drop(arena, exchange->options.layout->length, run);
+}
+
 psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *arena)
 {
     bool workers_use_it = state == 0 || psr_exchange_updates_here(exchange);
     if (workers_use_it)
         PSR_TRY(psr_exchange_broadcast(exchange, arena, exchange->options.layout->length * sizeof *arena));
+    if (state > 0 && exchange->ops->workers_hold)
+        drop_what_others_hold(exchange, arena);
     const psr_exchange_options *o = &exchange->options;
     const psr_outbox outbox = {.context = exchange->session, .send = send_by_session};
     if (exchange->ops->shards_update && o->rank == 0)

@@ -39,6 +39,28 @@ static void an_arena_costs_memory_where_it_is_touched_only(void **state)
     psr_arena_free(arena, COUNT);
 }
 
+static void what_is_dropped_of_an_arena_costs_nothing_and_is_zero(void **state)
+{
+    (void)state;
+    enum { COUNT = 16 << 20, PAGES = COUNT / 1024, HUGE = (2 << 20) / 4 };
+    static unsigned char resident[PAGES];
+    float *arena = NULL;
+    expect_ok(psr_arena_new(COUNT, &arena));
+    for (size_t i = 0; i < COUNT; i++)
+        arena[i] = 1;
+    psr_arena_drop(arena, COUNT, (psr_span){3, HUGE});                     /* no whole page */
+    psr_arena_drop(arena, COUNT, (psr_span){2 * HUGE - 5, 2 * HUGE + 10}); /* two */
+    assert_int_equal(mincore(arena, COUNT * sizeof *arena, resident), 0);
+    size_t pages = 0;
+    for (size_t i = 0; i < PAGES; i++)
+        pages += resident[i] & 1;
+    assert_int_equal(pages, PAGES - 2 * 512);
+    for (size_t i = 0; i < COUNT; i++)
+        if (arena[i] != (i >= 2 * HUGE && i < 4 * HUGE ? 0 : 1))
+            fail_msg("element %zu is %g", i, (double)arena[i]);
+    psr_arena_free(arena, COUNT);
+}
+
 static void a_size_beyond_the_address_space_is_refused(void **state)
 {
     (void)state;
@@ -64,6 +86,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_arena_is_zeroed_and_aligned_whatever_its_size),
         cmocka_unit_test(an_arena_costs_memory_where_it_is_touched_only),
+        cmocka_unit_test(what_is_dropped_of_an_arena_costs_nothing_and_is_zero),
         cmocka_unit_test(only_so_much_fits_as_there_is_memory),
         cmocka_unit_test(a_size_beyond_the_address_space_is_refused),
     };
