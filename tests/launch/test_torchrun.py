@@ -87,7 +87,7 @@ def goes_on(tap, job, right, what):
     statuses = job.wait()
     run = os.path.join(job.directory, job.name + "-2")
     tap.ok(statuses == [0] * len(statuses) and outcome(run).get("hash") == right, what + ": the ranks are started again, go on, and end in the same bits",
-           [statuses, outcome(run)] + job.lines()[-30:])
+           [str(statuses), str(outcome(run))] + job.lines()[-30:])
 
 
 def on_one_node(tap, directory, path, torchrun, python, right):
@@ -145,7 +145,7 @@ def a_taken_port(tap, directory, path, torchrun, psring):
         finally:
             job.end()
     named = [line for line in job.lines() if "port %d of 127.0.0.1 is in use: choose another" % (port + 1000) in line]
-    tap.ok(statuses != [0] and len(named) == 1, "a port that another program has is named, with what would be right", [statuses] + job.lines()[-20:])
+    tap.ok(statuses != [0] and len(named) == 1, "a port that another program has is named, with what would be right", [str(statuses)] + job.lines()[-20:])
 
 
 def a_program_of_its_own(tap, directory, path, torchrun, example):
@@ -155,7 +155,7 @@ def a_program_of_its_own(tap, directory, path, torchrun, example):
         statuses = job.wait()
     finally:
         job.end()
-    tap.ok(statuses == [0] and "3 ranks: the sum of x[1] is 6" in job.lines(), "a program on libpsring has its ranks from torchrun", [statuses] + job.lines())
+    tap.ok(statuses == [0] and "3 ranks: the sum of x[1] is 6" in job.lines(), "a program on libpsring has its ranks from torchrun", [str(statuses)] + job.lines())
 
 
 def main():
