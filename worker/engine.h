@@ -99,5 +99,8 @@ PSR_MUST_CHECK psr_err psr_engine_choose(const psr_config *config, const psr_pla
 /* Before joining, when there is no plan: the shards that a run of this configuration has, and whether it is one process that plays all ranks. */
 uint32_t psr_engine_shards(const psr_config *config);
 bool psr_engine_is_alone(const psr_config *config);
+/* Whether a process that the launcher of mpi ("Open MPI", "MPICH"; NULL: of none) has started can sum so. USAGE: its sums are another MPI's, which would find
+ * one process alone. */
+PSR_MUST_CHECK psr_err psr_engine_check_launcher(const psr_config *config, const char *mpi);
 
 #endif

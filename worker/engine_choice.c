@@ -1,6 +1,13 @@
 #include "worker/engine.h"
 
+#if PSR_MPI
+#include "worker/mpi_sums.h"
+#endif
+
 #include <inttypes.h>
+#include <string.h>
+
+#define OPEN_MPI "Open MPI" /* how its library's version begins, and psr_start.mpi names it */
 
 /* The scheduler has made the plan of this configuration; but it comes from elsewhere. */
 static psr_err check_plan(const psr_plan *plan, psr_route route, bool homes_are_workers)
@@ -53,6 +60,28 @@ psr_err psr_engine_choose(const psr_config *config, const psr_plan *plan, const 
 uint32_t psr_engine_shards(const psr_config *config)
 {
     return config->mode == PSR_MODE_PS ? config->shards : 0;
+}
+
+/* MPICH's kin are started by its launcher, so all are of its kind that are not Open MPI. */
+psr_err psr_engine_check_launcher(const psr_config *config, const char *mpi)
+{
+#if PSR_MPI
+    char library[128];
+    if (config->mode != PSR_MODE_MPI || mpi == NULL)
+        return PSR_OK;
+    psr_mpi_library(library, sizeof library);
+    bool is_open_mpi = strncmp(library, OPEN_MPI, strlen(OPEN_MPI)) == 0;
+    if (is_open_mpi != (strcmp(mpi, OPEN_MPI) == 0))
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--mode mpi: this psring-worker is built with %s, and started by %s's mpirun: start it by the "
+            "mpirun of %s (mpirun.%s on Debian)",
+            library, mpi, is_open_mpi ? OPEN_MPI : "MPICH", is_open_mpi ? "openmpi" : "mpich");
+#else
+    (void)config; /* --mode mpi is refused anyway (psr_config_check) */
+    (void)mpi;
+#endif
+    return PSR_OK;
 }
 
 bool psr_engine_is_alone(const psr_config *config)

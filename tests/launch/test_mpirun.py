@@ -79,8 +79,11 @@ def two_at_once(tap, launcher, local, psring):
 def by_mpi(tap, launcher, local, built_with):
     status, lines = launcher.example("mpi", mode="mpi")
     if built_with != launcher.kind:
-        wanted = "--mode mpi: this run has 3 workers, and MPI found 1 process" if built_with != "none" else "--mode mpi is not in this build"
-        tap.ok(status not in (0, None) and any(wanted in line for line in lines), "--mode mpi is refused: psring-worker is built with %s" % built_with,
+        names = {"openmpi": "Open MPI", "mpich": "MPICH"}
+        wanted = r"--mode mpi: this psring-worker is built with %s.*, and started by %s's mpirun: start it by the mpirun of %s \(mpirun\.%s on Debian\)$" % (
+            names.get(built_with), names[launcher.kind], names.get(built_with), built_with) if built_with != "none" else "--mode mpi is not in this build"
+        said = [line for line in lines if " error " in line]
+        tap.ok(status == 2 and said and all(re.search(wanted, line) for line in said), "--mode mpi is refused: psring-worker is built with %s" % built_with,
                why(status, lines))
         return
     found, wanted = losses(os.path.join(launcher.directory, "mpi")) if status == 0 else {}, losses(local.out)
