@@ -85,13 +85,21 @@ def train_command(psring, out, options):
     return [psring, "train", "--out", out] + words(options)
 
 
-def train(psring, options, skip):
-    """One `psring train`; {step_s, images_per_s, wait_share, load_wait_share} of its steps after the first `skip` and before
+def train_by_mpirun(mpirun, psring, out, options):
+    """psring-worker is beside psring, or in the build tree's folder."""
+    folder = os.path.dirname(os.path.abspath(psring))
+    workers = [os.path.join(folder, *more, "psring-worker") for more in ((), ("..", "worker"))]
+    worker = next((path for path in workers if os.path.exists(path)), workers[0])
+    return mpirun.split() + ["-n", str(options["workers"]), worker, "--out", out] + words(options)
+
+
+def train(psring, options, skip, mpirun=None):
+    """One `psring train`, or workers by mpirun; {step_s, images_per_s, wait_share, load_wait_share} of its steps after the first `skip` and before
     the last, which an evaluation follows: medians over steps, the shares by sums; mean or sum over ranks."""
     directory = tempfile.mkdtemp(prefix="psring-bench-")
     try:
         out = os.path.join(directory, "run")
-        command = train_command(psring, out, options)
+        command = train_by_mpirun(mpirun, psring, out, options) if mpirun else train_command(psring, out, options)
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                               timeout=CALL_TIMEOUT_S)
         if done.returncode != 0:
