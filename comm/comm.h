@@ -14,7 +14,8 @@
  *     the progress thread                   loop.h
  *     launcher and scheduler                launcher_line.h
  *     a process and who started it          start/: start.h (its place by the environment), meeting.h (where the scheduler is),
- *                                           job_folder.h (by sockets that only this job has) */
+ *                                           job_folder.h (by sockets that only this job has), meeting_file.h (by a file in a folder that
+ *                                           several hosts see) */
 #ifndef PSR_COMM_COMM_H
 #define PSR_COMM_COMM_H
 
@@ -44,6 +45,7 @@
 #include "comm/reduce.h"
 #include "comm/start/job_folder.h"
 #include "comm/start/meeting.h"
+#include "comm/start/meeting_file.h"
 #include "comm/start/start.h"
 #include "comm/tables/consistency.h"
 #include "comm/tables/host_ring.h"

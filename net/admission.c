@@ -31,6 +31,7 @@ struct psr_admission {
     void *router;
     pthread_t thread;
     _Atomic uint64_t refused;
+    atomic_bool members_look;
     void *refusals; /* PAIR: the owner's end of the lines */
     void *stop;     /* PAIR: the owner's end */
     /* The thread's: */
@@ -119,11 +120,16 @@ static const char *admit_key(const psr_admission *admission, const psr_zap_reque
     return "its key is not on the roster";
 }
 
-static void refuse(psr_admission *admission, const char *address, const char *reason)
+static void count_refused(psr_admission *admission)
 {
     atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
     admission->in_handshake--;
     admission->refused_open++;
+}
+
+static void refuse(psr_admission *admission, const char *address, const char *reason)
+{
+    count_refused(admission);
     char line[256], from[128] = "";
     unsigned uid, gid, pid;
     if (sscanf(address, "localhost:%u:%u:%u", &uid, &gid, &pid) ==
@@ -221,7 +227,10 @@ static void take_event(psr_admission *admission, uint16_t event, uint32_t value)
         refuse(admission, "", "what it sends is not our protocol");
         break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-        refuse(admission, "", "it went away or fell silent in the handshake");
+        if (atomic_load(&admission->members_look))
+            count_refused(admission);
+        else
+            refuse(admission, "", "it went away or fell silent in the handshake");
         break;
     case ZMQ_EVENT_DISCONNECTED:
         if (admission->refused_open > 0)
@@ -358,6 +367,11 @@ psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
     }
     *ret_admission = admission;
     return PSR_OK;
+}
+
+void psr_admission_members_look(psr_admission *admission)
+{
+    atomic_store(&admission->members_look, true);
 }
 
 void psr_admission_free(psr_admission *admission)

@@ -22,6 +22,9 @@ typedef struct psr_admission psr_admission;
 PSR_MUST_CHECK psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
                                          psr_admission **ret_admission);
 
+/* From now on who hangs up in its handshake is counted, and no line tells it (psr_zmq_options.members_look). */
+void psr_admission_members_look(psr_admission *admission);
+
 /* Ends the handler, before the router is closed: nobody else comes in. NULL allowed. */
 void psr_admission_free(psr_admission *admission);
 

@@ -516,6 +516,8 @@ psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char 
     psr_err err = inbox->router != NULL ? PSR_OK : psr_zmq_failed("making a socket");
     if (err == PSR_OK)
         err = psr_admission_new(zmq_ctx, inbox->router, options->keys, &inbox->admission);
+    if (err == PSR_OK && options->members_look)
+        psr_admission_members_look(inbox->admission);
     if (err == PSR_OK)
         err = bind_router(inbox, address);
     if (err != PSR_OK) {

@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static bool is_ipv6(const char *address)
 {
@@ -80,6 +84,113 @@ psr_err psr_interface_address(const char *name, char ret_address[PSR_ADDRESS_BYT
         return psr_fail(PSR_ERR_USAGE,
                         "interface %s: this machine has none of that name or address: it has %s", name, all);
     return PSR_OK;
+}
+
+/* ---- towards other hosts ---- */
+
+/* The first address that this host's name stands for and that an interface of it has. */
+static bool address_of_name(const struct ifaddrs *list, char ret_address[PSR_ADDRESS_BYTES])
+{
+    char name[256] = "", text[PSR_ADDRESS_BYTES];
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    bool is_own = false;
+    if (gethostname(name, sizeof name - 1) != 0 || getaddrinfo(name, NULL, &hints, &found) != 0)
+        return false;
+    for (const struct addrinfo *at = found; at != NULL && !is_own; at = at->ai_next)
+        is_own = getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0 &&
+                 !psr_address_is_loopback(text) && find(list, text, ret_address);
+    freeaddrinfo(found);
+    return is_own;
+}
+
+/* Of the default route: a datagram socket that is connected has the address of the way. No packet is sent; the addresses are kept for documentation (RFC
+ * 5737 and 3849). */
+static bool address_of_way(const struct ifaddrs *list, char ret_address[PSR_ADDRESS_BYTES])
+{
+    static const struct {
+        int family;
+        const char *far;
+    } ways[] = {{AF_INET, "203.0.113.1"}, {AF_INET6, "2001:db8::1"}};
+    bool is_own = false;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && !is_own; i++) {
+        const struct addrinfo hints = {.ai_family = ways[i].family,
+                                       .ai_socktype = SOCK_DGRAM,
+                                       .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+        struct addrinfo *to = NULL;
+        struct sockaddr_storage own;
+        socklen_t size = sizeof own;
+        char text[PSR_ADDRESS_BYTES];
+        if (getaddrinfo(ways[i].far, "9", &hints, &to) != 0)
+            continue;
+        int fd = socket(ways[i].family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        is_own =
+            fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
+            getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
+            getnameinfo((struct sockaddr *)&own, size, text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0 &&
+            !psr_address_is_loopback(text) && find(list, text, ret_address);
+        if (fd >= 0)
+            close(fd);
+        freeaddrinfo(to);
+    }
+    return is_own;
+}
+
+static bool address_that_is_up(const struct ifaddrs *list, char ret_address[PSR_ADDRESS_BYTES])
+{
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next)
+        if ((entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_LOOPBACK) == 0 &&
+            find(list, entry->ifa_name, ret_address))
+            return true;
+    return false;
+}
+
+psr_err psr_interface_to_others(char ret_address[PSR_ADDRESS_BYTES])
+{
+    struct ifaddrs *list;
+    if (getifaddrs(&list) != 0)
+        return psr_fail(PSR_ERR_IO, "the addresses of this machine cannot be had: %s", strerror(errno));
+    bool found = address_of_name(list, ret_address) || address_of_way(list, ret_address) ||
+                 address_that_is_up(list, ret_address);
+    freeifaddrs(list);
+    return found ? PSR_OK
+                 : psr_fail(PSR_ERR_NOT_FOUND, "this host has no address that other hosts could reach");
+}
+
+static psr_err bind_and_ask(int fd, const struct addrinfo *to, uint16_t *port)
+{
+    const int on = 1;
+    struct sockaddr_storage own;
+    socklen_t size = sizeof own;
+    char text[8];
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
+        return psr_fail(PSR_ERR_IO, "a port: %s", strerror(errno));
+    if (bind(fd, to->ai_addr, to->ai_addrlen) != 0)
+        return psr_fail(errno == EADDRINUSE ? PSR_ERR_USAGE : PSR_ERR_IO, "port %u: %s", (unsigned)*port,
+                        strerror(errno));
+    if (getsockname(fd, (struct sockaddr *)&own, &size) != 0 ||
+        getnameinfo((struct sockaddr *)&own, size, NULL, 0, text, sizeof text, NI_NUMERICSERV) != 0)
+        return psr_fail(PSR_ERR_IO, "a port: %s", strerror(errno));
+    *port = (uint16_t)strtoul(text, NULL, 10);
+    return PSR_OK;
+}
+
+psr_err psr_interface_reserve(const char *address, uint16_t *port, int *ret_fd)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+    struct addrinfo *to = NULL;
+    char wanted[8];
+    snprintf(wanted, sizeof wanted, "%u", (unsigned)*port);
+    if (getaddrinfo(address, wanted, &hints, &to) != 0)
+        return psr_fail(PSR_ERR_USAGE, "%s is no address", address);
+    int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    psr_err err = bind_and_ask(fd, to, port);
+    freeaddrinfo(to);
+    if (err == PSR_OK)
+        *ret_fd = fd;
+    else if (fd >= 0)
+        close(fd);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "address %s", address);
 }
 
 bool psr_address_is_loopback(const char *address)

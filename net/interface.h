@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define PSR_ADDRESS_BYTES 64
 
@@ -13,6 +14,15 @@
  * first IPv6 address that is not link-local). USAGE, naming the interfaces that there are. Wildcards are
  * refused: others must be told where to connect. */
 PSR_MUST_CHECK psr_err psr_interface_address(const char *name, char ret_address[PSR_ADDRESS_BYTES]);
+
+/* The address at which other hosts are most likely to reach this one, where nobody names an interface: what its own name stands for, else that of the
+ * way to other networks, else the first of an interface that is up; never a loopback one. NOT_FOUND: there is none. */
+PSR_MUST_CHECK psr_err psr_interface_to_others(char ret_address[PSR_ADDRESS_BYTES]);
+
+/* A port of that address which the kernel gives to nobody else while ret_fd is open. A listener may be bound there meanwhile, by another process too
+ * (both set SO_REUSEADDR, as libzmq does, and this one never listens). *port: one that is wanted, or 0, and then what the kernel chose. USAGE: the one
+ * that is wanted is taken. IO. ret_fd owns: close(). */
+PSR_MUST_CHECK psr_err psr_interface_reserve(const char *address, uint16_t *port, int *ret_fd);
 
 /* An address of 127.0.0.0/8, or ::1. */
 bool psr_address_is_loopback(const char *address);

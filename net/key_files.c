@@ -50,7 +50,7 @@ static psr_err read_all(const char *path, int fd, char *text, size_t capacity, s
     return PSR_OK;
 }
 
-static psr_err load_file(const char *path, psr_peer self, psr_keys *ret_keys)
+psr_err psr_keys_read_private(const char *path, char **ret_text)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not keep us */
     if (fd < 0)
@@ -59,20 +59,26 @@ static psr_err load_file(const char *path, psr_peer self, psr_keys *ret_keys)
     char *text = NULL;
     size_t size = 0;
     psr_err err = check_private(path, fd);
-    if (err == PSR_OK && (text = malloc(PSR_KEYS_JSON_MAX + 1)) == NULL)
+    if (err == PSR_OK && (text = calloc(1, PSR_KEYS_JSON_MAX + 2)) == NULL)
         err = psr_fail(PSR_ERR_NOMEM, "no memory for a key file");
     if (err == PSR_OK)
         err = read_all(path, fd, text, PSR_KEYS_JSON_MAX + 1, &size);
     close(fd);
-    if (err == PSR_OK) {
-        err = psr_keys_from_json(text, size, self, ret_keys);
-        if (err != PSR_OK)
-            err = psr_fail_context(err, "key file %s", path);
+    if (err != PSR_OK) {
+        psr_secret_free(text);
+        return err;
     }
-    if (text != NULL)
-        explicit_bzero(text, size);
-    free(text);
-    return err;
+    *ret_text = text;
+    return PSR_OK;
+}
+
+static psr_err load_file(const char *path, psr_peer self, psr_keys *ret_keys)
+{
+    char *text = NULL;
+    PSR_TRY(psr_keys_read_private(path, &text));
+    psr_err err = psr_keys_from_json(text, strlen(text), self, ret_keys);
+    psr_secret_free(text);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "key file %s", path);
 }
 
 psr_err psr_keys_path(const char *folder, psr_peer self, char *path, size_t size)
@@ -113,7 +119,26 @@ static psr_err write_all(int fd, const char *text, size_t size)
     return fsync(fd) == 0 ? PSR_OK : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
 }
 
-static psr_err save(const char *text, const char *path)
+/* Not rename, which would replace the keys that are there. */
+static psr_err put_new(const char *part, const char *path)
+{
+    psr_err err = link(part, path) == 0 ? PSR_OK
+                  : errno == EEXIST     ? psr_fail(PSR_ERR_USAGE, "exists already, and keys are not replaced")
+                                        : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
+    unlink(part);
+    return err;
+}
+
+static psr_err replace(const char *part, const char *path)
+{
+    if (rename(part, path) == 0)
+        return PSR_OK;
+    psr_err err = psr_fail(PSR_ERR_IO, "%s", strerror(errno));
+    unlink(part);
+    return err;
+}
+
+static psr_err save(const char *text, const char *path, psr_err (*put)(const char *part, const char *path))
 {
     char *part = NULL;
     psr_err err = PSR_OK;
@@ -129,11 +154,10 @@ static psr_err save(const char *text, const char *path)
         goto out;
     }
     err = write_all(fd, text, strlen(text));
-    /* Not rename, which would replace the keys that are there. */
-    if (err == PSR_OK && link(part, path) != 0)
-        err = errno == EEXIST ? psr_fail(PSR_ERR_USAGE, "exists already, and keys are not replaced")
-                              : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
-    unlink(part);
+    if (err == PSR_OK)
+        err = put(part, path);
+    else
+        unlink(part);
 out:
     if (fd >= 0)
         close(fd);
@@ -143,11 +167,16 @@ out:
     return err;
 }
 
+psr_err psr_keys_write_private(const char *text, const char *path)
+{
+    return save(text, path, replace);
+}
+
 psr_err psr_keys_save(const psr_keys *keys, const char *path)
 {
     char *text;
     PSR_TRY(psr_keys_to_json(keys, &text));
-    psr_err err = save(text, path);
+    psr_err err = save(text, path, put_new);
     psr_secret_free(text);
     return err;
 }
@@ -156,7 +185,7 @@ psr_err psr_keys_save_shared(const psr_keys *sets, const char *path)
 {
     char *text;
     PSR_TRY(psr_keys_to_shared_json(sets, &text));
-    psr_err err = save(text, path);
+    psr_err err = save(text, path, put_new);
     psr_secret_free(text);
     return err;
 }

@@ -50,6 +50,11 @@ PSR_MUST_CHECK psr_err psr_keys_from_json(const char *json, size_t size, psr_pee
 PSR_MUST_CHECK psr_err psr_keys_load(const char *path, psr_peer self, psr_keys *ret_keys);
 /* Where in a folder of key files self's is. USAGE: its rank is not said, or size is too small. */
 PSR_MUST_CHECK psr_err psr_keys_path(const char *folder, psr_peer self, char *path, size_t size);
+/* The text of a file that only this user (or root) can use, as psr_keys_load demands it. NOT_FOUND: there is none. USAGE, FORMAT (it is too long), IO. ret
+ * owns: psr_secret_free. */
+PSR_MUST_CHECK psr_err psr_keys_read_private(const char *path, char **ret_text);
+/* Writes such a file as one: it is there whole, or what was there before. IO. */
+PSR_MUST_CHECK psr_err psr_keys_write_private(const char *text, const char *path);
 /* A file of mode 0600. USAGE: path is there already; what was there stays. */
 PSR_MUST_CHECK psr_err psr_keys_save(const psr_keys *keys, const char *path);
 /* The same of all that psr_keys_generate made. Without CURVE they are one token, and one file serves all anyway. */

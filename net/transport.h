@@ -12,6 +12,8 @@
 #include "net/message.h"
 #include "net/shared_arena.h"
 
+#include <stdbool.h>
+
 typedef struct psr_transport psr_transport;
 
 /* Bytes to send. With release, they are lent: release(context) is called exactly once, from any thread, when they
@@ -149,6 +151,9 @@ typedef struct psr_zmq_options {
     uint16_t port;         /* 0: the kernel gives one */
     const struct psr_keys
         *keys; /* net/keys.h: own key pair and the roster's, or the run's token; borrowed for life */
+    /* Members of this run look whether it listens before they join (comm/start/meeting_file.h): who hangs up in the handshake is counted, and no line
+     * tells it. */
+    bool members_look;
     void (*log_stranger)(void *context,
                          const char *line); /* may be NULL; called on the transport's thread, rate-limited */
     void *log_context;

@@ -13,6 +13,7 @@ enum {
     OPTION_RANK,
     OPTION_INTERFACE,
     OPTION_SCHEDULER_PORT,
+    OPTION_MEETING,
     OPTION_SPAWN,
     OPTION_LOCAL_RANKS,
     OPTION_LOCAL_RANK,
@@ -32,6 +33,8 @@ static const char doc[] =
     "ranks: then N identical commands with the run's options are a run, and rank 0 starts its scheduler "
     "(docs/launching.md).\v"
     "Examples:\n"
+    "  mpirun -n 4 --hostfile hosts --bind-to none \\\n"
+    "      psring-worker --mode ring --steps 300\n"
     "  torchrun --no-python --nproc-per-node 4 \\\n"
     "      psring-worker --mode ring --steps 300\n"
     "  psring-worker --multiprocessing-distributed --nproc-per-node 4 \\\n"
@@ -54,6 +57,11 @@ static const struct argp_option options[] = {
     {"scheduler-port", OPTION_SCHEDULER_PORT, "N", 0,
      "of a scheduler that rank 0 starts, with keys; default: PSRING_PORT, or what follows from the "
      "launcher's port",
+     1},
+    {"meeting", OPTION_MEETING, "DIR", 0,
+     "a folder that all hosts of the run see: without keys rank 0 leaves there, until all have joined, where "
+     "its scheduler is and the keys of the run; default: PSRING_MEETING, or of mpirun and srun the working "
+     "folder",
      1},
     {NULL, 0, NULL, 0, "As PyTorch's programs are started:", 2},
     {"multiprocessing-distributed", OPTION_SPAWN, NULL, 0,
@@ -87,6 +95,10 @@ static void check(struct argp_state *state, const psr_worker_arguments *a)
     if (a->scheduler && a->port != PSR_NOT_GIVEN)
         psr_options_refuse(state,
                            "--scheduler and --scheduler-port: the former is there already; give one of them");
+    if (a->meeting && (a->provisioned || a->scheduler || a->keys))
+        psr_options_refuse(
+            state, "--meeting: where the scheduler is and which keys the run has is said there; leave it or "
+                   "--scheduler, --keys and --provision out");
     if (a->spawns && a->scheduler)
         psr_options_refuse(
             state, "--scheduler does not go with --multiprocessing-distributed, whose rank 0 starts one");
@@ -162,6 +174,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_SCHEDULER_PORT:
         a->port = (uint32_t)psr_options_number(state, "scheduler-port", text, 1, UINT16_MAX);
+        return 0;
+    case OPTION_MEETING:
+        a->meeting = text;
         return 0;
     case ARGP_KEY_ARG:
         psr_options_refuse(state, "takes options alone; see --help");

@@ -16,6 +16,7 @@ typedef struct psr_worker_arguments {
     const char *scheduler, *keys, *interface; /* borrowed from argv; NULL: not given */
     uint32_t rank;                            /* PSR_NOT_GIVEN, as all numbers here */
     uint32_t port;                            /* --scheduler-port */
+    const char *meeting; /* --meeting: a folder that all hosts of the run see; NULL: not given */
 
     psr_config config;  /* of the run */
     bool gives_options; /* any option of the run */

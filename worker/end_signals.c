@@ -1,12 +1,17 @@
 #include "worker/end_signals.h"
 
+#include "comm/comm.h"
+
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t orders_fd = -1; /* a handler has no other way to know it */
 static volatile sig_atomic_t ordered;        /* to stop, at least once */
+static char removed[PSR_START_LINE_MAX];     /* before the process ends; written while no handler is set */
 
 static void order_stop(int signo)
 {
@@ -27,6 +32,25 @@ static void set_handler(void (*handler)(int))
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+}
+
+/* The signal waits until the handler has returned, and then does what it does by default. */
+static void remove_and_end(int signo)
+{
+    (void)unlink(removed);
+    signal(signo, SIG_DFL);
+    (void)raise(signo);
+}
+
+void psr_end_with_parent(void)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* where it is refused, ranks go on to the end of the run */
+}
+
+void psr_end_removing(const char *path)
+{
+    snprintf(removed, sizeof removed, "%s", path);
+    set_handler(remove_and_end);
 }
 
 void psr_end_by_orders(int orders)

@@ -3,6 +3,13 @@
 #ifndef PSR_WORKER_END_SIGNALS_H
 #define PSR_WORKER_END_SIGNALS_H
 
+/* A launcher of MPI's that dies before its ranks has told them nothing: as if it had sent SIGTERM. (Of this process's parent, so not for those whose parent may
+ * be a shell that goes on.) */
+void psr_end_with_parent(void);
+
+/* Until the process has joined, a signal ends it; that file goes before it does. */
+void psr_end_removing(const char *path);
+
 /* orders: the descriptor on which the scheduler hears orders, written to by a signal's handler; -1: this process has none. Once the process has
  * joined: before that a signal ends it. */
 void psr_end_by_orders(int orders);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "model/networks/network_list.h"
 #include "net/interface.h"
+#include "worker/end_signals.h"
 #include "worker/engine.h"
 
 #include <inttypes.h>
@@ -41,8 +42,14 @@ static psr_err add_arguments(const psr_worker_arguments *a, psr_start *s)
     if (a->interface != NULL &&
         snprintf(s->interface, sizeof s->interface, "%s", a->interface) >= (int)sizeof s->interface)
         return psr_fail(PSR_ERR_USAGE, "--interface: longer than %zu bytes", sizeof s->interface - 1);
-    if (a->port != PSR_NOT_GIVEN)
+    if (a->meeting != NULL && snprintf(s->meeting_folder, sizeof s->meeting_folder, "%s", a->meeting) >=
+                                  (int)sizeof s->meeting_folder)
+        return psr_fail(PSR_ERR_USAGE, "--meeting: its path is longer than %zu bytes",
+                        sizeof s->meeting_folder - 1);
+    if (a->port != PSR_NOT_GIVEN) {
         s->port = (uint16_t)a->port;
+        s->port_is_told = true;
+    }
     if (a->scheduler == NULL)
         return PSR_OK;
     s->starts_scheduler = false;
@@ -140,6 +147,7 @@ static psr_err resolve_config(const psr_worker_arguments *a, const psr_start *s,
     if (s->input[0] != '\0' && !a->gives_data)
         PSR_TRY(psr_config_set(&config, "data", s->input));
     PSR_TRY(take_shards(a, s, &config));
+    PSR_TRY(psr_engine_check_launcher(&config, s->mpi));
     if (psr_engine_is_alone(&config) && s->ranks > 1)
         return psr_fail(PSR_ERR_USAGE,
                         "--mode local is one process, and %s says %" PRIu32 ": start it once, with --workers",
@@ -199,8 +207,9 @@ static psr_err find_way(const psr_start *s, const char *scheduler, char ret_addr
 }
 
 /* Over TCP with an interface: the one of the way to the scheduler, unless it is told. */
-static psr_err provision_of(const psr_start *s, psr_peer self, psr_provision *ret_provision)
+static psr_err provision_of(const psr_launched *l, psr_peer self, psr_provision *ret_provision)
 {
+    const psr_start *s = &l->start;
     psr_provision p = {.self = self};
     psr_err err = psr_provision_set_scheduler(&p, s->scheduler);
     if (err != PSR_OK)
@@ -221,6 +230,8 @@ static psr_err provision_of(const psr_start *s, psr_peer self, psr_provision *re
         psr_provision_done(&p);
         return err;
     }
+    if (p.directory[0] == '\0')
+        snprintf(p.sharing, sizeof p.sharing, "%s", l->folder.directory.path);
     *ret_provision = p;
     return PSR_OK;
 }
@@ -230,7 +241,7 @@ static psr_err provision_of(const psr_start *s, psr_peer self, psr_provision *re
 static psr_err start_one(psr_launched *l, const char *program, char *const options[], psr_peer self)
 {
     psr_provision p;
-    PSR_TRY(provision_of(&l->start, self, &p));
+    PSR_TRY(provision_of(l, self, &p));
     if (self.role == PSR_ROLE_SCHEDULER && p.directory[0] == '\0') {
         p.port = (uint16_t)strtoul(strrchr(p.scheduler, ':') + 1, NULL, 10);
         p.scheduler[0] = '\0';
@@ -302,8 +313,51 @@ static void say_place(const psr_launched *l, const psr_provision *p)
 {
     char line[PSR_START_LINE_MAX];
     psr_start_describe(&l->start, line, sizeof line);
-    psr_log(PSR_LOG_INFO, "%s; the scheduler is at %s%s", line, p->scheduler,
+    psr_log(PSR_LOG_INFO, "%s; the scheduler is at %s%s%s%s", line, p->scheduler,
+            l->start.meeting[0] != '\0' ? ", by " : "", l->start.meeting,
             l->start.starts_scheduler ? ", and this process starts it" : "");
+}
+
+/* Where the scheduler is, and who may join. */
+static psr_err meet(psr_launched *l)
+{
+    PSR_TRY(psr_start_meet(&l->start));
+    PSR_TRY(psr_meeting_file_meet(&l->start, l->start.ranks, psr_engine_shards(&l->config),
+                                  (int64_t)(l->config.deadline_s * 1000), &l->meeting));
+    if (l->meeting.path[0] != '\0')
+        psr_end_removing(l->meeting.path);
+    return PSR_OK;
+}
+
+void psr_launched_joined(psr_launched *l)
+{
+    psr_meeting_file_remove(&l->meeting);
+}
+
+/* Where the processes of a job on several hosts share memory on this one. What is in the way costs speed alone. */
+static void enter_to_share(psr_launched *l)
+{
+    char directory[PSR_SOCKET_DIRECTORY_BYTES];
+    if (l->start.meeting[0] == '\0' || l->start.local_ranks == 1)
+        return;
+    psr_start_directory(&l->start, directory);
+    if (psr_job_folder_enter(directory, &l->folder) != PSR_OK)
+        psr_log(PSR_LOG_WARN, "no memory is shared with other processes on this host: %s", psr_err_detail());
+}
+
+/* The job's directory on this host, and where its sockets are in it, this process's place. */
+static psr_err enter_folder(psr_launched *l, psr_peer *self)
+{
+    char directory[PSR_SOCKET_DIRECTORY_BYTES] = "";
+    if (l->start.scheduler[0] != '/') {
+        enter_to_share(l);
+        return PSR_OK;
+    }
+    snprintf(directory, sizeof directory, "%.*s",
+             (int)(strrchr(l->start.scheduler, '/') - l->start.scheduler), l->start.scheduler);
+    PSR_TRY(psr_job_folder_enter(directory, &l->folder));
+    return psr_job_folder_take(&l->folder, self,
+                               self->role == PSR_ROLE_SHARD ? l->start.shards : l->start.ranks);
 }
 
 psr_err psr_launched_begin(psr_launched *l, const psr_worker_arguments *a, const psr_start *start,
@@ -312,18 +366,14 @@ psr_err psr_launched_begin(psr_launched *l, const psr_worker_arguments *a, const
 {
     psr_provision p;
     l->start = *start;
+    if (start->level == PSR_START_MPI)
+        psr_end_with_parent();
     PSR_TRY(resolve_config(a, &l->start, &l->config));
-    PSR_TRY(psr_start_meet(&l->start));
+    PSR_TRY(meet(l));
     psr_peer self = {l->start.role, l->start.rank};
-    char directory[PSR_SOCKET_DIRECTORY_BYTES] = "";
-    if (l->start.scheduler[0] == '/')
-        snprintf(directory, sizeof directory, "%.*s",
-                 (int)(strrchr(l->start.scheduler, '/') - l->start.scheduler), l->start.scheduler);
-    PSR_TRY(psr_job_folder_enter(directory, &l->folder));
-    PSR_TRY(psr_job_folder_take(&l->folder, &self,
-                                self.role == PSR_ROLE_SHARD ? l->start.shards : l->start.ranks));
+    PSR_TRY(enter_folder(l, &self));
     l->start.rank = self.rank;
-    PSR_TRY(provision_of(&l->start, self, &p));
+    PSR_TRY(provision_of(l, self, &p));
     say_place(l, &p);
     psr_err err = start_beside(l, self.rank, lost, context);
     if (err != PSR_OK) {
@@ -362,6 +412,7 @@ psr_err psr_launched_end(psr_launched *l, psr_err err)
 {
     int status = psr_beside_end(l->beside, err == PSR_OK, END_MS);
     l->beside = NULL;
+    psr_meeting_file_remove(&l->meeting);
     psr_job_folder_leave(&l->folder);
     return err == PSR_OK && l->start.starts_scheduler ? outcome_of(status, "scheduler") : err;
 }

@@ -10,10 +10,11 @@ typedef struct psr_launched {
     psr_start start;
     psr_config config; /* of the run, as this process was told it */
     psr_job_folder folder;
+    psr_meeting_file meeting;
     psr_beside *beside; /* NULL: nothing is */
 } psr_launched;
 
-#define PSR_LAUNCHED_NONE ((psr_launched){.folder = PSR_JOB_FOLDER_NONE})
+#define PSR_LAUNCHED_NONE ((psr_launched){.folder = PSR_JOB_FOLDER_NONE, .meeting = PSR_MEETING_FILE_NONE})
 
 /* The place that the command line and the environment give. NOT_FOUND: none. USAGE: they contradict each other, or themselves. */
 PSR_MUST_CHECK psr_err psr_launched_find(const psr_worker_arguments *arguments, psr_start *ret_start);
@@ -25,6 +26,9 @@ PSR_MUST_CHECK psr_err psr_launched_begin(psr_launched *launched, const psr_work
                                           void (*lost)(void *context, bool killed, psr_err status,
                                                        const char *line),
                                           void *context, psr_provision *ret_provision);
+
+/* All processes of the run have joined: what they met by goes. */
+void psr_launched_joined(psr_launched *launched);
 
 /* The run's configuration has come: it must be what this process was told, but for what the scheduler resolves. USAGE names the option. */
 PSR_MUST_CHECK psr_err psr_launched_compare(const psr_launched *launched, const psr_config *run);

@@ -387,6 +387,7 @@ static psr_err stay(worker *w)
 static psr_err run(worker *w)
 {
     PSR_TRY(join(w));
+    psr_launched_joined(&w->launched);
     take_signals(w);
     psr_peer self = psr_member_self(w->member);
     char name[64];

@@ -20,8 +20,8 @@
 
 /* What a rank's environment has in the place of this process's own. */
 static const char *const names[] = {
-    "RANK",        "LOCAL_RANK",  "WORLD_SIZE",      "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
-    "MASTER_ADDR", "MASTER_PORT", "PSRING_KEY_FILE", "PSRING_INTERFACE", "PSRING_PORT"};
+    "RANK",        "LOCAL_RANK",  "WORLD_SIZE",      "LOCAL_WORLD_SIZE", "GROUP_RANK",     "GROUP_WORLD_SIZE",
+    "MASTER_ADDR", "MASTER_PORT", "PSRING_KEY_FILE", "PSRING_INTERFACE", "PSRING_MEETING", "PSRING_PORT"};
 enum { NAMES = sizeof names / sizeof *names };
 
 typedef struct node {
@@ -107,6 +107,9 @@ static void write_variables(const psr_worker_arguments *a, const node *n, uint32
     i++;
     if (a->interface != NULL)
         snprintf(values[i], TEXT_MAX, "%s=%.600s", names[i], a->interface);
+    i++;
+    if (a->meeting != NULL)
+        snprintf(values[i], TEXT_MAX, "%s=%.600s", names[i], a->meeting);
     i++;
     if (a->port != PSR_NOT_GIVEN)
         snprintf(values[i], TEXT_MAX, "%s=%" PRIu32, names[i], a->port);

@@ -161,14 +161,17 @@ static psr_err check_options(const psring_options *o)
 }
 
 /* The place comes from the environment; the rest stays as it is said. */
-static psr_err take_environment(psring_options *o)
+static psr_err take_environment(psring_options *o, psr_meeting_file *ret_meeting)
 {
     psring_options place = {.size = sizeof place};
     if (o->rank != 0 || o->scheduler != NULL || o->key_file != NULL || o->host != NULL ||
         o->interface != NULL || o->host_scheduler)
         return psr_fail(PSR_ERR_USAGE, "ranks is 0: rank, scheduler, key_file, host, interface and "
                                        "host_scheduler come from the environment, and are not given");
-    PSR_TRY((psr_err)psring_options_env(&place));
+    PSR_TRY(psr_place_from_environment(o->join_deadline_ms != 0 ? o->join_deadline_ms
+                                       : o->deadline_ms != 0    ? o->deadline_ms
+                                                                : DEADLINE_MS,
+                                       &place, ret_meeting));
     if (o->deadline_ms != 0)
         place.deadline_ms = o->deadline_ms;
     place.join_deadline_ms = o->join_deadline_ms;
@@ -180,13 +183,14 @@ static psr_err take_environment(psring_options *o)
     return PSR_OK;
 }
 
-static psr_err resolve(const psring_options *given, psring_options *ret_options)
+static psr_err resolve(const psring_options *given, psring_options *ret_options,
+                       psr_meeting_file *ret_meeting)
 {
     psring_options o;
     PSR_TRY(psr_options_read("psring_options", given, sizeof *given, &o, sizeof o));
     o.size = sizeof o;
     if (o.ranks == 0)
-        PSR_TRY(take_environment(&o));
+        PSR_TRY(take_environment(&o, ret_meeting));
     PSR_TRY(check_options(&o));
     if (o.deadline_ms == 0)
         o.deadline_ms = DEADLINE_MS;
@@ -375,17 +379,21 @@ static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
 psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
 {
     psring_options o;
+    psr_meeting_file meeting = PSR_MEETING_FILE_NONE;
     psr_err err = psr_comm_need(ret_comm, "ret_comm");
     if (err == PSR_OK)
-        err = resolve(options, &o);
+        err = resolve(options, &o, &meeting);
     if (err != PSR_OK)
         return (psring_err)psr_fail_context(err, "psring_init");
     psring_comm *comm = calloc(1, sizeof *comm);
-    if (comm == NULL)
+    if (comm == NULL) {
+        psr_meeting_file_remove(&meeting);
         return (psring_err)psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
+    }
     comm->folder = PSR_JOB_FOLDER_NONE;
     comm->rank = o.rank == PSRING_NO_RANK ? 0 : (uint32_t)o.rank;
     err = open_comm(comm, &o);
+    psr_meeting_file_remove(&meeting); /* all have joined, or nobody will */
     if (err != PSR_OK) {
         err = psr_fail_context(err, "psring_init");
         psr_failure failure = {.err = err, .rank = comm->rank, .other = PSR_RANK_ANY};

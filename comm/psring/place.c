@@ -2,6 +2,7 @@
 
 #include "comm/psring/internal.h"
 #include "comm/start/meeting.h"
+#include "comm/start/meeting_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,7 +108,22 @@ static psr_err choose_interface(psr_start *s)
     return psr_start_interface(s->scheduler, s->interface);
 }
 
-static psr_err read_place(psr_start *ret_start)
+/* Where the ranks meet by a file, who may not make one or wait for one says what may. */
+static psr_err meet(psr_start *s, int64_t deadline_ms, psr_meeting_file *ret_meeting)
+{
+    if (s->level == PSR_START_OWN)
+        return PSR_OK;
+    PSR_TRY(psr_start_meet(s));
+    if (s->meeting[0] != '\0' && ret_meeting == NULL)
+        return psr_fail(
+            PSR_ERR_UNSUPPORTED,
+            "the ranks may be on several hosts, and meet by the file %s, which psring_init makes or waits "
+            "for: leave its ranks 0, or set PSRING_SCHEDULER and PSRING_KEY_FILE",
+            s->meeting);
+    return s->meeting[0] != '\0' ? psr_meeting_file_meet(s, s->ranks, 0, deadline_ms, ret_meeting) : PSR_OK;
+}
+
+static psr_err read_place(int64_t deadline_ms, psr_start *ret_start, psr_meeting_file *ret_meeting)
 {
     psr_start s;
     PSR_TRY(psr_start_read(&s));
@@ -118,9 +134,13 @@ static psr_err read_place(psr_start *ret_start)
             "%s gives no rank to a program on libpsring: start it by a launcher that does (psring run, "
             "torchrun)",
             s.way);
-    if (s.level != PSR_START_OWN)
-        PSR_TRY(psr_start_meet(&s));
-    PSR_TRY(choose_interface(&s));
+    PSR_TRY(meet(&s, deadline_ms, ret_meeting));
+    psr_err err = choose_interface(&s);
+    if (err != PSR_OK) {
+        if (ret_meeting != NULL)
+            psr_meeting_file_remove(ret_meeting);
+        return err;
+    }
     *ret_start = s;
     return PSR_OK;
 }
@@ -132,12 +152,15 @@ static const char *or_null(const char *text)
 
 psring_err psring_options_env(psring_options *ret_options)
 {
-    static _Thread_local psr_start s; /* what the options' text is borrowed from */
     psr_err err = psr_comm_need(ret_options, "ret_options");
-    if (err == PSR_OK)
-        err = read_place(&s);
-    if (err != PSR_OK)
-        return (psring_err)err;
+    return err == PSR_OK ? (psring_err)psr_place_from_environment(0, ret_options, NULL) : (psring_err)err;
+}
+
+psr_err psr_place_from_environment(int64_t deadline_ms, psring_options *ret_options,
+                                   psr_meeting_file *ret_meeting)
+{
+    static _Thread_local psr_start s; /* what the options' text is borrowed from */
+    PSR_TRY(read_place(deadline_ms, &s, ret_meeting));
     const psring_options options = {.ranks = (int)s.ranks,
                                     .rank = s.rank != PSR_RANK_ANY ? (int)s.rank : PSRING_NO_RANK,
                                     .scheduler = or_null(s.scheduler),
@@ -147,6 +170,5 @@ psring_err psring_options_env(psring_options *ret_options)
                                     .host_scheduler = s.starts_scheduler && s.scheduler[0] != '\0',
                                     .deadline_ms = s.deadline_ms,
                                     .shards = s.shards != PSR_START_UNTOLD ? (int)s.shards : 0};
-    return (psring_err)psr_options_write("psring_options", &options, sizeof options, ret_options,
-                                         sizeof options);
+    return psr_options_write("psring_options", &options, sizeof options, ret_options, sizeof options);
 }

@@ -117,7 +117,7 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_group_failure(const psring_group 
 typedef struct psring_options {
     size_t size;
     /* Of all processes. 0: what is said from here to host_scheduler comes from psring_options_env, and is not given (USAGE); the rest
-     * counts as it is given. 1 without scheduler: alone, as in PSRING_WITH(psring_options, .ranks = 1) */
+     * counts as it is given. Where a launcher's ranks on several hosts meet by a file (docs/launching.md), psring_init alone can make it and wait for it. 1 without scheduler: alone, as in PSRING_WITH(psring_options, .ranks = 1) */
     int ranks;
     int rank; /* of this one; PSRING_NO_RANK: the scheduler gives one */
     /* Where the ranks find each other: "HOST:PORT", or the absolute path of a socket that nobody else has, in a folder that only this user
@@ -145,7 +145,8 @@ typedef struct psring_options {
 /* [any] The place that a launcher gives this process: from PSRING_RANKS, PSRING_RANK, PSRING_SHARDS, PSRING_SCHEDULER,
  * PSRING_HOST_SCHEDULER (0, 1; the default is 1 for rank 0), or from RANK, WORLD_SIZE and the others of torchrun; beside all of them
  * PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS. docs/launching.md has each way. Its text stays until the thread's next call. USAGE:
- * what there is makes no sense, or two launchers' variables contradict each other. NOT_FOUND: no rank is given. */
+ * what there is makes no sense, or two launchers' variables contradict each other. NOT_FOUND: no rank is given. UNSUPPORTED: the launcher gives none, or its ranks
+ * meet by a file. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
 
 /* Joins, and returns when all ranks have. options NULL: psring_options_env's. USAGE: what they say cannot be, or two ranks disagree.

@@ -4,22 +4,57 @@
 #include "net/socket_directory.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+void psr_start_directory(const psr_start *s, char ret_directory[PSR_SOCKET_DIRECTORY_BYTES])
+{
+    char text[sizeof s->job + sizeof s->job_here + 32];
+    int length = snprintf(text, sizeof text, "%s %s of %u", s->job, s->job_here, (unsigned)geteuid());
+    psr_socket_directory_of_job(psr_variable("XDG_RUNTIME_DIR"), XXH3_64bits(text, (size_t)length),
+                                ret_directory);
+}
+
 static psr_err meet_in_directory(psr_start *s)
 {
-    char text[sizeof s->job + 32], directory[PSR_SOCKET_DIRECTORY_BYTES];
-    int length = snprintf(text, sizeof text, "%s of %u", s->job, (unsigned)geteuid());
-    psr_socket_directory_of_job(psr_variable("XDG_RUNTIME_DIR"), XXH3_64bits(text, (size_t)length),
-                                directory);
+    char directory[PSR_SOCKET_DIRECTORY_BYTES];
+    psr_start_directory(s, directory);
     snprintf(s->scheduler, sizeof s->scheduler, "%s/scheduler", directory);
     return PSR_OK;
+}
+
+/* In the folder that is named, or where the processes were started. */
+static psr_err meet_by_file(psr_start *s)
+{
+    char text[sizeof s->job + 32], folder[PATH_MAX] = "";
+    int length = snprintf(text, sizeof text, "%s of %u", s->job, (unsigned)geteuid());
+    const char *named = s->meeting_folder[0] != '\0' ? s->meeting_folder : ".";
+    if (realpath(named, folder) == NULL)
+        return psr_fail(PSR_ERR_USAGE, "the folder in which the ranks' hosts meet, %s: %s", named,
+                        strerror(errno));
+    length = snprintf(s->meeting, sizeof s->meeting, "%s/.psring-meeting-%016" PRIx64,
+                      strcmp(folder, "/") != 0 ? folder : "", (uint64_t)XXH3_64bits(text, (size_t)length));
+    return length < (int)sizeof s->meeting
+               ? PSR_OK
+               : psr_fail(
+                     PSR_ERR_USAGE,
+                     "the folder in which the ranks' hosts meet, %.80s..: its path is longer than %zu bytes",
+                     folder, sizeof s->meeting - 40);
+}
+
+/* Several hosts meet by a file where a launcher says too little of them, and wherever a folder is named. */
+static bool meets_by_file(const psr_start *s)
+{
+    bool by_job = s->level == PSR_START_MPI || s->level == PSR_START_MANAGER;
+    return s->job[0] != '\0' && (by_job || s->meeting_folder[0] != '\0');
 }
 
 static psr_err meet_over_tcp(psr_start *s)
@@ -42,10 +77,12 @@ psr_err psr_start_meet(psr_start *s)
         return PSR_OK;
     if (s->key_file[0] != '\0')
         return meet_over_tcp(s);
-    if (psr_start_is_on_one_host(s) && s->job[0] != '\0')
+    if (psr_start_is_on_one_host(s) && (s->job[0] != '\0' || s->job_here[0] != '\0'))
         return meet_in_directory(s);
     if (s->ranks == 1)
         return PSR_OK;
+    if (meets_by_file(s))
+        return meet_by_file(s);
     if (s->job[0] == '\0')
         return psr_fail(
             PSR_ERR_USAGE,
@@ -56,7 +93,8 @@ psr_err psr_start_meet(psr_start *s)
     return psr_fail(
         PSR_ERR_USAGE,
         "the ranks may be on several hosts (%s is %s), where they meet over TCP, encrypted: give --key-file "
-        "DIR, as psring keygen writes it, or set PSRING_KEY_FILE%s%s%s",
+        "DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder that all hosts see by "
+        "PSRING_MEETING%s%s%s",
         s->address_variable != NULL ? s->address_variable : "the scheduler's address",
         s->address[0] != '\0' ? s->address : "not told", by_hand ? "; on this host alone let " : "",
         by_hand ? s->address_variable : "", by_hand ? " be 127.0.0.1" : "");

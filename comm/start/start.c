@@ -77,7 +77,9 @@ static psr_err read_common(psr_start *s)
     PSR_TRY(psr_variable_copy("PSRING_HOST", s->host, sizeof s->host));
     PSR_TRY(psr_variable_copy("PSRING_INTERFACE", s->interface, sizeof s->interface));
     int64_t port = s->port;
+    PSR_TRY(psr_variable_copy("PSRING_MEETING", s->meeting_folder, sizeof s->meeting_folder));
     PSR_TRY(psr_variable_number("PSRING_PORT", 1, UINT16_MAX, &port));
+    s->port_is_told = psr_variable("PSRING_PORT") != NULL;
     s->port = (uint16_t)port;
     return psr_variable_number("PSRING_DEADLINE_MS", 1, INT32_MAX, &s->deadline_ms);
 }

@@ -27,6 +27,7 @@ typedef struct psr_start {
     psr_start_level level;
     bool
         by_launcher; /* a launcher has set it: another level's variables are of what started the launcher. false: perhaps a script */
+    const char *mpi; /* the library whose launcher it is: "Open MPI", or "MPICH" and its kin; NULL: of none */
     const char *rank_variable, *ranks_variable; /* that said so; rank_variable may be one of a role */
 
     /* Who this process is */
@@ -45,13 +46,19 @@ typedef struct psr_start {
         [PSR_ENDPOINT_MAX];       /* told: HOST:PORT or a socket's path; "": comm/start/meeting.h finds it */
     char address[PSR_HOST_MAX];   /* of the host that it is on; "": not told */
     uint16_t port;                /* that it listens on there, over TCP; 0: not told */
+    bool port_is_told;            /* by the user, not by what follows from the job */
     const char *address_variable; /* NULL: there is none */
     bool starts_scheduler;        /* this process does */
     char job
         [256]; /* what this run alone has, the same in all of its processes: text of the launcher's. "": nothing */
+    char
+        job_here[160]; /* what it has beside that on this host, the same in its processes here. "": nothing */
+    char meeting
+        [PSR_START_LINE_MAX]; /* the file by which its hosts meet (comm/start/meeting_file.h); "": none */
 
-    /* Of every way: PSRING_SCHEDULER in scheduler's place, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, and PSRING_PORT in port's place. "" and 0: not set */
+    /* Of every way: PSRING_SCHEDULER in scheduler's place, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, PSRING_MEETING, and PSRING_PORT in port's place. "" and 0: not set */
     char key_file[PSR_START_LINE_MAX];
+    char meeting_folder[PSR_START_LINE_MAX]; /* that all hosts of the run see */
     char host[PSR_HOST_MAX], interface[PSR_HOST_MAX];
     char
         tcp_interface[PSR_HOST_MAX]; /* the launcher's, which counts over TCP alone, where no other is said */

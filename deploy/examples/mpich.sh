@@ -2,7 +2,7 @@
 # Workers started by MPICH's mpirun (Hydra): as deploy/examples/openmpi.sh, but --mode mpi needs a psring-worker that is built with MPICH.
 #
 # usage: deploy/examples/mpich.sh [OPTION of psring train]...      RANKS=8 deploy/examples/mpich.sh --mode ps --shards 2
-#   MPIRUN  MPICH's mpirun, with options: MPIRUN='mpirun.mpich -f hosts -genv PSRING_KEY_FILE /home/me/keys'
+#   MPIRUN  MPICH's mpirun, with options: MPIRUN='mpirun.mpich -f hosts', from a folder that all hosts see
 #   RANKS   how many (4)
 set -eu
 PATH=${PSRING_BIN:+$PSRING_BIN:}$PATH

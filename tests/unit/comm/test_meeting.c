@@ -87,11 +87,45 @@ static void several_hosts_need_keys(void **state)
     expect_failure(
         psr_start_meet(&s), PSR_ERR_USAGE,
         "the ranks may be on several hosts (MASTER_ADDR is node1), where they meet over TCP, encrypted: give "
-        "--key-file DIR, as psring keygen writes it, or set PSRING_KEY_FILE; on this host alone let "
-        "MASTER_ADDR be 127.0.0.1");
+        "--key-file DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder that all hosts "
+        "see "
+        "by PSRING_MEETING; on this host alone let MASTER_ADDR be 127.0.0.1");
     strcpy(s.address, "127.0.0.1"); /* nobody else reaches that, however many agents there are */
     expect_ok(psr_start_meet(&s));
     assert_int_equal(s.scheduler[0], '/');
+}
+
+static void several_hosts_of_mpirun_meet_by_a_file(void **state)
+{
+    (void)state;
+    psr_start s = {
+        .level = PSR_START_MPI, .ranks = 4, .local_ranks = 2, .job = "openmpi 1", .job_here = "here"};
+    psr_start there = s, other = s, named = s, torch = here("a");
+    char here[sizeof s.meeting], wanted[sizeof s.meeting];
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(wanted, sizeof wanted, "%.400s/.psring-meeting-", here);
+    strcpy(there.job_here, "there");
+    strcpy(other.job, "openmpi 2");
+    strcpy(named.meeting_folder, runtime);
+    expect_ok(psr_start_meet(&s));
+    expect_ok(psr_start_meet(&there));
+    expect_ok(psr_start_meet(&other));
+    expect_ok(psr_start_meet(&named));
+    assert_string_equal(s.scheduler, "");
+    assert_int_equal(strncmp(s.meeting, wanted, strlen(wanted)), 0);
+    assert_string_equal(s.meeting, there.meeting); /* each host knows the same one */
+    assert_string_not_equal(s.meeting, other.meeting);
+    assert_int_equal(strncmp(named.meeting, runtime, strlen(runtime)), 0);
+    assert_string_equal(strrchr(named.meeting, '/'), strrchr(s.meeting, '/'));
+    torch.nodes = 2;
+    strcpy(torch.meeting_folder, runtime); /* MASTER_ADDR's hosts meet so where they are told to */
+    expect_ok(psr_start_meet(&torch));
+    assert_int_equal(strncmp(torch.meeting, runtime, strlen(runtime)), 0);
+    strcpy(named.meeting_folder, "/nonexistent/folder");
+    named.meeting[0] = '\0';
+    expect_failure(
+        psr_start_meet(&named), PSR_ERR_USAGE,
+        "the folder in which the ranks' hosts meet, /nonexistent/folder: No such file or directory");
 }
 
 static void what_is_told_stays(void **state)
@@ -127,6 +161,7 @@ int main(void)
         cmocka_unit_test(a_runtime_directory_that_others_may_enter_is_not_used),
         cmocka_unit_test(with_keys_they_meet_over_tcp),
         cmocka_unit_test(several_hosts_need_keys),
+        cmocka_unit_test(several_hosts_of_mpirun_meet_by_a_file),
         cmocka_unit_test(what_is_told_stays),
         cmocka_unit_test(the_way_to_the_scheduler_has_an_address_here),
     };

@@ -33,6 +33,7 @@ static const char *const names[] = {
     "PSRING_INTERFACE",
     "PSRING_DEADLINE_MS",
     "PSRING_PORT",
+    "PSRING_MEETING",
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -49,6 +50,7 @@ static const char *const names[] = {
     "OMPI_COMM_WORLD_LOCAL_SIZE",
     "PMIX_NAMESPACE",
     "PMIX_SERVER_URI2",
+    "OMPI_MCA_orte_precondition_transports",
     "PMI_RANK",
     "PMI_SIZE",
     "PMI_FD",
@@ -188,10 +190,12 @@ static void a_shell_loop_gives_rank_or_local_rank(void **state)
 static void open_mpi_gives_a_place(void **state)
 {
     (void)state;
-    psr_start s = place(OPENMPI "PMIX_NAMESPACE=77 PMIX_SERVER_URI2=76.0;tcp4://127.0.0.1:5");
+    psr_start s = place(OPENMPI "PMIX_NAMESPACE=77 PMIX_SERVER_URI2=76.0;tcp4://127.0.0.1:5 "
+                                "OMPI_MCA_orte_precondition_transports=a-b");
     assert_true(s.rank == 2 && s.ranks == 4 && s.local_rank == 2 && s.local_ranks == 4);
     assert_true(!s.starts_scheduler && psr_start_is_on_one_host(&s));
-    assert_string_equal(s.job, "openmpi 77 76.0;tcp4://127.0.0.1:5");
+    assert_string_equal(s.job, "openmpi 77 a-b"); /* on all hosts of the job */
+    assert_string_equal(s.job_here, "76.0;tcp4://127.0.0.1:5");
     assert_described(&s,
                      "rank 2 of 4 from OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE (Open MPI's mpirun)");
     s = place("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2");
@@ -217,16 +221,18 @@ static void hydra_gives_a_place_and_its_proxy_names_the_job(void **state)
                 !s.starts_scheduler);
     assert_described(&s, "rank 2 of 4 from PMI_RANK and PMI_SIZE (MPICH's Hydra)");
     snprintf(wanted, sizeof wanted, "hydra %d ", (int)getpid());
-    assert_memory_equal(s.job, wanted, strlen(wanted));
-    assert_true(strlen(s.job) > strlen(wanted));
-    strcpy(job, s.job);
+    assert_memory_equal(s.job_here, wanted, strlen(wanted));
+    assert_true(strlen(s.job_here) > strlen(wanted));
+    assert_string_equal(s.job,
+                        ""); /* this process is no proxy: no word of its command line is --control-port */
+    strcpy(job, s.job_here);
     snprintf(text, sizeof text, HYDRA "PMI_FD=%d", other[1]);
-    assert_string_equal(place(text).job, job);
+    assert_string_equal(place(text).job_here, job);
     for (int i = 0; i < 2; i++) {
         close(fds[i]);
         close(other[i]);
     }
-    assert_string_equal(place(text).job, ""); /* no socket any more */
+    assert_string_equal(place(text).job_here, ""); /* no socket any more */
     assert_refused(HYDRA "PMI_FD=x", "PMI_FD is \"x\": it should be a number from 0 to 2147483647");
     assert_refused("PMI_RANK=1", "PMI_SIZE is not set, and PMI_RANK is: it says of how many");
 }

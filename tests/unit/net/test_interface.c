@@ -2,6 +2,11 @@
 
 #include "net/interface.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 static void assert_address(const char *name, const char *address)
 {
     char found[PSR_ADDRESS_BYTES];
@@ -65,6 +70,43 @@ static void endpoints_are_written_for_both_kinds_of_address(void **state)
     assert_string_equal(text, "tcp://[fd00::7]:4242");
 }
 
+/* There may be none, on a machine without a network. */
+static void the_address_towards_others_is_ones_own_and_no_loopback(void **state)
+{
+    (void)state;
+    char address[PSR_ADDRESS_BYTES], own[PSR_ADDRESS_BYTES];
+    psr_err err = psr_interface_to_others(address);
+    if (err == PSR_ERR_NOT_FOUND)
+        return;
+    assert_ok(err);
+    assert_false(psr_address_is_loopback(address));
+    assert_ok(psr_interface_address(address, own));
+    assert_string_equal(own, address);
+}
+
+static void a_port_is_kept_until_it_is_given_back(void **state)
+{
+    (void)state;
+    uint16_t port = 0, same;
+    int fd = -1, again = -1;
+    assert_ok(psr_interface_reserve("127.0.0.1", &port, &fd));
+    assert_true(port > 0);
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(plain, (struct sockaddr *)&at, sizeof at),
+                     -1); /* who does not share it does not get it */
+    close(plain);
+    close(fd);
+    same = port;
+    assert_ok(psr_interface_reserve("127.0.0.1", &same, &again));
+    assert_int_equal(same, port);
+    assert_int_equal(listen(again, 1), 0);
+    assert_fails(psr_interface_reserve("127.0.0.1", &same, &fd), PSR_ERR_USAGE, "Address already in use");
+    close(again);
+    assert_fails(psr_interface_reserve("a name", &port, &fd), PSR_ERR_USAGE, "is no address");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -73,6 +115,8 @@ int main(void)
         cmocka_unit_test(all_interfaces_at_once_are_refused),
         cmocka_unit_test(loopback_is_told_from_the_rest),
         cmocka_unit_test(endpoints_are_written_for_both_kinds_of_address),
+        cmocka_unit_test(the_address_towards_others_is_ones_own_and_no_loopback),
+        cmocka_unit_test(a_port_is_kept_until_it_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
