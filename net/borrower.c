@@ -367,14 +367,16 @@ static psr_err check_reference(const source *s, const psr_head *head, uint64_t p
                                const psr_reference *reference)
 {
     if (!psr_reference_may(head))
-        return psr_fail(PSR_ERR_PROTOCOL, "refers to a payload that is not in float32: only such are lent");
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "refers to a payload that is not in float32, nor of VALUES: only such are lent");
     const mapping *arena =
         s != NULL && reference->arena < PSR_SHARED_ARENAS_MAX ? &s->arenas[reference->arena] : NULL;
     if (arena == NULL || arena->data == NULL)
         return psr_fail(PSR_ERR_PROTOCOL, "refers to an arena %" PRIu32 " that it has not shared",
                         reference->arena);
     if (payload_bytes > PSR_PAYLOAD_BYTES_MAX || payload_bytes > arena->bytes ||
-        reference->offset > arena->bytes - payload_bytes || reference->offset % _Alignof(float) != 0)
+        reference->offset > arena->bytes - payload_bytes ||
+        reference->offset % psr_reference_alignment(head) != 0)
         return psr_fail(PSR_ERR_PROTOCOL,
                         "refers to %" PRIu64 " bytes at %" PRIu64 " of an arena of %zu bytes", payload_bytes,
                         reference->offset, arena->bytes);

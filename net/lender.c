@@ -156,6 +156,14 @@ bool psr_lender_has_taker(const psr_lender *lender)
     return false;
 }
 
+bool psr_lender_has_taken(const psr_lender *lender, const psr_shared_arena *arena)
+{
+    for (uint32_t a = 0; a < lender->arena_count && lender->stream.fd >= 0; a++)
+        if (lender->arenas[a].arena == arena)
+            return lender->arenas[a].taken;
+    return false;
+}
+
 int psr_lender_fd(const psr_lender *lender)
 {
     return lender->stream.fd;
@@ -177,15 +185,17 @@ static uint32_t arena_of(const psr_lender *lender, const psr_payload *payload)
     return PSR_SHARED_ARENAS_MAX;
 }
 
-bool psr_lender_refer(psr_lender *lender, const psr_payload *payload, psr_reference *ret_reference)
+bool psr_lender_refer(psr_lender *lender, const psr_head *head, const psr_payload *payload,
+                      psr_reference *ret_reference)
 {
-    if (lender->stream.fd < 0 || payload->release == NULL || payload->bytes < PSR_REFERENCE_LEAST)
+    if (!psr_reference_may(head) || lender->stream.fd < 0 || payload->release == NULL ||
+        payload->bytes < PSR_REFERENCE_LEAST)
         return false;
     uint32_t arena = arena_of(lender, payload);
     if (arena == PSR_SHARED_ARENAS_MAX)
         return false;
     uint64_t offset = (uintptr_t)payload->data - (uintptr_t)lender->arenas[arena].arena->values, token;
-    if (offset % _Alignof(float) != 0 || !psr_lends_put(&lender->lends, payload, &token))
+    if (offset % psr_reference_alignment(head) != 0 || !psr_lends_put(&lender->lends, payload, &token))
         return false;
     *ret_reference = (psr_reference){arena, offset, token};
     return true;

@@ -25,12 +25,15 @@ PSR_MUST_CHECK psr_err psr_lender_offer(psr_lender *lender, const psr_shared_are
 PSR_MUST_CHECK psr_err psr_lender_serve(psr_lender *lender);
 /* Whether the peer has mapped an arena, and has not hung up. */
 bool psr_lender_has_taker(const psr_lender *lender);
+/* Whether it has mapped that one. */
+bool psr_lender_has_taken(const psr_lender *lender, const psr_shared_arena *arena);
 /* To be watched for input; -1: it has hung up. */
 int psr_lender_fd(const psr_lender *lender);
 
-/* Lends a lent payload by reference, if it lies in an arena that the peer has mapped and is long enough: takes its loan over then. false:
- * it is to be sent. */
-bool psr_lender_refer(psr_lender *lender, const psr_payload *payload, psr_reference *ret_reference);
+/* Lends a lent payload by reference, if it may be, lies in an arena that the peer has mapped and is long enough: takes its loan over then. false:
+ * it is to be sent. head: of its message. */
+bool psr_lender_refer(psr_lender *lender, const psr_head *head, const psr_payload *payload,
+                      psr_reference *ret_reference);
 /* The reference was not sent after all: its loan ends. */
 void psr_lender_recall(psr_lender *lender, const psr_reference *reference);
 

@@ -16,7 +16,14 @@ static const uint8_t magic[4] = {'P', 'S', 'R', 'L'};
 
 bool psr_reference_may(const psr_head *head)
 {
-    return head->encoding == PSR_ENCODING_FLOAT32;
+    return head->encoding == PSR_ENCODING_FLOAT32 ||
+           (head->type == PSR_MSG_VALUES && head->encoding == PSR_ENCODING_BYTES);
+}
+
+/* Of values that are bytes here some are doubles there (net/message.h). */
+size_t psr_reference_alignment(const psr_head *head)
+{
+    return head->encoding == PSR_ENCODING_FLOAT32 ? _Alignof(float) : _Alignof(double);
 }
 
 void psr_reference_encode(const psr_reference *reference, uint8_t bytes[PSR_REFERENCE_BYTES])

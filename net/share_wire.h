@@ -18,9 +18,11 @@ typedef struct psr_reference {
     uint64_t token;  /* to give it back by */
 } psr_reference;
 
-/* Whether the payload of a message with that head may be referred to: values alone, in float32. What has counts or places in it could
- * change between two looks of its reader, and is sent. */
+/* Whether the payload of a message with that head may be referred to: values alone, in float32, or of any type in VALUES, which are copied or
+ * folded by one look at each. What has counts or places in it could change between two looks of its reader, and is sent. */
 bool psr_reference_may(const psr_head *head);
+/* By how many bytes such a payload must be aligned. */
+size_t psr_reference_alignment(const psr_head *head);
 
 void psr_reference_encode(const psr_reference *reference, uint8_t bytes[PSR_REFERENCE_BYTES]);
 /* false: it is none. */

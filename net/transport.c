@@ -120,6 +120,13 @@ psr_err psr_transport_lend_from(psr_transport *transport, const psr_shared_arena
     return transport->ops->lend_from(transport, arena);
 }
 
+psr_err psr_transport_lend_copies(psr_transport *transport)
+{
+    if (transport->ops->lend_copies == NULL)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "this transport shares no memory");
+    return transport->ops->lend_copies(transport);
+}
+
 bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer)
 {
     return transport->ops->lends_to != NULL && transport->ops->lends_to(transport, peer);

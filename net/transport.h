@@ -89,6 +89,10 @@ void psr_transport_lend_to(psr_transport *transport, psr_peer peer, const char *
  * before it answered. arena: borrowed until the transport's end. UNSUPPORTED: no memory is shared. USAGE: too many. */
 PSR_MUST_CHECK psr_err psr_transport_lend_from(psr_transport *transport, const psr_shared_arena *arena);
 
+/* From now on payloads that lie in no such arena go by reference too, by way of a slot of shared memory into which they are copied
+ * (net/stage.h), where that is faster than a message. Once. UNSUPPORTED: no memory is shared, or this system has none that can be. NOMEM. */
+PSR_MUST_CHECK psr_err psr_transport_lend_copies(psr_transport *transport);
+
 /* Whether what is lent to peer from an arena goes by reference now. */
 bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer);
 

@@ -14,7 +14,9 @@
 #include "net/sharing.h"
 #include "net/socket_directory.h"
 #include "net/sockets.h"
+#include "net/stage.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -37,6 +39,9 @@
     8 /* connections in a row that the scheduler's side ends in the handshake: not an accident */
 /* A failed handshake and a connection that is ended in it may be the same: whichever libzmq notices first. */
 #define OTHER_SCHEDULER "what listens at %s is not this run's scheduler, or has other keys"
+
+/* What is shorter and lies in no arena goes as a message: its copies cost less than giving a slot back. */
+#define STAGED_LEAST ((size_t)64 << 10)
 
 enum {
     WATCHED_INBOX,
@@ -77,6 +82,7 @@ typedef struct zmq_transport {
 
     char share_path[PSR_SHARE_PATH_BYTES]; /* "": it can share no memory */
     psr_sharing *sharing;                  /* NULL: no memory is shared */
+    psr_stage *stage;                      /* NULL: only what lies in an arena is lent */
     uint64_t introductions;
     void (*say)(void *context, bool shared, const char *line);
     void *say_context;
@@ -376,6 +382,32 @@ static psr_err send_reference(channel *c, const psr_head *head, const psr_refere
     return err;
 }
 
+/* Through a slot. On success the payload has been given back: nothing reads it any more. */
+static bool refer_to_copy(const zmq_transport *transport, channel *c, const psr_head *head,
+                          const psr_payload *payload, psr_reference *ret_reference)
+{
+    psr_payload staged;
+    if (transport->stage == NULL || payload->bytes < STAGED_LEAST ||
+        !psr_lender_has_taken(c->lender, psr_stage_arena(transport->stage)) ||
+        !psr_stage_put(transport->stage, payload, &staged))
+        return false;
+    if (!psr_lender_refer(c->lender, head, &staged, ret_reference)) {
+        psr_payload_return(&staged);
+        return false;
+    }
+    psr_payload_return(payload);
+    return true;
+}
+
+/* Whether the payload's loan is taken over by a reference. */
+static bool refer(const zmq_transport *transport, channel *c, const psr_head *head,
+                  const psr_payload *payload, psr_reference *ret_reference)
+{
+    return c->lender != NULL &&
+           (psr_lender_refer(c->lender, head, payload, ret_reference) ||
+            (psr_reference_may(head) && refer_to_copy(transport, c, head, payload, ret_reference)));
+}
+
 static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
                                   const psr_payload *payload)
 {
@@ -390,7 +422,7 @@ static psr_err zmq_transport_send(psr_transport *base, psr_peer to, const psr_he
         return send_frames(c, head, NULL, 0);
     }
     psr_reference reference;
-    if (c->lender != NULL && psr_reference_may(head) && psr_lender_refer(c->lender, payload, &reference)) {
+    if (refer((const zmq_transport *)base, c, head, payload, &reference)) {
         PSR_TRY(send_reference(c, head, &reference, payload->bytes));
         psr_count_add(&base->bytes_lent, payload->bytes);
         return PSR_OK;
@@ -775,6 +807,22 @@ static psr_err zmq_transport_lend_from(psr_transport *base, const psr_shared_are
     return psr_sharing_add(transport->sharing, arena);
 }
 
+static psr_err zmq_transport_lend_copies(psr_transport *base)
+{
+    zmq_transport *transport = (zmq_transport *)base;
+    assert(transport->stage == NULL);
+    if (transport->sharing == NULL)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "no memory is shared");
+    psr_stage *stage = NULL;
+    PSR_TRY(psr_stage_new(&stage));
+    psr_err err = psr_sharing_add(transport->sharing, psr_stage_arena(stage));
+    if (err != PSR_OK)
+        psr_stage_free(stage);
+    else
+        transport->stage = stage;
+    return err;
+}
+
 /* ---- beginning and end ---- */
 
 static void zmq_transport_free(psr_transport *base, int linger_ms)
@@ -795,6 +843,7 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
         ;
     /* Last: what was sent still refers to it, and stays mapped where it has arrived. */
     psr_sharing_free(transport->sharing);
+    psr_stage_free(transport->stage);
     if (transport->wake_fd >= 0)
         close(transport->wake_fd);
     free(transport);
@@ -848,6 +897,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .share_path = zmq_transport_share_path,
         .lend_to = zmq_transport_lend_to,
         .lend_from = zmq_transport_lend_from,
+        .lend_copies = zmq_transport_lend_copies,
         .lends_to = zmq_transport_lends_to,
         .free = zmq_transport_free,
     };

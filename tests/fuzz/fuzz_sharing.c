@@ -119,9 +119,10 @@ static void give_back_all(const uint8_t *data, size_t size)
     (void)psr_record_write(fd, &taken, 1, -1);
     expect(psr_lender_serve(lender));
     const psr_payload payload = {arena.values, PSR_REFERENCE_LEAST, count_down, &lent};
+    const psr_head head = {.type = PSR_MSG_PUSH, .encoding = PSR_ENCODING_FLOAT32};
     psr_reference reference;
     for (int i = 0; i < 4; i++)
-        if (!psr_lender_refer(lender, &payload, &reference))
+        if (!psr_lender_refer(lender, &head, &payload, &reference))
             abort();
     (void)!send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     expect(psr_lender_serve(lender));

@@ -3,6 +3,7 @@
 
 #include "net/lends.h"
 #include "net/sharing.h"
+#include "net/stage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -563,6 +564,8 @@ static void end_lending(lent_to *l)
     psr_socket_directory_remove(&l->directory);
 }
 
+static const psr_head lent_head = {.type = PSR_MSG_PUSH, .encoding = PSR_ENCODING_FLOAT32};
+
 static psr_payload lent_at(lent_to *l, size_t offset, size_t bytes)
 {
     return (psr_payload){l->arena.values + offset, bytes, count_release, &l->returned};
@@ -576,10 +579,10 @@ static void only_what_the_peer_can_reach_is_lent_by_reference(void **state)
     static float elsewhere[FLOATS];
     lend_to_test(&l);
     psr_payload payload = lent_at(&l, SLICE, SLICE * sizeof(float));
-    assert_false(psr_lender_refer(l.lender, &payload, &reference)); /* it has not mapped it yet */
+    assert_false(psr_lender_refer(l.lender, &lent_head, &payload, &reference)); /* it has not mapped it yet */
     say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
     assert_ok(psr_lender_serve(l.lender));
-    assert_true(psr_lender_refer(l.lender, &payload, &reference));
+    assert_true(psr_lender_refer(l.lender, &lent_head, &payload, &reference));
     assert_true(reference.arena == 0 && reference.offset == SLICE * sizeof(float));
     const psr_payload others[] = {
         {elsewhere, sizeof elsewhere, count_release, &l.returned},
@@ -588,7 +591,13 @@ static void only_what_the_peer_can_reach_is_lent_by_reference(void **state)
         lent_at(&l, l.arena.bytes / sizeof(float) - 1024, 4100), /* reaches beyond it */
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        assert_false(psr_lender_refer(l.lender, &others[i], &reference));
+        assert_false(psr_lender_refer(l.lender, &lent_head, &others[i], &reference));
+    /* Counts in it could change between two looks. Values of a program's are doubles, perhaps. */
+    const psr_head bytes = {.type = PSR_MSG_SPREAD, .encoding = PSR_ENCODING_BYTES};
+    const psr_head values = {.type = PSR_MSG_VALUES, .encoding = PSR_ENCODING_BYTES};
+    const psr_payload odd = lent_at(&l, 1, SLICE * sizeof(float));
+    assert_false(psr_lender_refer(l.lender, &bytes, &payload, &reference));
+    assert_false(psr_lender_refer(l.lender, &values, &odd, &reference));
     assert_int_equal(l.returned, 0);
     say(l.fd, (psr_record){.kind = PSR_RECORD_RETURNED, .value = reference.token}, -1);
     assert_ok(psr_lender_serve(l.lender));
@@ -607,7 +616,7 @@ static void what_was_not_lent_cannot_be_given_back(void **state)
         say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
         assert_ok(psr_lender_serve(l.lender));
         psr_payload payload = lent_at(&l, 0, 4096);
-        assert_true(psr_lender_refer(l.lender, &payload, &reference));
+        assert_true(psr_lender_refer(l.lender, &lent_head, &payload, &reference));
         psr_record forged[] = {
             {.kind = PSR_RECORD_RETURNED, .value = reference.token + 1},
             {.kind = PSR_RECORD_RETURNED, .value = reference.token + (UINT64_C(1) << 32)},
@@ -635,7 +644,7 @@ static void what_a_peer_gives_back_twice_is_a_breach(void **state)
     say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
     assert_ok(psr_lender_serve(l.lender));
     psr_payload payload = lent_at(&l, 0, 4096);
-    assert_true(psr_lender_refer(l.lender, &payload, &reference));
+    assert_true(psr_lender_refer(l.lender, &lent_head, &payload, &reference));
     const psr_record back = {.kind = PSR_RECORD_RETURNED, .value = reference.token};
     say(l.fd, back, -1);
     assert_ok(psr_lender_serve(l.lender));
@@ -657,7 +666,7 @@ static void all_comes_back_when_the_peer_is_gone(void **state)
     assert_ok(psr_lender_serve(l.lender));
     psr_payload payload = lent_at(&l, 0, 4096);
     for (int i = 0; i < LENT; i++)
-        assert_true(psr_lender_refer(l.lender, &payload, &reference));
+        assert_true(psr_lender_refer(l.lender, &lent_head, &payload, &reference));
     psr_lender_recall(l.lender, &reference);
     assert_int_equal(l.returned, 1);
     close(l.fd);
@@ -665,7 +674,7 @@ static void all_comes_back_when_the_peer_is_gone(void **state)
     assert_ok(psr_lender_serve(l.lender));
     assert_int_equal(l.returned, LENT);
     assert_int_equal(psr_lender_fd(l.lender), -1);
-    assert_false(psr_lender_refer(l.lender, &payload, &reference)); /* messages go on */
+    assert_false(psr_lender_refer(l.lender, &lent_head, &payload, &reference)); /* messages go on */
     assert_ok(psr_lender_offer(l.lender, &l.arena));
     end_lending(&l);
     assert_int_equal(l.returned, LENT);
@@ -680,7 +689,7 @@ static void a_peer_that_cannot_map_says_why_and_gets_messages(void **state)
     say(l.fd, (psr_record){.kind = PSR_RECORD_REFUSED, .value = EMFILE}, -1);
     assert_fails(psr_lender_serve(l.lender), PSR_ERR_IO, "it cannot map the memory: Too many open files");
     psr_payload payload = lent_at(&l, 0, 4096);
-    assert_false(psr_lender_refer(l.lender, &payload, &reference));
+    assert_false(psr_lender_refer(l.lender, &lent_head, &payload, &reference));
     end_lending(&l);
     assert_int_equal(l.returned, 0);
 }
@@ -799,6 +808,60 @@ static void a_lent_payload_in_shared_memory_is_read_there(void **state)
     psr_message_free(&first);
     close_pair(&p);
     assert_int_equal(p.returned, 2);
+}
+
+/* ---- values from elsewhere ---- */
+
+static void send_values(pair *p, const float *values, size_t bytes)
+{
+    const psr_head head = {.type = PSR_MSG_VALUES, .encoding = PSR_ENCODING_BYTES};
+    const psr_payload payload = {values, bytes, count_release, &p->returned};
+    assert_ok(psr_transport_send(p->from, worker1, &head, &payload));
+}
+
+static void expect_values(psr_message **message, float first, size_t bytes)
+{
+    assert_int_equal((*message)->payload_bytes, bytes);
+    assert_int_equal((uintptr_t)(*message)->payload % _Alignof(double), 0);
+    assert_true(*(const float *)(*message)->payload == first);
+    psr_message_free(message);
+}
+
+/* The receiver keeps what it gets: so slots run out, and none is waited for. */
+static void what_lies_in_no_arena_goes_by_a_slot_while_there_is_one(void **state)
+{
+    enum { MORE = 3, BYTES = 128 << 10 };
+    static float values[PSR_STAGE_SLOTS + MORE][BYTES / sizeof(float)];
+    psr_message *kept[PSR_STAGE_SLOTS + MORE];
+    pair p;
+    open_pair(&p, state, true);
+    assert_ok(psr_transport_lend_copies(p.from));
+    await_sharing(&p);
+    for (int64_t end_ms = psr_clock_ms() + WAIT_MS; bytes_lent(&p) == 0;
+         assert_true(psr_clock_ms() < end_ms)) {
+        send_values(&p, values[0], BYTES); /* the slots' arena is mapped after the other one */
+        psr_message *message = receive(p.to);
+        psr_message_free(&message);
+        expect_nothing(p.to, 0);
+        expect_nothing(p.from, 1);
+    }
+    uint64_t lent = bytes_lent(&p);
+    for (unsigned i = 0; i < PSR_STAGE_SLOTS + MORE; i++) {
+        values[i][0] = (float)i;
+        int returned = p.returned;
+        uint64_t before = bytes_lent(&p);
+        send_values(&p, values[i], BYTES);
+        assert_true(bytes_lent(&p) == before ||
+                    p.returned == returned + 1); /* a copy is lent, and it comes back at once */
+        kept[i] = receive(p.to);
+        values[i][0] = bytes_lent(&p) == before ? values[i][0] : -1;
+    }
+    /* The first one's slot may be on its way back. */
+    lent = (bytes_lent(&p) - lent) / BYTES;
+    assert_true(lent == PSR_STAGE_SLOTS || lent == PSR_STAGE_SLOTS - 1);
+    for (unsigned i = 0; i < PSR_STAGE_SLOTS + MORE; i++)
+        expect_values(&kept[i], (float)i, BYTES);
+    close_pair(&p);
 }
 
 static void what_a_member_holds_comes_back_when_it_ends(void **state)
@@ -972,6 +1035,8 @@ int main(void)
         cmocka_unit_test(a_peer_that_cannot_map_says_why_and_gets_messages),
         cmocka_unit_test(a_lent_payload_in_shared_memory_is_read_there),
         over_tcp(a_lent_payload_in_shared_memory_is_read_there),
+        cmocka_unit_test(what_lies_in_no_arena_goes_by_a_slot_while_there_is_one),
+        over_tcp(what_lies_in_no_arena_goes_by_a_slot_while_there_is_one),
         cmocka_unit_test(what_a_member_holds_comes_back_when_it_ends),
         over_tcp(what_a_member_holds_comes_back_when_it_ends),
         cmocka_unit_test(a_channel_that_ends_gives_all_back),
