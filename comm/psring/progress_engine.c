@@ -13,6 +13,12 @@ enum {
     AWAY_MS = 10,
 };
 
+typedef struct goal {
+    bool (*reached)(void *context);
+    void *context;
+    int64_t end_ms; /* INT64_MAX: none */
+} goal;
+
 typedef enum turn { NOBODYS, THREADS, CALLERS } turn;
 
 typedef enum thread_state {
@@ -46,6 +52,8 @@ struct psr_progress_engine {
     /* How the caller last gave the turn back: */
     int64_t given_back_ms;
     bool busy;
+    /* What the caller waits for in its condition and nothing else: a change that does not reach it wakes nobody. NULL: any change may. */
+    goal *goal;
 };
 
 /* ---- waiting ---- */
@@ -61,6 +69,12 @@ static void wait_in_transport(const psr_progress_engine *e, int64_t until_ms)
 {
     int64_t now_ms = psr_clock_ms(), left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
     psr_transport_wait(e->options.transport, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+}
+
+static bool is_reached(void *context)
+{
+    goal *g = context;
+    return g->reached(g->context);
 }
 
 /* The fence pairs with the one in psr_progress_engine_changed: either the waiter sees what was written before that call, or that call
@@ -79,7 +93,8 @@ void psr_progress_engine_changed(psr_progress_engine *engine)
         return;
     case WAITS_IN_CONDITION:
         pthread_mutex_lock(&engine->mutex);
-        pthread_cond_signal(&engine->for_caller);
+        if (engine->goal == NULL || is_reached(engine->goal))
+            pthread_cond_signal(&engine->for_caller);
         pthread_mutex_unlock(&engine->mutex);
         return;
     case WAITS_IN_TRANSPORT:
@@ -236,18 +251,6 @@ void psr_progress_engine_submit(psr_progress_engine *engine)
         fail(e, err);
 }
 
-typedef struct goal {
-    bool (*reached)(void *context);
-    void *context;
-    int64_t end_ms; /* INT64_MAX: none */
-} goal;
-
-static bool is_reached(void *context)
-{
-    goal *g = context;
-    return g->reached(g->context);
-}
-
 static int64_t left_ms_of(const goal *g)
 {
     return g->end_ms == INT64_MAX ? INT64_MAX : g->end_ms - psr_clock_ms();
@@ -300,10 +303,12 @@ static void wait_beside(psr_progress_engine *e, goal *g, int64_t most_ms)
 {
     int64_t left_ms = left_ms_of(g);
     pthread_mutex_lock(&e->mutex);
+    e->goal = g;
     waits(e, WAITS_IN_CONDITION);
     if (!is_reached(g) && left_ms > 0 && most_ms > 0)
         wait_in_condition(e, &e->for_caller, most_ms < left_ms ? most_ms : left_ms);
     waits(e, DOES_NOT_WAIT);
+    e->goal = NULL;
     pthread_mutex_unlock(&e->mutex);
 }
 

@@ -42,7 +42,8 @@ bool psr_progress_engine_over(const psr_progress_engine *engine);
 /* The loop has something to take over: now, by the caller, or soon. */
 void psr_progress_engine_submit(psr_progress_engine *engine);
 /* Waits until reached says so, which is asked after each change, at most timeout_ms (INT64_MAX: without end). False: it never did.
- * drives: with the turn; otherwise the thread goes on, and what is waited for was submitted. */
+ * drives: with the turn; otherwise the thread goes on, and what is waited for was submitted; then any thread that says that something changed
+ * may ask reached too. */
 bool psr_progress_engine_wait(psr_progress_engine *engine, bool drives, bool (*reached)(void *context),
                               void *context, int64_t timeout_ms);
 
