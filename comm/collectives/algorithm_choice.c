@@ -114,3 +114,30 @@ psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks
         return PSR_ALGORITHM_DIRECT;
     }
 }
+
+static bool is_of_same_bytes(psr_kind kind)
+{
+    switch (kind) {
+    case PSR_KIND_ALL_REDUCE:
+    case PSR_KIND_REDUCE:
+    case PSR_KIND_BROADCAST:
+    case PSR_KIND_REDUCE_SCATTER:
+    case PSR_KIND_ALL_GATHER:
+    case PSR_KIND_GATHER:
+    case PSR_KIND_SCATTER:
+    case PSR_KIND_SEND:
+    case PSR_KIND_RECEIVE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+size_t psr_slice_choose(psr_kind kind, uint64_t bytes, size_t least, size_t most)
+{
+    enum { SLICES_LEAST = 32 };
+    size_t slice = least;
+    while (is_of_same_bytes(kind) && 2 * slice <= most && bytes / (2 * slice) >= SLICES_LEAST)
+        slice *= 2;
+    return slice;
+}

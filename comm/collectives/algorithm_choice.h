@@ -19,6 +19,10 @@
  * the others      direct */
 psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks, uint32_t hosts);
 
+/* Bytes of a slice, from least on in powers of two up to most: so that the values are no fewer than 32 slices, which follow one another through the
+ * ranks. Of operations whose bytes are not the same on all ranks: least. */
+size_t psr_slice_choose(psr_kind kind, uint64_t bytes, size_t least, size_t most);
+
 bool psr_algorithm_fits(psr_algorithm algorithm, psr_kind kind);
 /* By its name. USAGE: no such one, or not of that kind; the detail names those that there are. */
 PSR_MUST_CHECK psr_err psr_algorithm_find(psr_kind kind, const char *name, psr_algorithm *ret_algorithm);

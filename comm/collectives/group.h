@@ -40,7 +40,9 @@ typedef struct psr_group_options {
     uint32_t rank, ranks;
     const psr_peer *members; /* [ranks]; copied */
     uint32_t hosts;          /* on how many hosts they are: for the choice of an algorithm */
-    size_t slice_bytes;  /* of one message at most, and no more than PSR_PAYLOAD_BYTES_MAX; a multiple of 8 */
+    size_t slice_bytes; /* of one message at most, and no more than PSR_PAYLOAD_BYTES_MAX; a multiple of 8 */
+    size_t
+        largest_slice_bytes; /* of an operation of many bytes (comm/collectives/algorithm_choice.h); as the former. 0: that. */
     uint32_t window;     /* slices, > 0 */
     size_t copied_bytes; /* a payload up to that is copied: a loan of it would take longer */
     psr_outbox outbox;

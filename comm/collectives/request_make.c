@@ -208,6 +208,8 @@ static psr_err write_schedule(psr_request *r, const psr_request_options *o)
         .varying = l.varying,
         .count = l.count,
     };
+    r->slice_values =
+        psr_slice_choose(o->kind, l.bytes, group->slice_bytes, group->largest_slice_bytes) / r->value_bytes;
     r->says = psr_call_message(&r->call);
     psr_shape shape = shape_of(r, &l, o);
     psr_algorithm_of(o->kind, r->call.algorithm)(&r->schedule, &shape);
@@ -340,7 +342,6 @@ static psr_err make(psr_request *r, const psr_request_options *o)
     r->uncounted = o->uncounted;
     r->peer = o->peer;
     r->value_bytes = psr_type_bytes(o->type);
-    r->slice_values = r->group->options.slice_bytes / r->value_bytes;
     psr_loan_init(&r->loan, &r->group->options.outbox);
     PSR_TRY(write_schedule(r, o));
     PSR_TRY(make_streams(r));

@@ -101,6 +101,7 @@ psr_err psr_node_joining_take(psr_node_coordinator *c, const psr_message *messag
     s->entry.peer = (psr_peer){PSR_ROLE_WORKER, rank};
     memcpy(s->entry.host, join.host, sizeof s->entry.host);
     memcpy(s->entry.endpoint, join.endpoint, sizeof s->entry.endpoint);
+    s->entry.memory = join.memory;
     PSR_TRY(c->options.connect(c->options.context, s->entry.peer, s->entry.endpoint));
     s->state = PSR_NODE_SEAT_JOINED;
     s->heard_ms = s->moved_ms = present_ms;

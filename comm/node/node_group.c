@@ -7,7 +7,8 @@
 
 enum {
     SLICE_BYTES = 256 << 10,
-    COPIED_BYTES = 16 << 10, /* a copy of those takes less time than to hear that they have left */
+    SHARED_SLICE_BYTES = 1 << 20, /* through shared memory: what a message costs is the most of it there */
+    COPIED_BYTES = 16 << 10,      /* a copy of those takes less time than to hear that they have left */
 };
 
 /* ---- which there are ---- */
@@ -127,6 +128,19 @@ static uint32_t hosts_of(const psr_node *node, const uint32_t *ranks, uint32_t c
     return hosts;
 }
 
+/* As the view has it, which is the same for all of them. */
+static bool share_memory(const psr_node *node, const uint32_t *ranks, uint32_t count)
+{
+    const psr_view_member *first = psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, ranks[0]});
+    for (uint32_t i = 0; i < count; i++) {
+        const psr_view_member *other =
+            psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, ranks[i]});
+        if (!psr_memory_place_is_shared(&first->memory, &other->memory))
+            return false;
+    }
+    return true;
+}
+
 static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
 {
     psr_node *node = g->node;
@@ -152,6 +166,8 @@ static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
                                        .members = members,
                                        .hosts = hosts_of(node, ranks, g->count),
                                        .slice_bytes = SLICE_BYTES,
+                                       .largest_slice_bytes =
+                                           share_memory(node, ranks, g->count) ? SHARED_SLICE_BYTES : 0,
                                        .window = PSR_NODE_WINDOW,
                                        .copied_bytes = COPIED_BYTES,
                                        .outbox = node->options.outbox};

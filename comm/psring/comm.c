@@ -6,6 +6,7 @@
 #include "comm/psring/place.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,8 +123,10 @@ static psr_err get_counts(const psring_comm *comm, psring_counts *ret_counts)
                                  .messages_sent = counts.messages_sent,
                                  .messages_received = counts.messages_received,
                                  .strangers = counts.strangers,
+                                 .bytes_lent = counts.bytes_lent,
                                  .waited_s = 1e-9 * (double)psr_driver_waited_ns(comm->driver)};
-    return psr_options_write("psring_counts", &found, sizeof found, ret_counts, sizeof found);
+    return psr_options_write("psring_counts", &found, sizeof found, ret_counts,
+                             offsetof(psring_counts, bytes_lent));
 }
 
 psring_err psring_counts_get(psring_comm *comm, psring_counts *ret_counts)
@@ -177,6 +180,10 @@ static psr_err take_environment(psring_options *o, psr_meeting_file *ret_meeting
     place.join_deadline_ms = o->join_deadline_ms;
     if (o->shards != 0)
         place.shards = o->shards;
+    if (o->transport != NULL)
+        place.transport = o->transport;
+    if (o->sharing != NULL)
+        place.sharing = o->sharing;
     place.agree = o->agree;
     place.agree_bytes = o->agree_bytes;
     *o = place;
@@ -187,7 +194,7 @@ static psr_err resolve(const psring_options *given, psring_options *ret_options,
                        psr_meeting_file *ret_meeting)
 {
     psring_options o;
-    PSR_TRY(psr_options_read("psring_options", given, sizeof *given, &o, sizeof o));
+    PSR_TRY(psr_options_read("psring_options", given, offsetof(psring_options, transport), &o, sizeof o));
     o.size = sizeof o;
     if (o.ranks == 0)
         PSR_TRY(take_environment(&o, ret_meeting));
@@ -240,15 +247,34 @@ static psr_err check_view(const psring_comm *comm, const psring_options *o)
     return whole ? PSR_OK : psr_fail(PSR_ERR_FORMAT, "the scheduler's view is not of %d ranks", o->ranks);
 }
 
+/* Before anybody connects. Between ranks of one host large values go through shared memory. Where that cannot be had all go as messages, but
+ * where it was asked for by name. */
+static psr_err share_memory(psring_comm *comm, const psring_options *o, bool *ret_shares)
+{
+    const char *transport = o->transport != NULL ? o->transport : "auto";
+    if (strcmp(transport, "ipc") == 0 || strcmp(transport, "tcp") == 0)
+        return PSR_OK;
+    psr_err err = psr_transport_share(comm->transport, NULL, NULL);
+    *ret_shares = err == PSR_OK; /* without memory of its own it can read others' */
+    if (err == PSR_OK)
+        err = psr_transport_lend_copies(comm->transport);
+    if (err == PSR_OK || strcmp(transport, "shm") != 0)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_UNSUPPORTED, "transport is \"shm\": %s", psr_err_detail());
+}
+
 static psr_err join(psring_comm *comm, const psring_options *o)
 {
     const psr_zmq_options zmq = psr_provision_zmq(&comm->provision);
     comm->joining.comm = comm;
     comm->joining.options = o;
+    bool shares_memory = false;
     PSR_TRY(psr_transport_zmq_new(&zmq, &comm->transport));
+    PSR_TRY(share_memory(comm, o, &shares_memory));
     const psr_member_options member = {.transport = comm->transport,
                                        .provision = &comm->provision,
                                        .first_deadline_ms = o->join_deadline_ms,
+                                       .shares_memory = shares_memory,
                                        .context = &comm->joining,
                                        .configured = take_place,
                                        .report = report};

@@ -4,6 +4,7 @@
 #include "comm/start/meeting.h"
 #include "comm/start/meeting_file.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,26 @@ static psr_err set_interface(const char *interface, psr_provision *provision)
     return PSR_OK;
 }
 
+/* Where over TCP this host's ranks share memory. */
+static psr_err set_sharing(const psring_options *options, psr_provision *provision)
+{
+    const char *transport = options->transport != NULL ? options->transport : "auto";
+    const bool at_path = provision->directory[0] != '\0';
+    const bool ipc = strcmp(transport, "ipc") == 0, tcp = strcmp(transport, "tcp") == 0;
+    if (!ipc && !tcp && strcmp(transport, "auto") != 0 && strcmp(transport, "shm") != 0)
+        return psr_fail(PSR_ERR_USAGE, "transport is \"%.40s\": it should be auto, shm, ipc or tcp",
+                        transport);
+    if (at_path ? tcp : ipc)
+        return psr_fail(PSR_ERR_USAGE, "transport is \"%s\", and the ranks meet at %s: leave it out",
+                        transport, at_path ? "a socket's path" : "HOST:PORT");
+    if (at_path || tcp || options->sharing == NULL)
+        return PSR_OK;
+    if (strlen(options->sharing) >= sizeof provision->sharing)
+        return psr_fail(PSR_ERR_USAGE, "sharing: longer than %zu bytes", sizeof provision->sharing - 1);
+    strcpy(provision->sharing, options->sharing);
+    return PSR_OK;
+}
+
 static psr_err provision_of(const psring_options *options, psr_peer self, psr_provision *provision)
 {
     provision->self = self;
@@ -44,6 +65,7 @@ static psr_err provision_of(const psring_options *options, psr_peer self, psr_pr
         return psr_fail_context(err, "scheduler");
     PSR_TRY(psr_place_host_name(options, provision->host));
     PSR_TRY(set_interface(options->interface, provision));
+    PSR_TRY(set_sharing(options, provision));
     return psr_provision_load_keys(provision, options->key_file);
 }
 
@@ -169,6 +191,9 @@ psr_err psr_place_from_environment(int64_t deadline_ms, psring_options *ret_opti
                                     .interface = or_null(s.interface),
                                     .host_scheduler = s.starts_scheduler && s.scheduler[0] != '\0',
                                     .deadline_ms = s.deadline_ms,
+                                    .transport = or_null(s.transport),
+                                    .sharing = or_null(s.sharing),
                                     .shards = s.shards != PSR_START_UNTOLD ? (int)s.shards : 0};
-    return psr_options_write("psring_options", &options, sizeof options, ret_options, sizeof options);
+    return psr_options_write("psring_options", &options, sizeof options, ret_options,
+                             offsetof(psring_options, transport));
 }

@@ -140,11 +140,18 @@ typedef struct psring_options {
     size_t agree_bytes;
     /* Of the ranks the last ones, the same number on all: they hold tables, and are not of psring_world. With ranks 0: PSRING_SHARDS' */
     int shards;
+    /* How values go between ranks of one host. NULL and "auto": large ones through shared memory where both can, all else over the sockets.
+     * "shm": the same, and psring_init fails where this rank can share none (UNSUPPORTED). "ipc", where the ranks meet at a path, and "tcp", where
+     * at HOST:PORT: over the sockets alone. It need not be the same on all ranks */
+    const char *transport;
+    /* Over TCP: a folder that only this user can enter (mode 0700), in which this host's ranks of this communicator, and no others, meet to share
+     * memory. NULL: there is none. At a path the ranks meet in its own folder, and this is not looked at */
+    const char *sharing;
 } psring_options;
 
 /* [any] The place that a launcher gives this process: from PSRING_RANKS, PSRING_RANK, PSRING_SHARDS, PSRING_SCHEDULER,
  * PSRING_HOST_SCHEDULER (0, 1; the default is 1 for rank 0), or from RANK, WORLD_SIZE and the others of torchrun; beside all of them
- * PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS. docs/launching.md has each way. Its text stays until the thread's next call. USAGE:
+ * PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, PSRING_TRANSPORT, PSRING_SHARING. docs/launching.md has each way. Its text stays until the thread's next call. USAGE:
  * what there is makes no sense, or two launchers' variables contradict each other. NOT_FOUND: no rank is given. UNSUPPORTED: the launcher gives none, or its ranks
  * meet by a file. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
@@ -171,8 +178,9 @@ typedef struct psring_counts {
     uint64_t bytes_sent,
         bytes_received; /* of values and of what joining takes; without the messages' heads */
     uint64_t messages_sent, messages_received; /* with those of scheduler and credits */
-    uint64_t strangers; /* connections turned away and messages dropped: of nobody who has joined */
-    double waited_s;    /* in this library's calls, for others */
+    uint64_t strangers;  /* connections turned away and messages dropped: of nobody who has joined */
+    double waited_s;     /* in this library's calls, for others */
+    uint64_t bytes_lent; /* of those sent: through shared memory */
 } psring_counts;
 
 /* ret_counts->size is set before. A rank that is alone sends nothing. USAGE. */

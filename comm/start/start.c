@@ -76,6 +76,8 @@ static psr_err read_common(psr_start *s)
     PSR_TRY(psr_variable_copy("PSRING_KEY_FILE", s->key_file, sizeof s->key_file));
     PSR_TRY(psr_variable_copy("PSRING_HOST", s->host, sizeof s->host));
     PSR_TRY(psr_variable_copy("PSRING_INTERFACE", s->interface, sizeof s->interface));
+    PSR_TRY(psr_variable_copy("PSRING_TRANSPORT", s->transport, sizeof s->transport));
+    PSR_TRY(psr_variable_copy("PSRING_SHARING", s->sharing, sizeof s->sharing));
     int64_t port = s->port;
     PSR_TRY(psr_variable_copy("PSRING_MEETING", s->meeting_folder, sizeof s->meeting_folder));
     PSR_TRY(psr_variable_number("PSRING_PORT", 1, UINT16_MAX, &port));

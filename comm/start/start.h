@@ -56,13 +56,14 @@ typedef struct psr_start {
     char meeting
         [PSR_START_LINE_MAX]; /* the file by which its hosts meet (comm/start/meeting_file.h); "": none */
 
-    /* Of every way: PSRING_SCHEDULER in scheduler's place, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, PSRING_MEETING, and PSRING_PORT in port's place. "" and 0: not set */
+    /* Of every way: PSRING_SCHEDULER in scheduler's place, PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, PSRING_MEETING, PSRING_TRANSPORT, PSRING_SHARING, and PSRING_PORT in port's place. "" and 0: not set */
     char key_file[PSR_START_LINE_MAX];
     char meeting_folder[PSR_START_LINE_MAX]; /* that all hosts of the run see */
     char host[PSR_HOST_MAX], interface[PSR_HOST_MAX];
     char
         tcp_interface[PSR_HOST_MAX]; /* the launcher's, which counts over TCP alone, where no other is said */
     int64_t deadline_ms;
+    char transport[8], sharing[PSR_START_LINE_MAX]; /* as psring_options */
     char input
         [PSR_START_LINE_MAX]; /* where the launcher's programs look for what they read; "": it says nothing */
 } psr_start;

@@ -111,10 +111,34 @@ static void a_call_is_told_in_words_whoever_sent_it(void **state)
     assert_true(psr_call_digest(counts, 2) != psr_call_digest(others, 2));
 }
 
+static void slices_grow_with_what_is_as_large_on_all_ranks(void **state)
+{
+    (void)state;
+    static const struct {
+        psr_kind kind;
+        uint64_t bytes;
+        size_t most, want;
+    } rows[] = {
+        {PSR_KIND_ALL_REDUCE, 0, 1024, 256},
+        {PSR_KIND_ALL_REDUCE, 32 * 512 - 1, 1024, 256},
+        {PSR_KIND_ALL_REDUCE, 32 * 512, 1024, 512},
+        {PSR_KIND_BROADCAST, 32 * 1024 - 1, 1024, 512},
+        {PSR_KIND_SEND, 32 * 1024, 1024, 1024},
+        {PSR_KIND_RECEIVE, UINT64_MAX, 1024, 1024},
+        {PSR_KIND_ALL_REDUCE, UINT64_MAX, 0, 256},
+        {PSR_KIND_ALL_REDUCE, UINT64_MAX, 1000, 512},
+        {PSR_KIND_ALL_TO_ALL_V, UINT64_MAX, 1024, 256},
+        {PSR_KIND_HALO, UINT64_MAX, 1024, 256},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_int_equal(psr_slice_choose(rows[i].kind, rows[i].bytes, 256, rows[i].most), rows[i].want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_choice_is_the_documented_table),
+        cmocka_unit_test(slices_grow_with_what_is_as_large_on_all_ranks),
         cmocka_unit_test(what_is_chosen_is_there),
         cmocka_unit_test(each_is_found_by_its_name),
         cmocka_unit_test(a_call_is_told_in_words_whoever_sent_it),

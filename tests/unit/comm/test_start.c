@@ -32,6 +32,8 @@ static const char *const names[] = {
     "PSRING_HOST",
     "PSRING_INTERFACE",
     "PSRING_DEADLINE_MS",
+    "PSRING_TRANSPORT",
+    "PSRING_SHARING",
     "PSRING_PORT",
     "PSRING_MEETING",
     "RANK",

@@ -321,12 +321,17 @@ static void the_environment_gives_a_place(void **state)
     setenv("PSRING_SCHEDULER", "/run/somewhere", 1);
     setenv("PSRING_DEADLINE_MS", "1234", 1);
     setenv("PSRING_HOST", "node7", 1);
+    setenv("PSRING_TRANSPORT", "shm", 1);
+    setenv("PSRING_SHARING", "/run/there", 1);
     expect_ok(psring_options_env(&options.known));
     const psring_options *o = &options.known;
     expect(o->ranks == 4 && o->rank == 0 && o->host_scheduler && o->deadline_ms == 1234 &&
            options.later == 0);
     expect(strcmp(o->scheduler, "/run/somewhere") == 0 && strcmp(o->host, "node7") == 0 &&
            o->key_file == NULL);
+    expect(strcmp(o->transport, "shm") == 0 && strcmp(o->sharing, "/run/there") == 0);
+    unsetenv("PSRING_TRANSPORT");
+    unsetenv("PSRING_SHARING");
     setenv("PSRING_RANK", "1", 1);
     expect_ok(psring_options_env(&options.known));
     expect(o->rank == 1 && !o->host_scheduler);
@@ -339,6 +344,72 @@ static void the_environment_gives_a_place(void **state)
     expect(strcmp(psring_host(psring_world(comm), 0), "node7") == 0);
     expect_ok(psring_close(&comm));
     expect(psring_version() == 1u << 8); /* 0.1.0 */
+}
+
+/* ---- how values go ---- */
+
+enum { LARGE = 1 << 20 }; /* bytes: several slices */
+
+/* context: what psring_options.transport says, on all ranks. */
+static void *sum_much(void *context)
+{
+    const psring_options *o = context;
+    const size_t count = LARGE / sizeof(float);
+    psring_comm *comm = NULL;
+    psring_counts counts = {.size = sizeof counts};
+    float *values = malloc(LARGE);
+    expect(values != NULL);
+    expect_ok(psring_init(o, &comm));
+    for (int call = 0; call < 8; call++) { /* the first may come before memory is mapped */
+        for (size_t i = 0; i < count; i++)
+            values[i] = (float)(i % 1000) + (float)o->rank;
+        expect_ok(psring_all_reduce(psring_world(comm), values, values, count, PSRING_FLOAT32, PSRING_SUM,
+                                    NULL, NULL));
+        for (size_t i = 0; i < count; i++)
+            expect(values[i] == (float)(3 * (i % 1000) + 3));
+    }
+    expect_ok(psring_counts_get(comm, &counts));
+    const bool shares = o->transport == NULL || strcmp(o->transport, "ipc") != 0;
+    expect(shares ? counts.bytes_lent > 0 && counts.bytes_lent <= counts.bytes_sent : counts.bytes_lent == 0);
+    expect_ok(psring_close(&comm));
+    free(values);
+    return NULL;
+}
+
+static void large_values_go_through_shared_memory_unless_sockets_are_asked_for(void **state)
+{
+    (void)state;
+    static const char *const transports[] = {NULL, "auto", "shm", "ipc"};
+    for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
+        ranks_folder folder;
+        psring_options options[3];
+        pthread_t threads[3];
+        ranks_folder_make(&folder);
+        for (int r = 0; r < 3; r++) {
+            options[r] = ranks_options(&folder, 3, r, 20000);
+            options[r].transport = transports[t];
+            expect(pthread_create(&threads[r], NULL, sum_much, &options[r]) == 0);
+        }
+        for (int r = 0; r < 3; r++)
+            expect(pthread_join(threads[r], NULL) == 0);
+        ranks_folder_remove(&folder);
+    }
+}
+
+static void a_transport_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    ranks_folder folder;
+    ranks_folder_make(&folder);
+    psring_options o = ranks_options(&folder, 2, 1, 1000);
+    o.transport = "carrier pigeon";
+    expect_refused(&o, PSRING_ERR_USAGE, "it should be auto, shm, ipc or tcp");
+    o.transport = "tcp";
+    expect_refused(&o, PSRING_ERR_USAGE, "transport is \"tcp\", and the ranks meet at a socket's path");
+    o.scheduler = "127.0.0.1:9";
+    o.transport = "ipc";
+    expect_refused(&o, PSRING_ERR_USAGE, "transport is \"ipc\", and the ranks meet at HOST:PORT");
+    ranks_folder_remove(&folder);
 }
 
 /* Of calls: nothing of the communicator is touched by what is refused. */
@@ -443,6 +514,8 @@ int main(void)
         cmocka_unit_test(options_that_cannot_be_are_refused_in_words),
         cmocka_unit_test(what_a_later_version_says_is_refused_and_its_zeros_are_not),
         cmocka_unit_test(the_environment_gives_a_place),
+        cmocka_unit_test(large_values_go_through_shared_memory_unless_sockets_are_asked_for),
+        cmocka_unit_test(a_transport_that_cannot_be_is_refused),
         cmocka_unit_test(null_is_refused_by_name),
         cmocka_unit_test(calls_that_cannot_be_are_refused_and_break_nothing),
     };
