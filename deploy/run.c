@@ -21,7 +21,7 @@ typedef struct run_options {
     psr_config config; /* workers: 0, as long as it is not given; later all ranks, with shards */
     uint32_t shards;
     psr_places places;
-    const char *output;
+    const char *output, *transport;
     char **words; /* the program and its arguments: argv's */
 } run_options;
 
@@ -55,10 +55,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_TRANSPORT:
         set_config(state, &o->config, "transport", arg);
-        if (o->config.transport == PSR_TRANSPORT_SHM)
-            psr_options_refuse(state,
-                               "--transport: 'shm' is for training, whose memory psring makes; give one of "
-                               "auto, tcp, ipc");
+        o->transport = arg;
         return 0;
     case ARGP_KEY_ARG: /* all that follows is the program's */
         o->words = state->argv + state->next - 1;
@@ -86,8 +83,12 @@ static const struct argp_option own_options[] = {
      1},
     {"deadline", KEY_DEADLINE, "SECONDS", 0,
      "without a sign of life of a rank, after which the run ends and names it (default 30)", 1},
-    {"transport", KEY_TRANSPORT, "auto|tcp|ipc", 0,
-     "ipc: sockets that only this user reaches, for a run on one host; auto: that, or TCP (default auto)", 1},
+    {"transport", KEY_TRANSPORT, "auto|tcp|ipc|shm", 0,
+     "ipc: sockets that only this user reaches, for a run on one host; auto: that, or TCP, and within each "
+     "host shared memory "
+     "for large values; shm: the same, and psring_init fails on a host that cannot share memory (default "
+     "auto)",
+     1},
     {0}};
 
 static const char doc[] =
@@ -171,7 +172,8 @@ static psr_err launch(run_options *o, const psr_placement *placement, int *ret_s
                                  .output = output,
                                  .ranks = o->config.workers,
                                  .shards = o->shards,
-                                 .deadline_s = o->config.deadline_s};
+                                 .deadline_s = o->config.deadline_s,
+                                 .transport = o->transport != NULL ? o->transport : "auto"};
     PSR_TRY(psr_program_check(&program));
     const psr_launch_options options = {.config = &o->config,
                                         .placement = placement,

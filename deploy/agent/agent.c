@@ -273,11 +273,18 @@ static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_pro
     return PSR_OK;
 }
 
+/* Where memory is shared is this host's to say, not the launcher's. false: no memory. */
+static bool tell_sharing(const agent *a, cJSON *provision)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(provision, "sharing");
+    return !a->shares || cJSON_AddStringToObject(provision, "sharing", a->sockets.path) != NULL;
+}
+
 /* The program of this run, which the launcher named on our standard input. */
-static psr_err start_program(const agent *a, process *p, const cJSON *provision, const psr_cpus *cpus)
+static psr_err start_program(const agent *a, process *p, cJSON *provision, const psr_cpus *cpus)
 {
     psr_provision of_rank;
-    char *text = psr_secret_print(provision);
+    char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
     psr_err err = psr_provision_from_json(text, strlen(text), &of_rank);
@@ -289,13 +296,6 @@ static psr_err start_program(const agent *a, process *p, const cJSON *provision,
         err = psr_program_start(&a->program, &of_rank, cpus, &p->child);
     psr_provision_done(&of_rank);
     return err;
-}
-
-/* Where memory is shared is this host's to say, not the launcher's. false: no memory. */
-static bool tell_sharing(const agent *a, cJSON *provision)
-{
-    cJSON_DeleteItemFromObjectCaseSensitive(provision, "sharing");
-    return !a->shares || cJSON_AddStringToObject(provision, "sharing", a->sockets.path) != NULL;
 }
 
 /* One of psring's own programs, from beside this one: nothing of what is run is the launcher's to say. */

@@ -57,6 +57,7 @@ psr_err psr_program_to_object(const psr_program *program, cJSON **ret_object)
                  cJSON_AddStringToObject(object, "output", program->output) &&
                  cJSON_AddNumberToObject(object, "ranks", program->ranks) &&
                  cJSON_AddNumberToObject(object, "shards", program->shards) &&
+                 cJSON_AddStringToObject(object, "transport", program->transport) &&
                  cJSON_AddNumberToObject(object, "deadline_s", program->deadline_s);
     if (!whole) {
         cJSON_Delete(object);
@@ -97,14 +98,16 @@ static psr_err read_object(psr_program *program)
     program->variables = program->variables_read;
     program->directory = psr_json_text(object, "directory");
     program->output = psr_json_text(object, "output");
+    program->transport = psr_json_text(object, "transport");
     program->deadline_s = psr_json_number(object, "deadline_s", 0);
     if (program->words[0] == NULL || program->directory == NULL || program->output == NULL ||
-        !psr_json_count(object, "ranks", UINT32_MAX, &program->ranks) ||
+        program->transport == NULL || !psr_json_count(object, "ranks", UINT32_MAX, &program->ranks) ||
         !psr_json_count(object, "shards", UINT32_MAX, &program->shards) || program->shards > program->ranks ||
         !(program->deadline_s > 0))
-        return psr_fail(PSR_ERR_FORMAT,
-                        "a field of \"words\", \"directory\", \"output\", \"ranks\", \"shards\" and "
-                        "\"deadline_s\" is missing or has no use");
+        return psr_fail(
+            PSR_ERR_FORMAT,
+            "a field of \"words\", \"directory\", \"output\", \"transport\", \"ranks\", \"shards\" and "
+            "\"deadline_s\" is missing or has no use");
     return PSR_OK;
 }
 
@@ -137,6 +140,8 @@ enum {
     PLACE_HOST,
     PLACE_INTERFACE,
     PLACE_DEADLINE,
+    PLACE_TRANSPORT,
+    PLACE_SHARING,
     PLACE_HOST_SCHEDULER,
     PLACE_SHARDS,
     PLACE_COUNT
@@ -164,12 +169,16 @@ static void set_place(environment *e, const psr_program *program, const psr_prov
     snprintf(e->place[PLACE_HOST], size, "PSRING_HOST=%s", provision->host);
     snprintf(e->place[PLACE_INTERFACE], size, "PSRING_INTERFACE=%s", provision->interface);
     snprintf(e->place[PLACE_DEADLINE], size, "PSRING_DEADLINE_MS=%.0f", program->deadline_s * 1000);
+    snprintf(e->place[PLACE_TRANSPORT], size, "PSRING_TRANSPORT=%s", program->transport);
+    snprintf(e->place[PLACE_SHARING], size, "PSRING_SHARING=%s", provision->sharing);
     snprintf(e->place[PLACE_HOST_SCHEDULER], size, "PSRING_HOST_SCHEDULER=0");
     snprintf(e->place[PLACE_SHARDS], size, "PSRING_SHARDS=%" PRIu32, program->shards);
     for (size_t i = 0; i < PLACE_COUNT - (program->shards == 0); i++) /* a program may have its own */
         psr_environment_set(&e->all, e->place[i]);
     if (provision->interface[0] == '\0')
         psr_environment_unset(&e->all, "PSRING_INTERFACE");
+    if (provision->sharing[0] == '\0')
+        psr_environment_unset(&e->all, "PSRING_SHARING");
 }
 
 static psr_err make_environment(const psr_program *program, const psr_provision *provision, int keys,

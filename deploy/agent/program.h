@@ -21,6 +21,7 @@ typedef struct psr_program {
     uint32_t ranks;
     uint32_t shards; /* of the ranks the last: they are psring-ps, and serve tables */
     double deadline_s;
+    const char *transport; /* --transport: what ranks are told, PSRING_TRANSPORT */
     cJSON *object; /* owned, where it was read: what all of it is borrowed from, as the next two are owned */
     const char **words_read, **variables_read;
 } psr_program;
@@ -34,7 +35,7 @@ PSR_MUST_CHECK psr_err psr_program_from_object(cJSON *object, psr_program *ret_p
 void psr_program_done(psr_program *program);
 
 /* Starts one rank of it, with its place in the environment: PSRING_RANK, PSRING_RANKS, PSRING_SCHEDULER, PSRING_KEY_FILE
- * (a descriptor that it inherits), PSRING_HOST, PSRING_INTERFACE (over TCP), PSRING_DEADLINE_MS,
+ * (a descriptor that it inherits), PSRING_HOST, PSRING_INTERFACE (over TCP), PSRING_DEADLINE_MS, PSRING_TRANSPORT, PSRING_SHARING (over TCP, where memory is shared),
  * PSRING_SHARDS (where there are some), and PSRING_HOST_SCHEDULER=0. cpus: what it is bound to, or NULL. ret owns: psr_child_done. NOT_FOUND: it is
  * not there. IO: its output cannot be written. */
 PSR_MUST_CHECK psr_err psr_program_start(const psr_program *program, const psr_provision *provision,

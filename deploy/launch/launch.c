@@ -352,7 +352,7 @@ static psr_err choose_transport(psr_launch_driver *d)
             PSR_ERR_USAGE,
             "--interface does not go with --transport ipc, which uses none; leave one of them out");
     if (d->config.transport == PSR_TRANSPORT_TCP || elsewhere || d->options->interface) {
-        d->shares = d->config.transport != PSR_TRANSPORT_TCP && !d->options->program;
+        d->shares = d->config.transport != PSR_TRANSPORT_TCP;
         return PSR_OK;
     }
     if (d->config.bare != PSR_BARE_NOWHERE)

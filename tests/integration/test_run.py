@@ -245,11 +245,17 @@ def on_a_terminal(tap, start, directory):
 
 
 def joined(tap, start, directory):
-    for name, options in (("ipc", []), ("tcp", ["--transport", "tcp"])):
+    for name, options in (("ipc", ["--transport", "ipc"]), ("tcp", ["--transport", "tcp"]), ("shm", ["--transport", "shm"]),
+                          ("shm-over-tcp", ["--transport", "shm", "--interface", "127.0.0.1"])):
         run = start("sum-" + name, ["-n", "4"] + options, [RANK, "sum"])
         ends(tap, run, 0, [], "libpsring over %s" % name)
         tap.ok(sorted(run.text("out")) == ["rank %d of 4 on localhost: 10" % rank for rank in range(4)], "its ranks have found each other",
                run.why())
+    told = 'echo "$PSRING_TRANSPORT" && test -z "$PSRING_SHARING" || test "$(stat -c %a "$PSRING_SHARING")" = 700'
+    for options, says in ((["--interface", "127.0.0.1"], "auto"), (["--transport", "tcp"], "tcp"), (["--transport", "ipc"], "ipc")):
+        run = start("told-" + says, ["-n", "2"] + options, ["sh", "-c", told])
+        ends(tap, run, 0, [], "each rank is told %s" % says)
+        tap.ok(run.text("out") == [says] * 2, "and says so", run.why())
     run = start("alone", [], [RANK, "sum"])
     ends(tap, run, 0, [], "one rank")
     run = start("again", ["-n", "3"], [RANK, "again"])
@@ -357,7 +363,6 @@ def bad_input(tap, start, directory):
             (["-x", "4=5"], ["true"], "-x '4=5': a variable's name has letters, digits and _"),
             (["--deadline", "0"], ["true"], "--deadline: .*"), (["--transport", "pigeon"], ["true"], "--transport: .*"),
             (["--shards", "0"], ["true"], "--shards: '0' is not a number from 1 to 1024"),
-            (["--transport", "shm"], ["true"], "--transport: 'shm' is for training.*"),
             (["--rank"], ["true"], "--ranks?: .*"),
             ([], ["true", "x" * 100000, "y" * 100000], "the program's arguments and variables have 2000.. bytes, more than 131072; .*"))):
         run = start("bad-%d" % number, options, program)

@@ -19,7 +19,8 @@ static void a_program_comes_back_as_it_was(void **state)
                                  .directory = "/here",
                                  .output = "/out",
                                  .ranks = 3,
-                                 .deadline_s = 0.1};
+                                 .deadline_s = 0.1,
+                                 .transport = "shm"};
     cJSON *object = NULL;
     psr_program read;
     expect_ok(psr_program_check(&program));
