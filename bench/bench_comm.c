@@ -248,15 +248,19 @@ static const char *refuse(const settings *s, int ranks)
     return why_not;
 }
 
-static psring_err measure_all(const settings *s, psring_group *world, int64_t *ret_wrong)
+static psring_err measure_all(const settings *s, psring_comm *comm, int64_t *ret_wrong)
 {
+    psring_group *world = psring_world(comm);
     const bool writes = psring_rank(world) == 0;
+    psring_counts counts = {.size = sizeof counts};
     bench_table table = {
         .file = stdout, .format = s->format, .ranks = psring_size(world), .hosts = hosts_of(world)};
     if (writes)
         bench_table_begin(&table, s->warmup, s->iterations);
-    const psring_err err = run_all(s, world, &table, ret_wrong);
-    if (!writes || bench_table_end(&table))
+    psring_err err = run_all(s, world, &table, ret_wrong);
+    if (err == PSRING_OK)
+        err = psring_counts_get(comm, &counts);
+    if (!writes || bench_table_end(&table, &counts))
         return err;
     fprintf(stderr, "psring-bench-comm: the table could not be written\n");
     return err != PSRING_OK ? err : PSRING_ERR_IO;
@@ -285,7 +289,7 @@ static int run_rank(const psring_options *place, void *context)
     if (why_not != NULL && is_first)
         fprintf(stderr, "psring-bench-comm: %s\n", why_not);
     if (why_not == NULL)
-        err = measure_all(s, world, &wrong);
+        err = measure_all(s, comm, &wrong);
     if (wrong > 0 && is_first)
         fprintf(stderr, "psring-bench-comm: %" PRId64 " wrong values\n", wrong);
     if (err == PSRING_OK)

@@ -20,7 +20,7 @@ size_t bench_task_bytes(const bench_task *task, int ranks);
 
 void bench_table_begin(bench_table *table, uint32_t warmup, uint32_t iterations);
 void bench_table_add(bench_table *table, const bench_task *task, const bench_figures *figures);
-/* False: it could not be written. */
-bool bench_table_end(bench_table *table);
+/* counts: of the rank that writes. False: it could not be written. */
+bool bench_table_end(bench_table *table, const psring_counts *counts);
 
 #endif

@@ -81,6 +81,15 @@ def a_spoilt_value_is_found(tap, bench, spoilt):
     tap.ok(done.returncode == 0 and [row["wrong"] for row in rows_of(done)] == [0], "and spoils nothing else", [done.stdout, done.stderr])
 
 
+def how_values_go(tap, bench):
+    """Large values go through shared memory, small ones and barriers over sockets."""
+    for size, shared in (("1M", True), (1024, False)):
+        done = run(bench, "-n", RANKS, "-b", size, "-e", size, "-o", "all_reduce", "--json", *SHORT)
+        counts = json.loads(done.stdout) if done.returncode == 0 else {}
+        tap.ok(counts and counts["bytes_sent"] > 0 and (counts["bytes_lent"] > 0) == shared and counts["rows"][0]["wrong"] == 0,
+               "of %s bytes %s goes through shared memory" % (size, "a part" if shared else "nothing"), [done.stdout, done.stderr])
+
+
 def the_three_formats(tap, bench, run_ranks):
     options = ["-b", 1024, "-e", 1024, "-o", "all_reduce,barrier", "-a", "auto", *SHORT]
     done = run(run_ranks, RANKS, bench, *options, "--csv")
@@ -161,6 +170,7 @@ def main(bench, spoilt, run_ranks, psring):
         every_operation_and_size(tap, bench)
         types_and_ops(tap, bench)
         a_spoilt_value_is_found(tap, bench, spoilt)
+        how_values_go(tap, bench)
         the_three_formats(tap, bench, run_ranks)
         what_cannot_be(tap, bench)
         by_the_front_door(tap, psring, folder)
