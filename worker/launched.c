@@ -215,6 +215,9 @@ static psr_err provision_of(const psr_launched *l, psr_peer self, psr_provision 
     if (err != PSR_OK)
         return psr_fail_context(err, "where the scheduler is");
     snprintf(p.host, sizeof p.host, "%s", s->host);
+    /* The others notice a loss after the deadline, and their launchers need a moment. */
+    if (s->attempt > 0)
+        p.patience_ms = (uint32_t)(2000 * l->config.deadline_s) + 10000;
     if (p.directory[0] != '\0' && s->interface[0] != '\0')
         return psr_fail(PSR_ERR_USAGE, "--interface: this run is on ipc sockets; leave it out");
     snprintf(p.interface, sizeof p.interface, "%s", s->interface);

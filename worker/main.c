@@ -63,8 +63,9 @@ typedef struct worker {
     psr_exchange *exchange;
     psr_trainer trainer;
     psr_launched launched;
-    bool compares; /* launched has options of the run, which must be those of CONFIG */
-    psr_lost lost; /* of what this process started beside itself */
+    bool configured; /* CONFIG has come */
+    bool compares;   /* launched has options of the run, which must be those of CONFIG */
+    psr_lost lost;   /* of what this process started beside itself */
 } worker;
 
 static void log_stranger(void *context, const char *line)
@@ -146,6 +147,7 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
     worker *w = context;
     psr_facts facts = {0};
     char *json = NULL;
+    w->configured = true;
     psr_config_defaults(&w->config);
     PSR_TRY(psr_config_from_json(&w->config, given.data, given.size));
     if (w->compares)
@@ -204,7 +206,7 @@ static void report(void *context, psr_msg_progress *progress)
         psr_session_report(w->session, progress);
 }
 
-static psr_err join(worker *w)
+static psr_err join_once(worker *w)
 {
     psr_zmq_options zmq = psr_provision_zmq(&w->provision);
     zmq.log_stranger = log_stranger;
@@ -219,6 +221,20 @@ static psr_err join(worker *w)
                                        .interrupted = check_lost};
     PSR_TRY(check_lost(w));
     return psr_member_join(&member, &w->member);
+}
+
+static psr_err join(worker *w)
+{
+    const int64_t began_ms = psr_clock_ms();
+    bool said = false;
+    psr_err err = join_once(w);
+    while (err != PSR_OK && !w->configured &&
+           psr_provision_joins_again(&w->provision, w->transport, err, began_ms, &said)) {
+        PSR_TRY(watch_lost(w, NULL, NULL, false));
+        psr_transport_free(&w->transport, 0);
+        err = join_once(w);
+    }
+    return err;
 }
 
 /* Channels to all that this worker sends to: the shards, its right neighbour in the ring or whom the plan's holders send to, and for

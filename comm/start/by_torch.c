@@ -92,6 +92,9 @@ psr_err psr_start_by_torch(psr_start *s)
                                   "WORLD_SIZE is more than 1: it says on which host the ranks meet"));
         PSR_TRY(psr_variable_need("MASTER_PORT", "WORLD_SIZE is more than 1: it tells this run from others"));
     }
+    int64_t restarts = 0;
+    PSR_TRY(psr_variable_number("TORCHELASTIC_RESTART_COUNT", 0, INT32_MAX, &restarts));
+    s->attempt = (uint32_t)restarts;
     char run[160];
     snprintf(run, sizeof run, "%.120s %.20s", or_nothing("TORCHELASTIC_RUN_ID"),
              or_nothing("TORCHELASTIC_RESTART_COUNT"));

@@ -49,6 +49,8 @@ typedef struct psr_start {
     bool port_is_told;            /* by the user, not by what follows from the job */
     const char *address_variable; /* NULL: there is none */
     bool starts_scheduler;        /* this process does */
+    uint32_t
+        attempt; /* how often the launcher has started the run's processes before, where it does so by itself */
     char job
         [256]; /* what this run alone has, the same in all of its processes: text of the launcher's. "": nothing */
     char

@@ -32,9 +32,10 @@ typedef struct program {
     psr_loop *loop;
     psr_shared_memory memory; /* its arena has the weights, where what is sent comes from there */
     psr_shard_run *shard;
-    bool by_hand;  /* standard input is nobody's */
-    bool counted;  /* what it carried is in its log */
-    bool orphaned; /* its agent has gone */
+    bool configured; /* CONFIG has come */
+    bool by_hand;    /* standard input is nobody's */
+    bool counted;    /* what it carried is in its log */
+    bool orphaned;   /* its agent has gone */
 } program;
 
 static void log_stranger(void *context, const char *line)
@@ -98,6 +99,7 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
 {
     program *p = context;
     (void)place, (void)ret_facts, (void)ret_facts_size;
+    p->configured = true;
     psr_config_defaults(&p->config);
     psr_err err = psr_config_from_json(&p->config, given.data, given.size);
     if (err != PSR_OK)
@@ -106,7 +108,7 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
     return PSR_OK;
 }
 
-static psr_err join(program *p)
+static psr_err join_once(program *p)
 {
     psr_zmq_options zmq = psr_provision_zmq(&p->provision);
     zmq.log_stranger = log_stranger;
@@ -121,6 +123,21 @@ static psr_err join(program *p)
                                  .report = report,
                                  .interrupted = check_input};
     return psr_member_join(&member, &p->member);
+}
+
+static psr_err join(program *p)
+{
+    const int64_t began_ms = psr_clock_ms();
+    bool said = false;
+    psr_err err = join_once(p);
+    while (err != PSR_OK && !p->configured && !p->orphaned &&
+           psr_provision_joins_again(&p->provision, p->transport, err, began_ms, &said)) {
+        psr_input_thread_free(p->input); /* it wakes the transport */
+        p->input = NULL;
+        psr_transport_free(&p->transport, 0);
+        err = join_once(p);
+    }
+    return err;
 }
 
 /* Into its own log only by hand: else the scheduler writes it into this shard's log, which the run's end overtakes on the other way. */
