@@ -168,8 +168,11 @@ class Live:
 
     def why(self):
         with self.changed:
-            return ["$ " + " ".join(self.command), "exit status %s" % self.process.poll()] + \
-                   ["%s: %s" % line for line in self.lines[-40:]]
+            said = ["%s: %s" % line for line in self.lines]
+        # A sanitizer's report begins with what it is about, and is longer than the lines that are shown of the end.
+        reports = [i for i, line in enumerate(said[:-40]) if "ERROR: AddressSanitizer" in line]
+        head = said[reports[0]:reports[0] + 60][:max(0, len(said) - 40 - reports[0])] if reports else []
+        return ["$ " + " ".join(self.command), "exit status %s" % self.process.poll()] + head + said[-40:]
 
     def wait_line(self, pattern, timeout_s=PATIENCE_S):
         """The first line, of either stream, in which pattern is found."""
