@@ -1,4 +1,4 @@
-/* What a transport consists of, for its implementations (transport_zmq.c, transport_sim.c) alone. */
+/* What a transport consists of, for its implementations (transport_zmq*.c, transport_sim.c) alone. */
 #ifndef PSR_NET_TRANSPORT_PRIVATE_H
 #define PSR_NET_TRANSPORT_PRIVATE_H
 
