@@ -229,7 +229,7 @@ static psr_err join(worker *w)
     bool said = false;
     psr_err err = join_once(w);
     while (err != PSR_OK && !w->configured &&
-           psr_provision_joins_again(&w->provision, w->transport, err, began_ms, &said)) {
+           psr_member_joins_again(&w->provision, w->transport, err, began_ms, &said)) {
         PSR_TRY(watch_lost(w, NULL, NULL, false));
         psr_transport_free(&w->transport, 0);
         err = join_once(w);

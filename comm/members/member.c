@@ -1,6 +1,7 @@
 #include "comm/members/member.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "comm/members/membership.h"
 #include "comm/members/unreached.h"
 
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #define FIRST_DEADLINE_MS 30000 /* until CONFIG says the run's */
+#define JOIN_AGAIN_MS 500
 
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
@@ -266,6 +268,36 @@ psr_err psr_member_join(const psr_member_options *options, psr_member **ret_memb
     }
     *ret_member = member;
     return PSR_OK;
+}
+
+/* Half a second, in which the scheduler may repeat itself; less when the transport is woken. */
+static void wait_a_moment(psr_transport *transport)
+{
+    const int64_t end_ms = psr_clock_ms() + JOIN_AGAIN_MS;
+    psr_err err = PSR_OK;
+    for (int64_t left_ms = JOIN_AGAIN_MS; left_ms > 0 && err == PSR_OK; left_ms = end_ms - psr_clock_ms()) {
+        psr_message *message = NULL;
+        err = psr_transport_recv(transport, (int)left_ms, &message);
+        psr_message_free(&message);
+    }
+}
+
+/* PEER: the former attempt has ended; DENIED: it has not yet. */
+bool psr_member_joins_again(const psr_provision *provision, psr_transport *transport, psr_err err,
+                            int64_t began_ms, bool *said)
+{
+    const int64_t left_ms = began_ms + provision->patience_ms - psr_clock_ms();
+    if ((err != PSR_ERR_PEER && err != PSR_ERR_DENIED) || left_ms <= 0 || transport == NULL)
+        return false;
+    if (!*said)
+        psr_log(
+            PSR_LOG_INFO,
+            "%s; as this process is started again, that may be the former attempt's: it tries for another "
+            "%.0f s",
+            psr_err_detail(), (double)left_ms / 1000);
+    *said = true;
+    wait_a_moment(transport);
+    return true;
 }
 
 /* ---- telling ---- */

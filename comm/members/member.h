@@ -42,6 +42,12 @@ PSR_MUST_CHECK psr_err psr_member_open(const psr_member_options *options, int64_
 /* Joins; returns after WELCOME. ret owns. TIMEOUT: the scheduler was not heard of for the deadline (before
  * CONFIG: first_deadline_ms); DENIED, PEER, USAGE...: the scheduler's ABORT, its line as detail. */
 PSR_MUST_CHECK psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member);
+/* After psr_member_join has failed with err before CONFIG: whether to join once more, over a new transport. A launcher that starts processes
+ * again does so before all of the former attempt have noticed that one of them was lost: its scheduler still holds their places. For
+ * the provision's patience at most. Waits half a second, or until the transport is woken, before it says true; says so in the log the
+ * first time (*said). began_ms: of the first try, by psr_clock_ms. */
+bool psr_member_joins_again(const psr_provision *provision, psr_transport *transport, psr_err err,
+                            int64_t began_ms, bool *said);
 void psr_member_free(psr_member *member);
 
 /* All borrowed for the member's life; what WELCOME tells is there once it has joined. */

@@ -1,7 +1,5 @@
 #include "comm/members/provision.h"
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "base/secret.h"
 
 #include <cjson/cJSON.h>
@@ -13,8 +11,6 @@
 
 /* Some hundred bytes for each key of a roster of at most some thousand. */
 #define LINE_BYTES_MAX (1u << 20)
-
-#define JOIN_AGAIN_MS 500
 
 /* ---- writing ---- */
 
@@ -232,36 +228,6 @@ void psr_provision_done(psr_provision *provision)
 {
     psr_keys_done(&provision->keys);
     explicit_bzero(provision, sizeof *provision);
-}
-
-/* Half a second, in which the scheduler may repeat itself; less when the transport is woken. */
-static void wait_a_moment(psr_transport *transport)
-{
-    const int64_t end_ms = psr_clock_ms() + JOIN_AGAIN_MS;
-    psr_err err = PSR_OK;
-    for (int64_t left_ms = JOIN_AGAIN_MS; left_ms > 0 && err == PSR_OK; left_ms = end_ms - psr_clock_ms()) {
-        psr_message *message = NULL;
-        err = psr_transport_recv(transport, (int)left_ms, &message);
-        psr_message_free(&message);
-    }
-}
-
-/* PEER: the former attempt has ended; DENIED: it has not yet. */
-bool psr_provision_joins_again(const psr_provision *provision, psr_transport *transport, psr_err err,
-                               int64_t began_ms, bool *said)
-{
-    const int64_t left_ms = began_ms + provision->patience_ms - psr_clock_ms();
-    if ((err != PSR_ERR_PEER && err != PSR_ERR_DENIED) || left_ms <= 0 || transport == NULL)
-        return false;
-    if (!*said)
-        psr_log(
-            PSR_LOG_INFO,
-            "%s; as this process is started again, that may be the former attempt's: it tries for another "
-            "%.0f s",
-            psr_err_detail(), (double)left_ms / 1000);
-    *said = true;
-    wait_a_moment(transport);
-    return true;
 }
 
 /* The scheduler's socket has a name that others knew before, or one of its own. */

@@ -17,7 +17,7 @@ typedef struct psr_provision {
     char sharing[PSR_SOCKET_DIRECTORY_BYTES];   /* over TCP: to share memory in; "": nowhere */
     char interface[PSR_HOST_MAX];               /* to listen on; "": 127.0.0.1 */
     uint16_t port;                              /* to listen on; 0: the kernel gives one */
-    uint32_t patience_ms; /* so long a scheduler that turns this process away may be a former attempt's */
+    uint32_t patience_ms;                       /* how long psr_member_joins_again says so; 0: not at all */
     psr_keys keys;
 } psr_provision;
 
@@ -39,13 +39,6 @@ PSR_MUST_CHECK psr_err psr_provision_from_fd(int fd, psr_provision *ret_provisio
  * other users out. USAGE: over TCP keys are needed; or what psr_keys_load gives. */
 PSR_MUST_CHECK psr_err psr_provision_load_keys(psr_provision *provision, const char *keys);
 void psr_provision_done(psr_provision *provision);
-
-/* After a join over this transport that failed with err before CONFIG: whether to join once more, over a new one. A launcher that
- * starts processes again does so before all of the former attempt have noticed that one of them was lost: its scheduler still holds their
- * places. Waits half a second, or until the transport is woken, before it says true; says so in the log the first time (*said).
- * began_ms: of the first try, by psr_clock_ms. */
-bool psr_provision_joins_again(const psr_provision *provision, psr_transport *transport, psr_err err,
-                               int64_t began_ms, bool *said);
 
 /* How a process with this provision listens; borrows from it. What hears of strangers is the caller's to add. */
 psr_zmq_options psr_provision_zmq(const psr_provision *provision);

@@ -131,7 +131,7 @@ static psr_err join(program *p)
     bool said = false;
     psr_err err = join_once(p);
     while (err != PSR_OK && !p->configured && !p->orphaned &&
-           psr_provision_joins_again(&p->provision, p->transport, err, began_ms, &said)) {
+           psr_member_joins_again(&p->provision, p->transport, err, began_ms, &said)) {
         psr_input_thread_free(p->input); /* it wakes the transport */
         p->input = NULL;
         psr_transport_free(&p->transport, 0);
