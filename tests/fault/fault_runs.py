@@ -30,8 +30,10 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=600,test=90,channels=1,size=
 LONG = {"data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 20000, "checkpoint-every": 6}
 
 
-def options_of(mode, n, long=False, **more):
+def options_of(mode, n, long=False, one_bucket=False, **more):
     options = dict(OPTIONS, mode=mode, workers=n)
+    if one_bucket:
+        options["bucket-size"] = 64 << 20
     if long:
         options.update(LONG, **{"batch-size": 4096 // n})
     if mode == "ps":
@@ -122,7 +124,7 @@ class Suite:
         self.psring = psring
         self.directory = directory
         self.had_checkpoint = []  # of each case that could
-        self.hashes = {}  # of undisturbed runs: (mode, n, long) -> {step: hash}
+        self.hashes = {}  # of undisturbed runs: (mode, n, long and so on, as options_of takes them) -> {step: hash}
         self.made, self.lock = {}, threading.Lock()  # how many there were, and one at a time, of each such key
 
     def run(self, name, options, psring=None):
@@ -142,7 +144,7 @@ class Suite:
             return self.hashes[key][step]
 
     def undisturbed(self, key, steps, number):
-        run = self.run("undisturbed-%s-%d-%d-%d" % (*key, number),
+        run = self.run("-".join(map(str, ("undisturbed", *key, number))),
                        options_of(*key, steps=steps, hash=True, checkpoint_every=0))
         try:
             if run.wait(PATIENCE_S) != 0:

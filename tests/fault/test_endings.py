@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Nothing hangs, nothing is lost, in the cases that are no product of factors: a role that never comes up, a worker that is slow,
-Ctrl-C once and twice, an agent that is killed, a disk that is slow or hangs.
+Ctrl-C once and twice, an agent that is killed, a worker of the second of two hosts, a disk that is slow or hangs.
 
 usage: test_endings.py PSRING SLOW_DISK_MODULE [--jobs N] [--only TEXT]"""
 
@@ -13,7 +13,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from fault_runs import DEADLINE_S, LONG, OPTIONS, PATIENCE_S, Played, Suite, options_of, report, unprefixed
+from fault_runs import DEADLINE_S, LONG, OPTIONS, PATIENCE_S, Played, Suite, options_of, over, report, unprefixed
 
 COMES_UP_WITHIN_S = 15  # of all that are not held up: to be loaded and to find their data
 
@@ -280,6 +280,34 @@ class Endings(Suite):
 
         return self.guarded(played, run, act)
 
+    # ---- a worker of the second host ----
+
+    def second_host(self, action, rank, phase):
+        """There is one bucket: so worker 2 holds it for the second host, speaks for it, and worker 3 speaks to nobody but worker 2."""
+        played = Played(action, "worker %d" % rank, "n=4 ring on two hosts, in %s of step 4" % phase)
+        key = ("ring", 4, False, True)
+        missed = {"deadline": DEADLINE_S} if action == "stop" else {}
+        run = self.run("second-host-%s-%d-%s" % (action, rank, phase),
+                       options_of(*key, fault_point="worker:%d:%s:4" % (rank, phase), **over("mixed", self.directory, 4), **missed))
+
+        def act():
+            run.wait_line(r"fault-point %s:4 reached" % phase, PATIENCE_S)
+            played.expect(any("on each of 2 hosts the workers share out the sums" in line for line in run.text("out")), "no ring over hosts")
+            held = run.member("worker", rank)
+            held.wait_stopped()
+            if action == "kill":
+                held.signal(signal.SIGKILL)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.status = run.wait(PATIENCE_S)
+            said = unprefixed(run)
+            played.line = said[-1] if said else ""
+            played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
+            played.expect(played.seconds is not None, "it does not end")
+            how = "was lost: killed by signal 9" if action == "kill" else r"no sign of life for \d+\.\d s"
+            played.expect(re.search(r"worker %d on 127\.0\.0\.1\W.*%s" % (rank, how), played.line), "the line: %s" % played.line)
+            self.check_resumes(played, run, key)
+
+        return self.guarded(played, run, act)
 
     # ---- a disk ----
 
@@ -361,7 +389,8 @@ CASES = [("never_comes", "worker", "psring-worker", "ps"), ("never_comes", "shar
          ("interrupt", "ps", signal.SIGTERM, "evaluation", 5, 1), ("interrupt", "ring", signal.SIGHUP, "checkpoint", 5, 1),
          ("interrupt", "ps", signal.SIGINT, "backward", 4, 2), ("interrupt", "ring", signal.SIGINT, "ring", 4, 2),
          ("agent_killed",), ("agent_stopped", "ps"), ("agent_stopped", "ring"), ("agent_paused",),
-         ("slow_disk", "ps"), ("disk_hangs", "ring"), ("interrupt_on_slow_disk",)]
+         ("second_host", "kill", 2, "ring"), ("second_host", "kill", 3, "backward"), ("second_host", "stop", 2, "backward"),
+         ("second_host", "stop", 3, "ring"), ("slow_disk", "ps"), ("disk_hangs", "ring"), ("interrupt_on_slow_disk",)]
 
 
 def main():

@@ -17,7 +17,9 @@ CASES = {
     "adam": dict(model="convnet", workers=3, optimizer="adam", lr=0.001,
                  data="synthetic:count=49,test=20,channels=1,size=28", **{"batch-size": 8, "bucket-size": 20032}),
 }
-MODES = {"ps": dict(mode="ps", shards=2), "ring": dict(mode="ring"), "hops": dict(mode="ring", transport="ipc"), "local": dict(mode="local")}
+# Who resumes takes the checkpoint's transport where none is given.
+MODES = {"ps": dict(mode="ps", shards=2, transport="auto"), "ring": dict(mode="ring", transport="auto"),
+         "hops": dict(mode="ring", transport="ipc"), "local": dict(mode="local")}
 
 
 def main():
