@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "comm/comm.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,7 @@ void psr_exchange_free(psr_exchange *exchange)
         psr_arena_free(exchange->residuals[i], exchange->options.layout->length);
     free(exchange->residuals);
     free(exchange->landed);
+    free(exchange->collected);
     free(exchange);
 }
 
@@ -263,6 +265,7 @@ psr_err psr_exchange_drain(psr_exchange *exchange)
 
 /* ---- collectives ---- */
 
+/* In place: memory of the exchange's own, which outlives the transport (comm/operations/collective.h). */
 static psr_err run_collective(psr_exchange *exchange, psr_operation *operation, psr_buffer buffer)
 {
     exchange->operations_begun++;
@@ -273,14 +276,33 @@ static psr_err run_collective(psr_exchange *exchange, psr_operation *operation, 
     return psr_session_wait(exchange->session, PSR_WAIT_COLLECTIVE, PSR_PHASE_BARRIER);
 }
 
+/* Of a caller's values, which are its own again when this returns. After a failure the exchange thread may still write what the collective
+ * works on, and libzmq's send from it: so that is a copy, and stays until the exchange is freed. */
+static psr_err run_on_copy(psr_exchange *exchange, psr_operation *operation, psr_buffer buffer)
+{
+    const size_t bytes = buffer.count * psr_type_bytes(buffer.type);
+    void *values = buffer.data;
+    assert(exchange->collected == NULL);
+    buffer.data = malloc(bytes > 0 ? bytes : 1);
+    if (buffer.data == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes of a collective", bytes);
+    memcpy(buffer.data, values, bytes);
+    exchange->collected = buffer.data;
+    PSR_TRY(run_collective(exchange, operation, buffer));
+    memcpy(values, buffer.data, bytes);
+    free(buffer.data);
+    exchange->collected = NULL;
+    return PSR_OK;
+}
+
 /* values become their sum over all workers. */
 static psr_err fold(psr_exchange *exchange, double *values, size_t count)
 {
     PSR_TRY(psr_session_failure(exchange->session));
     if (exchange->collective == NULL)
         return PSR_OK;
-    return run_collective(exchange, psr_collective_fold(exchange->collective),
-                          (psr_buffer){.data = values, .count = count, .type = PSR_TYPE_FLOAT64});
+    return run_on_copy(exchange, psr_collective_fold(exchange->collective),
+                       (psr_buffer){.data = values, .count = count, .type = PSR_TYPE_FLOAT64});
 }
 
 psr_err psr_exchange_drain_all(psr_exchange *exchange)
@@ -303,13 +325,27 @@ psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width)
     return PSR_OK;
 }
 
+static psr_buffer bytes_of(void *bytes, size_t size)
+{
+    return (psr_buffer){.data = bytes, .count = size, .type = PSR_TYPE_UINT8};
+}
+
 psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size)
 {
     PSR_TRY(psr_session_failure(exchange->session));
     if (exchange->collective == NULL)
         return PSR_OK;
-    return run_collective(exchange, psr_collective_broadcast(exchange->collective),
-                          (psr_buffer){.data = bytes, .count = size, .type = PSR_TYPE_UINT8});
+    return run_on_copy(exchange, psr_collective_broadcast(exchange->collective), bytes_of(bytes, size));
+}
+
+/* One of the exchange's own. */
+static psr_err broadcast_arena(psr_exchange *exchange, float *arena)
+{
+    const size_t size = exchange->options.layout->length * sizeof *arena;
+    PSR_TRY(psr_session_failure(exchange->session));
+    if (exchange->collective == NULL)
+        return PSR_OK;
+    return run_collective(exchange, psr_collective_broadcast(exchange->collective), bytes_of(arena, size));
 }
 
 /* ---- state in and out ---- */
@@ -332,8 +368,10 @@ static void drop_what_others_hold(const psr_exchange *exchange, float *arena)
 psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *arena)
 {
     bool workers_use_it = state == 0 || psr_exchange_updates_here(exchange);
+    assert(!workers_use_it ||
+           arena == (state == 0 ? exchange->weights : psr_exchange_slot(exchange, state - 1)));
     if (workers_use_it)
-        PSR_TRY(psr_exchange_broadcast(exchange, arena, exchange->options.layout->length * sizeof *arena));
+        PSR_TRY(broadcast_arena(exchange, arena));
     if (state > 0 && exchange->ops->workers_hold)
         drop_what_others_hold(exchange, arena);
     const psr_exchange_options *o = &exchange->options;

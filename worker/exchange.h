@@ -82,12 +82,13 @@ PSR_MUST_CHECK psr_err psr_exchange_drain_all(psr_exchange *exchange);
  * values, then divided once. NaN when there is no weight at all. Collective. */
 PSR_MUST_CHECK psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width);
 
-/* Bytes of worker 0 to all. */
+/* Bytes of worker 0 to all. Borrows them for the call, also when it fails. Collective. */
 PSR_MUST_CHECK psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size);
 
 /* What a run starts from: worker 0's arena of state (0: weights, 1 + i: optimizer slot i) to all that work with it: weights
  * to the other workers and to shards, a slot to whoever makes the updates. Before READY. Collective, but for slots that
- * shards take: those are worker 0's to give. Copies what shards get. */
+ * shards take: those are worker 0's to give. Copies what shards get; what workers get is an arena of the exchange's own
+ * (psr_exchange_first_weights, psr_exchange_slot), from which it is sent. */
 PSR_MUST_CHECK psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *arena);
 
 /* Arenas, borrowed for life. gradients: where the rank whose turn it is must write. Of weights some pages may be a shard's, which writes them

@@ -21,6 +21,7 @@ struct psr_exchange {
     psr_step step;
     uint32_t reported; /* buckets of this step */
     uint64_t operations_begun;
+    void *collected; /* the copy of a caller's values on which a collective works; NULL: none */
     uint64_t bytes_sent_told, bytes_received_told, bytes_lent_told, gradient_bytes_told,
         gradient_float32_bytes_told;
 

@@ -31,6 +31,7 @@ static void note(event happened, const void *payload, size_t bytes)
     event *e = &net.events[net.event_count < EVENTS_MAX ? net.event_count++ : 0];
     *e = happened;
     e->bytes = bytes;
+    e->payload = payload;
     if (bytes >= sizeof e->first)
         memcpy(&e->first, payload, sizeof e->first);
     if (bytes > 0)
@@ -53,10 +54,10 @@ static void release_message(psr_message *message)
     free(message);
 }
 
-void deliver(psr_role role, psr_head head, const void *payload, size_t bytes)
+void deliver_from(psr_peer from, psr_head head, const void *payload, size_t bytes)
 {
     psr_message *message = calloc(1, sizeof *message + bytes);
-    *message = (psr_message){.from = {role, 0},
+    *message = (psr_message){.from = from,
                              .head = head,
                              .payload = message + 1,
                              .payload_bytes = bytes,
@@ -67,6 +68,11 @@ void deliver(psr_role role, psr_head head, const void *payload, size_t bytes)
     net.inbox[net.inbox_count++] = message;
     pthread_cond_broadcast(&net.condition);
     pthread_mutex_unlock(&net.mutex);
+}
+
+void deliver(psr_role role, psr_head head, const void *payload, size_t bytes)
+{
+    deliver_from((psr_peer){role, 0}, head, payload, bytes);
 }
 
 void deliver_landed(uint64_t step, uint32_t bucket)

@@ -22,14 +22,16 @@ typedef struct event {
     uint32_t bucket; /* "ready" */
     psr_err status;  /* "failed" */
     size_t bytes;
-    float first; /* of the payload */
+    const void *payload; /* where it lay: there still when it was lent */
+    float first;         /* of the payload */
     char text[256];
 } event;
 
 /* Waits for the n-th event (from 0). */
 event *event_at(uint32_t n);
 
-/* A message from rank 0 of that role. Copies. */
+/* A message. Copies. deliver: from rank 0 of that role. */
+void deliver_from(psr_peer from, psr_head head, const void *payload, size_t bytes);
 void deliver(psr_role role, psr_head head, const void *payload, size_t bytes);
 void deliver_landed(uint64_t step, uint32_t bucket);
 

@@ -251,6 +251,78 @@ static void an_average_is_the_sum_in_order_of_rank_divided_once_by_all_weights(v
     assert_true(nothing[1] == 0);
 }
 
+static void *break_it_once_something_was_sent(void *unused)
+{
+    event_at(0);
+    break_network(PSR_ERR_PEER);
+    return unused;
+}
+
+/* The transport may send it long after: to a worker with which there is no connection yet, say. */
+static void what_is_left_to_be_sent_of_a_broadcast_that_failed_is_no_memory_of_the_callers(void **state)
+{
+    (void)state;
+    config.workers = 2;
+    start(&played_ops);
+    char text[] = "what worker 0 says";
+    meanwhile(break_it_once_something_was_sent);
+    expect_failure(psr_exchange_broadcast(exchange, text, sizeof text), PSR_ERR_PEER,
+                   "worker 1 on host7 died");
+    helper_result();
+    memset(text, 'x', sizeof text - 1);
+    const event *sent = event_at(0);
+    assert_int_equal(sent->head.type, PSR_MSG_SPREAD);
+    assert_int_equal(sent->bytes, sizeof text);
+    assert_string_equal(sent->payload, "what worker 0 says");
+}
+
+static void deliver_row_of_worker_1(void)
+{
+    const double row[] = {10, 1};
+    psr_head head = psr_msg_gather_head(&(psr_msg_gather){1, {0, 2}});
+    const psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT64, row, 2);
+    deliver_from((psr_peer){PSR_ROLE_WORKER, 1}, head, payload.data, payload.bytes);
+}
+
+/* Worker 2 is still missing then. */
+static void *add_worker_1_and_break_it(void *unused)
+{
+    until_it_waits_for(PSR_WAIT_COLLECTIVE);
+    deliver_row_of_worker_1();
+    break_network(PSR_ERR_PEER);
+    return unused;
+}
+
+static void the_exchange_thread_does_not_write_what_the_caller_averages(void **state)
+{
+    (void)state;
+    config.workers = 3;
+    start(&played_ops);
+    double rows[] = {1, 1};
+    meanwhile(add_worker_1_and_break_it);
+    expect_failure(psr_exchange_average(exchange, rows, 2), PSR_ERR_PEER, "worker 1 on host7 died");
+    helper_result();
+    assert_true(rows[0] == 1 && rows[1] == 1);
+}
+
+static void *add_worker_1(void *unused)
+{
+    deliver_row_of_worker_1();
+    return unused;
+}
+
+static void an_average_with_other_workers_is_the_callers_when_all_have_come(void **state)
+{
+    (void)state;
+    config.workers = 2;
+    start(&played_ops);
+    double rows[] = {1, 1};
+    meanwhile(add_worker_1);
+    expect_ok(psr_exchange_average(exchange, rows, 2));
+    helper_result();
+    assert_true(rows[0] == 5.5 && rows[1] == 2);
+}
+
 #define with_exchange(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 #define with_config(f) cmocka_unit_test_setup_teardown(f, set_up_config, tear_down)
 
@@ -270,6 +342,9 @@ int main(void)
         with_config(an_engine_that_exchanges_nothing_is_sent_nothing),
         with_config(a_process_that_plays_all_ranks_updates_when_the_last_ones_step_has_ended),
         with_config(an_average_is_the_sum_in_order_of_rank_divided_once_by_all_weights),
+        with_config(what_is_left_to_be_sent_of_a_broadcast_that_failed_is_no_memory_of_the_callers),
+        with_config(the_exchange_thread_does_not_write_what_the_caller_averages),
+        with_config(an_average_with_other_workers_is_the_callers_when_all_have_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
