@@ -409,8 +409,10 @@ psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
     psr_err err = psr_comm_need(ret_comm, "ret_comm");
     if (err == PSR_OK)
         err = resolve(options, &o, &meeting);
-    if (err != PSR_OK)
+    if (err != PSR_OK) {
+        psr_meeting_file_remove(&meeting);
         return (psring_err)psr_fail_context(err, "psring_init");
+    }
     psring_comm *comm = calloc(1, sizeof *comm);
     if (comm == NULL) {
         psr_meeting_file_remove(&meeting);

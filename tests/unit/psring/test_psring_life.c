@@ -304,6 +304,24 @@ static void what_a_later_version_says_is_refused_and_its_zeros_are_not(void **st
     expect_refused(&(psring_options){.size = (size_t)1 << 40, .ranks = 1}, PSRING_ERR_USAGE, "size");
 }
 
+/* Keys of a run lie in it. */
+static void what_is_refused_leaves_no_file_by_which_hosts_would_have_met(void **state)
+{
+    (void)state;
+    ranks_folder folder;
+    ranks_folder_make(&folder);
+    const char *const environment[][2] = {
+        {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"},   {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+        {"PMIX_NAMESPACE", "a job"},   {"PSRING_MEETING", folder.path}, {"PSRING_INTERFACE", "127.0.0.1"}};
+    enum { VARIABLES = sizeof environment / sizeof environment[0] };
+    for (size_t i = 0; i < VARIABLES; i++)
+        setenv(environment[i][0], environment[i][1], 1);
+    expect_refused(PSRING_WITH(psring_options, .shards = 2), PSRING_ERR_USAGE, "shards is 2, of 2 ranks");
+    for (size_t i = 0; i < VARIABLES; i++)
+        unsetenv(environment[i][0]);
+    ranks_folder_remove(&folder); /* it is empty */
+}
+
 static void the_environment_gives_a_place(void **state)
 {
     (void)state;
@@ -513,6 +531,7 @@ int main(void)
         cmocka_unit_test(a_socket_that_is_in_use_is_not_taken_over),
         cmocka_unit_test(options_that_cannot_be_are_refused_in_words),
         cmocka_unit_test(what_a_later_version_says_is_refused_and_its_zeros_are_not),
+        cmocka_unit_test(what_is_refused_leaves_no_file_by_which_hosts_would_have_met),
         cmocka_unit_test(the_environment_gives_a_place),
         cmocka_unit_test(large_values_go_through_shared_memory_unless_sockets_are_asked_for),
         cmocka_unit_test(a_transport_that_cannot_be_is_refused),
