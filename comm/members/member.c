@@ -52,6 +52,8 @@ static psr_err take_config(void *context, psr_bytes payload, int64_t *ret_deadli
     psr_place place;
     psr_bytes given;
     psr_err err = psr_place_read(payload, &place, &given);
+    if (err == PSR_OK && member->self.role == PSR_ROLE_WORKER && place.rank >= place.ranks)
+        err = psr_fail(PSR_ERR_FORMAT, "rank %" PRIu32 " of %" PRIu32 " ranks", place.rank, place.ranks);
     if (err != PSR_OK)
         return psr_fail_context(err, "the scheduler's CONFIG");
     member->ranks = place.ranks;

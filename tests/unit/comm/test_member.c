@@ -224,6 +224,14 @@ static void a_place_that_cannot_be_read_or_is_another_than_the_views_is_refused(
                  "the scheduler's CONFIG: no zero byte ends its JSON");
     strike_stage(&s);
 
+    raise_stage(&s); /* the script would wait for FACTS */
+    s.place.rank = 2;
+    psr_member_options options = {.transport = s.own, .provision = &s.provision, .configured = say_facts};
+    assert_ok(psr_transport_connect(s.scheduler, worker1, psr_transport_endpoint(s.own), NULL));
+    send_config(&s);
+    assert_fails(psr_member_join(&options, &m), PSR_ERR_FORMAT, "the scheduler's CONFIG: rank 2 of 2 ranks");
+    strike_stage(&s);
+
     raise_stage(&s);
     s.ranks_welcomed = 3;
     assert_fails(join(&s, (psr_member_options){.configured = say_facts}, &m), PSR_ERR_FORMAT,
