@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -120,8 +121,8 @@ static psr_err start_child(char *const argv[], char *const *environment, psr_chi
 {
     const psr_child_surroundings with = {.directory = ".",
                                          .setting = {.environment = environment},
-                                         .out = dup(STDOUT_FILENO),
-                                         .err = dup(STDERR_FILENO),
+                                         .out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0),
+                                         .err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0),
                                          .inherits = -1};
     if (with.out >= 0 && with.err >= 0)
         return psr_child_start_program(argv, &with, ret_child);

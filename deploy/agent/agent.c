@@ -13,6 +13,7 @@
 #include "comm/comm.h"
 #include "net/socket_directory.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -636,8 +637,8 @@ int psr_agent_main(void)
     a.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     a.processes = calloc(CHILDREN_MAX, sizeof *a.processes);
     struct pollfd *fds = calloc(3 + 4 * (size_t)CHILDREN_MAX, sizeof *fds);
-    psr_line_reader_init(&a.commands, dup(STDIN_FILENO));
-    psr_line_writer_init(&a.events, dup(STDOUT_FILENO));
+    psr_line_reader_init(&a.commands, fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+    psr_line_writer_init(&a.events, fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
     psr_err err = PSR_OK;
     if (!a.processes || !fds || a.signals < 0)
         err = psr_fail(PSR_ERR_NOMEM, "the agent could not start");

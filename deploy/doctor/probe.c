@@ -9,6 +9,7 @@
 #include "net/lookup.h"
 #include "net/reach.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -314,8 +315,8 @@ int psr_probe_main(void)
     if (err == PSR_OK && p.payload == NULL)
         err = psr_fail(PSR_ERR_NOMEM, "no memory for a probe's messages");
     if (err == PSR_OK) {
-        psr_line_reader_init(&p.commands, dup(STDIN_FILENO));
-        psr_line_writer_init(&p.answers, dup(STDOUT_FILENO));
+        psr_line_reader_init(&p.commands, fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+        psr_line_writer_init(&p.answers, fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
         listen_as_worker(&p);
         err = probe_loop(&p);
     }

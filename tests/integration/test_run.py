@@ -94,6 +94,14 @@ def words(tap, start, directory):
            "it gets its arguments as they are, this directory, and nothing to read", run.why())
 
 
+def descriptors(tap, start, directory):
+    """By those of its agent a program would take the launcher's orders, and keep the agent's words from ending."""
+    run = start("descriptors", ["-n", "2"], ["sh", "-c", "ls -l /proc/$$/fd"])
+    ends(tap, run, 0, [], "two ranks list their descriptors")
+    pipes = [line.split()[-3] for line in run.text("out") if "pipe:" in line]
+    tap.ok(sorted(pipes) == ["1", "1", "2", "2"], "their output is the only pipe that they have", run.why())
+
+
 def fails(tap, start, directory):
     run = start("fails", ["-n", "3"], ["sh", "-c", "test $PSRING_RANK = 1 && exit 3; " + WAITS])
     ends(tap, run, 1, ["psring run: rank 1 on localhost: exit status 3"], "a rank that exits with 3 ends the run")
@@ -373,8 +381,8 @@ def main():
     psring = os.path.realpath(sys.argv[1])
     tap = Tap()
     with Workspace() as directory:
-        plays = (places, words, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there, children,
-                 output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, two_hosts, tables, a_shard_is_killed, bad_input)
+        plays = (places, words, descriptors, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there,
+                 children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, two_hosts, tables, a_shard_is_killed, bad_input)
         together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
     tap.end()
 
