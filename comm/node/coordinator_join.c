@@ -37,39 +37,43 @@ static uint32_t seat_for(const psr_node_coordinator *c, const psr_message *messa
     return rank;
 }
 
-/* It comes to what has failed before: it hears why. */
-static psr_err turn_away(psr_node_coordinator *c, uint32_t rank, const psr_join *join)
+/* It comes to what has failed before, and hears why. rank: its seat; ranks: none. */
+static void turn_away(psr_node_coordinator *c, const psr_message *message, uint32_t rank)
 {
-    c->seats[rank].state = PSR_NODE_SEAT_GIVEN_UP;
-    PSR_TRY(c->options.connect(c->options.context, (psr_peer){PSR_ROLE_WORKER, rank}, join->endpoint));
-    psr_node_seat_send(c, rank, (psr_head){.type = PSR_MSG_ABORT}, c->line, strlen(c->line));
-    return PSR_OK;
-}
-
-/* All have begun: only who was here before and is gone can say JOIN again. The others go on without it. */
-static psr_err come_late(psr_node_coordinator *c, const psr_message *message, const psr_join *join)
-{
-    uint32_t rank = message->from.rank;
-    char line[PSR_NODE_SEAT_LINE_BYTES];
-    if (message->from.role != PSR_ROLE_WORKER || rank >= c->options.ranks ||
-        psr_node_seat_is_here(&c->seats[rank]))
-        return PSR_OK;
-    snprintf(line, sizeof line, "rank %" PRIu32 " was here before, and the others go on without it", rank);
-    PSR_TRY(c->options.connect(c->options.context, message->from, join->endpoint));
-    psr_node_seat_send(c, rank, (psr_head){.type = PSR_MSG_ABORT}, line, strlen(line));
-    return PSR_OK;
+    if (rank < c->options.ranks)
+        c->seats[rank].state = PSR_NODE_SEAT_GIVEN_UP;
+    c->options.refuse(c->options.context, message, PSR_ERR_PEER, c->line);
 }
 
 /* The others go on without it. */
 static void refuse_without_place(const psr_node_coordinator *c, const psr_message *message,
                                  const psr_join *join)
 {
-    char line[PSR_NODE_SEAT_LINE_BYTES];
+    const char *role = psr_role_name(message->from.role);
+    char who[32], line[PSR_NODE_SEAT_LINE_BYTES];
+    if (message->from.rank == PSR_RANK_ANY)
+        snprintf(who, sizeof who, "a %s", role);
+    else
+        snprintf(who, sizeof who, "%s %" PRIu32, role, message->from.rank);
     snprintf(line, sizeof line,
-             "%s %" PRIu32 " on %s (process %" PRId64 ") wants to join and has no place: there are %" PRIu32
+             "%s on %s (process %" PRId64 ") wants to join and has no place: there are %" PRIu32
              " ranks, each once",
-             psr_role_name(message->from.role), message->from.rank, join->host, join->pid, c->options.ranks);
+             who, join->host, join->pid, c->options.ranks);
     c->options.refuse(c->options.context, message, PSR_ERR_DENIED, line);
+}
+
+/* All have begun, and go on without it, also where it was here before. */
+static void refuse_late(const psr_node_coordinator *c, const psr_message *message, const psr_join *join)
+{
+    uint32_t rank = message->from.rank;
+    char line[PSR_NODE_SEAT_LINE_BYTES];
+    if (message->from.role != PSR_ROLE_WORKER || rank >= c->options.ranks ||
+        psr_node_seat_is_here(&c->seats[rank])) {
+        refuse_without_place(c, message, join);
+        return;
+    }
+    snprintf(line, sizeof line, "rank %" PRIu32 " was here before, and the others go on without it", rank);
+    c->options.refuse(c->options.context, message, PSR_ERR_PEER, line);
 }
 
 static psr_err check_version(const psr_node_coordinator *c, const psr_message *message, uint32_t rank,
@@ -83,31 +87,37 @@ static psr_err check_version(const psr_node_coordinator *c, const psr_message *m
     return err;
 }
 
-psr_err psr_node_joining_take(psr_node_coordinator *c, const psr_message *message, int64_t present_ms)
+static psr_err take_seat(psr_node_coordinator *c, const psr_message *message, uint32_t rank,
+                         const psr_join *join, int64_t present_ms)
 {
-    psr_join join;
-    PSR_TRY(psr_join_from_json((psr_bytes){message->payload, message->payload_bytes}, &join));
-    if (c->state == PSR_NODE_COORDINATOR_RUNNING)
-        return come_late(c, message, &join);
-    uint32_t rank = seat_for(c, message);
-    if (rank >= c->options.ranks) {
-        refuse_without_place(c, message, &join);
-        return PSR_OK;
-    }
-    if (c->state == PSR_NODE_COORDINATOR_FAILED)
-        return turn_away(c, rank, &join);
-    PSR_TRY(check_version(c, message, rank, &join));
+    PSR_TRY(check_version(c, message, rank, join));
     psr_node_seat *s = &c->seats[rank];
     s->entry.peer = (psr_peer){PSR_ROLE_WORKER, rank};
-    memcpy(s->entry.host, join.host, sizeof s->entry.host);
-    memcpy(s->entry.endpoint, join.endpoint, sizeof s->entry.endpoint);
-    s->entry.memory = join.memory;
+    memcpy(s->entry.host, join->host, sizeof s->entry.host);
+    memcpy(s->entry.endpoint, join->endpoint, sizeof s->entry.endpoint);
+    s->entry.memory = join->memory;
     PSR_TRY(c->options.connect(c->options.context, s->entry.peer, s->entry.endpoint));
     s->state = PSR_NODE_SEAT_JOINED;
     s->heard_ms = s->moved_ms = present_ms;
     s->circle_ms = INT64_MIN / 2;
     c->joined++;
     return send_place(c, rank);
+}
+
+psr_err psr_node_joining_take(psr_node_coordinator *c, const psr_message *message, int64_t present_ms)
+{
+    psr_join join;
+    PSR_TRY(psr_join_from_json((psr_bytes){message->payload, message->payload_bytes}, &join));
+    uint32_t rank = seat_for(c, message);
+    if (c->state == PSR_NODE_COORDINATOR_RUNNING)
+        refuse_late(c, message, &join);
+    else if (c->state == PSR_NODE_COORDINATOR_FAILED)
+        turn_away(c, message, rank);
+    else if (rank >= c->options.ranks)
+        refuse_without_place(c, message, &join);
+    else
+        return take_seat(c, message, rank, &join, present_ms);
+    return PSR_OK;
 }
 
 static psr_err welcome_all(psr_node_coordinator *c)

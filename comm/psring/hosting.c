@@ -33,7 +33,6 @@ static psr_err send_message(void *context, psr_peer to, const psr_head *head, co
 static psr_err connect_to(void *context, psr_peer peer, const char *endpoint)
 {
     psr_hosting *h = context;
-    psr_transport_disconnect(h->transport, peer); /* it may have been here before */
     return psr_transport_connect(h->transport, peer, endpoint, psr_keys_of(&h->provision.keys, peer));
 }
 

@@ -218,8 +218,8 @@ static void another_version_ends_the_joining_for_all_also_for_who_comes_later(vo
     assert_false(psr_node_coordinator_over(world.coordinator)); /* two have not come */
     world.count = 0;
     join_as(2, PSR_VERSION);
-    expect_said(1, PSR_MSG_ABORT, PSR_OK, 0, "rank 1 on there is psring 9.9.9");
-    assert_int_equal(world.sent[0].to, 2);
+    assert_true(world.refused == 2 && world.refused_status == PSR_ERR_PEER && world.count == 0);
+    assert_non_null(strstr(world.refusal, "rank 1 on there is psring 9.9.9"));
     int64_t next_ms = 0;
     for (int64_t end_ms = world.now_ms + JOIN_MS; world.now_ms <= end_ms; world.now_ms += 50)
         psr_node_coordinator_tick(world.coordinator, world.now_ms, &next_ms);
@@ -237,6 +237,25 @@ static void who_has_no_place_is_told_so_and_the_others_go_on(void **state)
     assert_int_equal(world.refused_status, PSR_ERR_DENIED);
     assert_non_null(strstr(world.refusal, "wants to join and has no place"));
     assert_int_equal(world.count, 0);
+    join_as(PSR_RANK_ANY, PSR_VERSION);
+    assert_non_null(strstr(world.refusal, "a worker on there (process 7) wants to join and has no place"));
+    const char *line = NULL;
+    assert_int_equal(psr_node_coordinator_verdict(world.coordinator, &line), PSR_OK);
+}
+
+static void who_comes_when_all_have_begun_is_told_so_and_the_others_go_on(void **state)
+{
+    (void)state;
+    begin();
+    join_as(PSR_RANK_ANY, PSR_VERSION);
+    assert_int_equal(world.refused_status, PSR_ERR_DENIED);
+    join_as(1, PSR_VERSION); /* it is here */
+    assert_true(world.refused == 1 && world.refused_status == PSR_ERR_DENIED && world.count == 0);
+    hear(1, psr_msg_done_head(&(psr_msg_done){0}), NULL, 0);
+    world.count = 0;
+    join_as(1, PSR_VERSION);
+    assert_true(world.refused_status == PSR_ERR_PEER && world.count == 0);
+    assert_string_equal(world.refusal, "rank 1 was here before, and the others go on without it");
     const char *line = NULL;
     assert_int_equal(psr_node_coordinator_verdict(world.coordinator, &line), PSR_OK);
 }
@@ -459,6 +478,7 @@ int main(void)
         TEST(facts_that_differ_are_the_verdict),
         TEST(another_version_ends_the_joining_for_all_also_for_who_comes_later),
         TEST(who_has_no_place_is_told_so_and_the_others_go_on),
+        TEST(who_comes_when_all_have_begun_is_told_so_and_the_others_go_on),
         TEST(who_is_silent_is_named_before_the_deadline),
         TEST(the_end_of_the_waiting_is_named),
         TEST(a_circle_is_called_one),
