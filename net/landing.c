@@ -121,6 +121,21 @@ psr_err psr_landing_take(psr_landing *landing, uint32_t index, psr_span span, co
     return PSR_OK;
 }
 
+psr_err psr_landing_show(psr_landing *landing, uint32_t index, psr_span span, const psr_message *message)
+{
+    run *r = &landing->runs[index];
+    uint8_t *begin = (uint8_t *)(landing->values + span.offset);
+    assert(message->payload_bytes == span.count * sizeof(float));
+    pages to = pages_of(landing, begin, message->payload_bytes);
+    psr_borrowed_place place;
+    if (!r->own || !fits(landing, r, to, begin, message, &place) ||
+        map(landing, r, to, (const uint8_t *)message->payload + (to.begin - begin), place))
+        return PSR_OK;
+    return r->own ? PSR_OK
+                  : psr_fail(PSR_ERR_NOMEM, "%zu bytes were to be mapped, and are gone: %s", to.bytes,
+                             strerror(errno));
+}
+
 uint32_t psr_landing_mapped(const psr_landing *landing)
 {
     return landing->mapped;

@@ -31,6 +31,11 @@ void psr_landing_free(psr_landing *landing);
 PSR_MUST_CHECK psr_err psr_landing_take(psr_landing *landing, uint32_t run, psr_span span,
                                         const psr_message *message);
 
+/* The run has these values already, and may be read meanwhile: the pages that can be mapped are, and nothing is copied. NOMEM: the kernel has
+ * taken the run's own pages away, and has given none of the sender's. */
+PSR_MUST_CHECK psr_err psr_landing_show(psr_landing *landing, uint32_t run, psr_span span,
+                                        const psr_message *message);
+
 /* Runs that are mapped. */
 uint32_t psr_landing_mapped(const psr_landing *landing);
 

@@ -87,7 +87,7 @@ typedef enum psr_message_type {
     PSR_MSG_REFUSED, /* who would join is turned away, or comes too late. payload: one line of text */
 
     /* worker -> shard, of a slice of one bucket */
-    PSR_MSG_INIT = 50, /* initial state from worker 0 */
+    PSR_MSG_INIT = 50, /* initial state from worker 0; back: the weights of it, where they lie */
     PSR_MSG_PUSH,      /* gradient */
     PSR_MSG_PULL,      /* weights wanted (SSP, async) */
     /* shard -> worker */

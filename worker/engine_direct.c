@@ -209,6 +209,7 @@ static psr_err open_table(psr_engine *engine)
 {
     const psr_engine_env *env = &engine->env;
     const psr_table_options options = {.plan = &engine->within,
+                                       .first_step = env->first_step,
                                        .consistency = bsp,
                                        .values = engine->values,
                                        .in_place = env->in_place && engine->sums == NULL,

@@ -63,6 +63,7 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
     engine->env = *env;
     const psr_table_options options = {
         .plan = env->plan,
+        .first_step = env->first_step,
         .consistency = consistency_of(env->config),
         .values = env->weights,
         .in_place = env->in_place,

@@ -108,6 +108,13 @@ static psr_err take_of_shard(void *context, psr_message **message)
     return exchange->ops->message(exchange->engine, message);
 }
 
+/* Of what this worker has already: no pull. */
+static psr_err take_first_values(void *context, psr_message **message)
+{
+    psr_exchange *exchange = context;
+    return exchange->ops->message(exchange->engine, message);
+}
+
 static psr_err take_of_ring(void *context, psr_message **message)
 {
     psr_exchange *exchange = context;
@@ -132,6 +139,7 @@ static void register_engine(psr_exchange *exchange, psr_loop *loop)
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_RING, exchange, take_of_ring);
         return;
     }
+    psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_INIT, exchange, take_first_values);
     psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_WEIGHTS, exchange, take_of_shard);
     psr_loop_route(loop, PSR_ROLE_SHARD, PSR_MSG_ACK, exchange, take_of_shard);
     psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_RING, exchange, take_of_ring);

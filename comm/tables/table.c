@@ -267,20 +267,43 @@ static psr_err part_message(psr_operation *operation, psr_message **message)
     return err;
 }
 
-static psr_err find_part(const psr_table *table, const psr_message *message, uint32_t *ret_part)
+/* The bucket that it speaks of is its sender's. */
+static psr_err check_home(const psr_table *table, const psr_message *message, uint32_t bucket)
 {
-    psr_msg_weights says;
-    PSR_TRY(psr_msg_weights_read(message, &says));
-    if (says.bucket >= table->plan->bucket_count)
+    if (bucket >= table->plan->bucket_count)
         return psr_violation(message, "there are %" PRIu32 " buckets", table->plan->bucket_count);
-    const psr_plan_bucket *cut = table->parts[says.bucket].cut;
+    const psr_plan_bucket *cut = table->parts[bucket].cut;
     if (cut->route != PSR_ROUTE_SHARD)
         return psr_violation(message, "the bucket is no shard's");
     if (cut->home != home_of(table, message))
         return psr_violation(message, "the bucket is %s %" PRIu32 "'s", psr_role_name(message->from.role),
-                             psr_plan_home(table->plan, says.bucket).rank);
-    *ret_part = says.bucket;
+                             psr_plan_home(table->plan, bucket).rank);
     return PSR_OK;
+}
+
+static psr_err take_weights(psr_table *table, psr_message **message)
+{
+    psr_msg_weights says;
+    PSR_TRY(psr_msg_weights_read(*message, &says));
+    PSR_TRY(check_home(table, *message, says.bucket));
+    return psr_operation_message(&table->parts[says.bucket].base, message);
+}
+
+/* Only what comes before the slice's first WEIGHTS is what this worker still has. */
+static psr_err take_first_values(psr_table *table, const psr_message *message)
+{
+    const uint64_t first = table->options.first_step;
+    psr_msg_init says;
+    uint32_t slice;
+    const float *values;
+    PSR_TRY(psr_msg_init_read(message, &says));
+    PSR_TRY(check_home(table, message, says.bucket));
+    PSR_TRY(
+        psr_plan_find(table->plan, message, (psr_slice){.bucket = says.bucket, .span = says.span}, &slice));
+    PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
+    if (!is_bsp(table) || says.section != 0 || says.step != first || table->landed[slice] > first)
+        return psr_violation(message, "these are not the values before the first step");
+    return table->landing != NULL ? psr_landing_show(table->landing, slice, says.span, message) : PSR_OK;
 }
 
 static psr_err take_ack(psr_table *table, const psr_message *message)
@@ -293,15 +316,15 @@ static psr_err take_ack(psr_table *table, const psr_message *message)
 
 static psr_err take(psr_table *table, psr_message **message)
 {
-    uint32_t index = 0;
     if ((*message)->from.role != psr_plan_home_role(table->plan) ||
         home_of(table, *message) >= table->plan->shards)
         return psr_violation(*message, "that is %s's to send",
                              psr_plan_home_role(table->plan) == PSR_ROLE_WORKER ? "a worker" : "a shard");
     switch ((*message)->head.type) {
     case PSR_MSG_WEIGHTS:
-        PSR_TRY(find_part(table, *message, &index));
-        return psr_operation_message(&table->parts[index].base, message);
+        return take_weights(table, message);
+    case PSR_MSG_INIT:
+        return take_first_values(table, *message);
     case PSR_MSG_ACK:
         return take_ack(table, *message);
     default:

@@ -23,6 +23,7 @@
 
 typedef struct psr_table_options {
     const psr_plan *plan;        /* borrowed for life, as values */
+    uint64_t first_step;         /* the shards' */
     psr_consistency consistency; /* the shards' */
     float *values;               /* this worker's copy of the table: what it pulls lands there */
     /* Values are an arena (base/arena.h) that nobody has written yet, which may be a shard's own memory where that is on this host
@@ -71,8 +72,8 @@ bool psr_table_pushed(const psr_table *table, uint32_t part);
 /* Nothing more will be sent: what waits to be is not lent any more. The operations never end. */
 void psr_table_abandon(psr_table *table);
 
-/* WEIGHTS or ACK from a shard, for the part that it speaks of. Takes *message. PROTOCOL when it is not one that can come now
- * (shard, range, step, size, credit, staleness beyond the bound). */
+/* WEIGHTS or ACK from a shard, for the part that it speaks of, or INIT, which shows where the first values lie that this worker has too. Takes
+ * *message. PROTOCOL when it is not one that can come now (shard, range, step, size, credit, staleness beyond the bound). */
 PSR_MUST_CHECK psr_err psr_table_message(psr_table *table, psr_message **message);
 
 /* The oldest round that is under way, and whom it waits for: of several parts the lowest of the table; else one whose pushes the shard has

@@ -234,6 +234,28 @@ static psr_err send_values(psr_table_shard *table, const psr_table_slice *slice,
                                       (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head, payload);
 }
 
+psr_err psr_table_shard_show(psr_table_shard *table)
+{
+    const psr_outbox *outbox = &table->options.outbox;
+    if (!is_bsp(table) || table->encoder != NULL || outbox->lends_to == NULL)
+        return PSR_OK;
+    for (uint32_t r = 0; r < table->n; r++) {
+        const psr_peer worker = {PSR_ROLE_WORKER, table->first_rank + r};
+        for (uint32_t s = 0; s < table->slices.count && outbox->lends_to(outbox->context, worker); s++) {
+            const psr_table_slice *slice = &table->slices.items[s];
+            if (slice->version > table->options.first_step) /* its WEIGHTS have gone already */
+                continue;
+            psr_head head = psr_msg_init_head(&(psr_msg_init){
+                .bucket = slice->part, .step = table->options.first_step, .span = slice->span});
+            psr_payload payload =
+                psr_loan_payload(NULL, psr_encode(&head, PSR_ENCODING_FLOAT32,
+                                                  table->values + slice->span.offset, slice->span.count));
+            PSR_TRY(outbox->send(outbox->context, worker, &head, &payload));
+        }
+    }
+    return PSR_OK;
+}
+
 /* Credit that nothing else has told. */
 static psr_err acknowledge(psr_table_shard *table, uint32_t rank)
 {

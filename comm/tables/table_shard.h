@@ -77,6 +77,11 @@ PSR_MUST_CHECK psr_err psr_table_shard_take_sum(psr_table_shard *table, uint32_t
 /* It is finished after so many steps, which may be behind what is there already; no later one is taken. */
 void psr_table_shard_end_at(psr_table_shard *table, uint64_t end);
 
+/* BSP: where values are sent as they lie, every worker that takes them from memory (the outbox's lends_to) is shown where the first ones lie, which
+ * it has as well, so that they need not be in memory twice in the first step. When it is initialised; what has new values by then is
+ * left out. Fails as the outbox does. */
+PSR_MUST_CHECK psr_err psr_table_shard_show(psr_table_shard *table);
+
 /* True when every part held here has its first values (and states, when it goes on). */
 bool psr_table_shard_initialised(const psr_table_shard *table);
 /* What it waits for: step, part and lowest rank of a push that is missing; of the oldest step, and there of a slice that other workers

@@ -29,6 +29,12 @@ static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head, 
     return run->outbox.send(run->outbox.context, to, head, payload);
 }
 
+static bool lends_to_worker(void *context, psr_peer to)
+{
+    const psr_outbox *outbox = &((psr_shard_run *)context)->outbox;
+    return outbox->lends_to != NULL && outbox->lends_to(outbox->context, to);
+}
+
 static psr_err tell(psr_shard_run *run, const psr_head *head, const psr_payload *payload)
 {
     return run->outbox.send(run->outbox.context, scheduler, head, payload);
@@ -73,7 +79,7 @@ static psr_err take_scheduler_message(psr_shard_run *run, const psr_message *mes
     switch (message->head.type) {
     case PSR_MSG_START:
         run->started = true;
-        return PSR_OK;
+        return psr_table_shard_show(run->table);
     case PSR_MSG_STOP_AT:
         return take_stop_at(run, message);
     case PSR_MSG_BYE:
@@ -167,7 +173,7 @@ psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_
     run->outbox = options->outbox;
     run->first_step = options->first_step;
     psr_shard_options own = *options;
-    own.outbox = (psr_outbox){.context = run, .send = send_to_worker};
+    own.outbox = (psr_outbox){.context = run, .send = send_to_worker, .lends_to = lends_to_worker};
     own.context = run;
     own.checkpoint = send_checkpoint;
     psr_err err = psr_shard_new(&own, &run->shard);

@@ -544,6 +544,7 @@ enum { SENT_MAX = 64 };
 typedef struct bench {
     psr_plan plan;
     psr_consistency consistency;
+    uint64_t first_step;
     psr_table *table;
     float pushed[64], values[64];
     struct {
@@ -599,6 +600,7 @@ static void bench_open(bench *b, uint32_t window)
                                      .window = window};
     assert_ok(psr_plan_of(&limits, buckets, 4, &b->plan));
     const psr_table_options options = {.plan = &b->plan,
+                                       .first_step = b->first_step,
                                        .consistency = b->consistency,
                                        .values = b->values,
                                        .outbox = {.context = b, .send = keep, .lends_to = lends_to_first},
@@ -904,6 +906,58 @@ static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(voi
     bench_close(&b);
 }
 
+static psr_err show(bench *b, const psr_msg_init *says)
+{
+    static const float values[4] = {7, 7, 7, 7};
+    psr_message *message = calloc(1, sizeof *message);
+    *message = (psr_message){.from = {PSR_ROLE_SHARD, 0},
+                             .head = psr_msg_init_head(says),
+                             .payload = values,
+                             .payload_bytes = sizeof values,
+                             .release = (void (*)(psr_message *))free};
+    message->head.encoding = PSR_ENCODING_FLOAT32;
+    return psr_table_message(b->table, &message);
+}
+
+static void the_first_values_are_shown_before_any_others(void **state)
+{
+    static const char late[] = "these are not the values before the first step";
+    (void)state;
+    bench b = {.first_step = 3};
+    bench_open(&b, 2);
+    const psr_msg_init right = {.bucket = 1, .step = 3, .span = {12, 4}};
+    psr_msg_init wrong = right;
+    assert_ok(show(&b, &right));
+    wrong.step = 2;
+    assert_fails(show(&b, &wrong), PSR_ERR_PROTOCOL, late);
+    wrong.step = 4;
+    assert_fails(show(&b, &wrong), PSR_ERR_PROTOCOL, late);
+    wrong = (psr_msg_init){.bucket = 1, .step = 3, .span = {12, 4}, .section = 1};
+    assert_fails(show(&b, &wrong), PSR_ERR_PROTOCOL, late);
+    wrong = (psr_msg_init){.bucket = 2, .step = 3, .span = {0, 4}};
+    assert_fails(show(&b, &wrong), PSR_ERR_PROTOCOL, "the bucket is shard 1's");
+    wrong = (psr_msg_init){.bucket = 1, .step = 3, .span = {13, 4}};
+    assert_fails(show(&b, &wrong), PSR_ERR_PROTOCOL, "no slice of the bucket begins there");
+    start(&b, 1, 3);
+    assert_ok(show(&b, &right));
+    for (size_t i = 0; i < 64; i++)
+        assert_true(b.values[i] == 0); /* nothing is copied */
+    const said weights = answer(0, 1, 3, 12, 1);
+    assert_ok(give(&b, &weights));
+    assert_fails(show(&b, &right), PSR_ERR_PROTOCOL, late);
+    bench_close(&b);
+}
+
+static void who_pulls_is_shown_nothing(void **state)
+{
+    (void)state;
+    bench b = {.consistency = {PSR_CONSISTENCY_SSP, 2}};
+    bench_open(&b, 2);
+    assert_fails(show(&b, &(psr_msg_init){.bucket = 1, .span = {12, 4}}), PSR_ERR_PROTOCOL,
+                 "these are not the values before the first step");
+    bench_close(&b);
+}
+
 static void values_that_are_older_than_ssps_bound_are_refused(void **state)
 {
     (void)state;
@@ -943,6 +997,8 @@ int main(void)
         cmocka_unit_test(it_waits_for_a_shard_that_has_not_read_what_was_pushed),
         cmocka_unit_test(what_workers_hold_is_pushed_to_them_and_lands_from_them),
         cmocka_unit_test(each_violation_of_the_protocol_gets_its_line_and_changes_nothing),
+        cmocka_unit_test(the_first_values_are_shown_before_any_others),
+        cmocka_unit_test(who_pulls_is_shown_nothing),
         cmocka_unit_test(values_that_are_older_than_ssps_bound_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

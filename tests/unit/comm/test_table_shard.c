@@ -267,6 +267,55 @@ static void credit_is_told_alone_only_when_half_a_window_has_come(void **state)
     tear_down(&f);
 }
 
+static bool lends_to_second(void *context, psr_peer to)
+{
+    (void)context;
+    return to.rank == 1;
+}
+
+static void who_reads_values_in_place_is_shown_the_first_ones(void **state)
+{
+    (void)state;
+    fixture f;
+    size_t last = 0;
+    set_up(&f);
+    f.options.outbox.lends_to = lends_to_second;
+    open_table(&f);
+    initialise(&f);
+    expect_ok(psr_table_shard_show(f.table));
+    assert_int_equal(count_sent(&f, PSR_MSG_INIT, &last), 2); /* parts 1 and 2, to one of two workers */
+    for (size_t i = 0; i < f.sent_count; i++) {
+        psr_message message = {.head = f.sent[i].head};
+        psr_msg_init says;
+        expect_ok(psr_msg_init_read(&message, &says));
+        assert_int_equal(f.sent[i].to.rank, 1);
+        assert_int_equal(says.step, 0);
+        assert_int_equal(says.section, 0);
+        assert_int_equal(says.span.offset, (2 - says.bucket) * SLICE);
+        assert_true(f.sent[i].first == (says.bucket == 1 ? 100 : 200));
+    }
+    push(&f, 0, 0, 2, 3);
+    push(&f, 1, 0, 2, 4);
+    expect_ok(psr_table_shard_show(f.table));
+    assert_int_equal(count_sent(&f, PSR_MSG_INIT, &last), 3); /* without part 2, which is new already */
+    assert_int_equal(psr_msg_bucket(&f.sent[last].head), 1);
+    tear_down(&f);
+}
+
+static void values_that_may_change_at_any_time_are_shown_to_nobody(void **state)
+{
+    (void)state;
+    fixture f;
+    set_up(&f);
+    f.options.outbox.lends_to = lends_to_second;
+    f.options.consistency = (psr_consistency){PSR_CONSISTENCY_ASYNC, 0};
+    open_table(&f);
+    initialise(&f);
+    expect_ok(psr_table_shard_show(f.table));
+    assert_int_equal(f.sent_count, 0);
+    tear_down(&f);
+}
+
 static void it_says_whom_it_waits_for(void **state)
 {
     (void)state;
@@ -695,6 +744,8 @@ int main(void)
         cmocka_unit_test(a_slice_is_updated_and_answered_when_all_have_pushed_it),
         cmocka_unit_test(a_push_that_comes_again_changes_nothing),
         cmocka_unit_test(credit_is_told_alone_only_when_half_a_window_has_come),
+        cmocka_unit_test(who_reads_values_in_place_is_shown_the_first_ones),
+        cmocka_unit_test(values_that_may_change_at_any_time_are_shown_to_nobody),
         cmocka_unit_test(it_says_whom_it_waits_for),
         cmocka_unit_test(folded_by_arrival_no_push_is_held_and_the_sum_is_the_same),
         cmocka_unit_test(each_version_of_a_part_is_told_before_it_is_answered),

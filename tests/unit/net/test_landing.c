@@ -273,6 +273,66 @@ static void a_mapped_run_that_gets_no_memory_of_its_own_fails(void **state)
     close_landing(&l);
 }
 
+/* The array has values already, which lie at the lender's too. */
+static void have_values(landed *l, uint32_t run, float step)
+{
+    write_values(l, spans[run].offset, spans[run].count, step);
+    memcpy(l->values + spans[run].offset, l->arena.values + spans[run].offset,
+           spans[run].count * sizeof *l->values);
+}
+
+static psr_err show(landed *l, uint32_t run, bool refused)
+{
+    struct rlimit before;
+    psr_message *message = refer(l, run, spans[run].offset);
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    const struct rlimit less = {.rlim_cur = refused ? 1 << 20 : before.rlim_cur, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &less), 0);
+    psr_err err = psr_landing_show(l->landing, run, spans[run], message);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    psr_message_free(&message);
+    return err;
+}
+
+static void values_that_are_there_are_mapped_when_they_are_shown(void **state)
+{
+    (void)state;
+    landed l;
+    open_landing(&l);
+    have_values(&l, 0, 1);
+    have_values(&l, 1, 1);
+    l.values[spans[0].offset] = 5; /* on a page that is not only the run's */
+    assert_ok(show(&l, 0, false));
+    assert_true(l.values[spans[0].offset] == 5); /* nothing is copied */
+    l.values[spans[0].offset] = value_at(0, 1);
+    expect_values(&l, 0, 1);
+    expect_values(&l, 1, 1);
+    assert_true(is_mapped(&l, 0, spans[0].offset) && !is_mapped(&l, 1, spans[1].offset));
+    assert_ok(show(&l, 0, false)); /* once more changes nothing */
+    assert_int_equal(psr_landing_mapped(l.landing), 1);
+    write_values(&l, spans[0].offset, spans[0].count, 2);
+    land(&l, 0, spans[0].offset);
+    expect_values(&l, 0, 2);
+    close_landing(&l);
+}
+
+static void values_that_cannot_be_mapped_stay_where_they_are(void **state)
+{
+    (void)state;
+    landed l;
+    open_landing(&l);
+    have_values(&l, 0, 1);
+    assert_ok(show(&l, 0, true));
+    l.arena.values[spans[0].offset + PAGE] = -1;
+    expect_values(&l, 0, 1);
+    assert_int_equal(psr_landing_mapped(l.landing), 0);
+    have_values(&l, 2, 3); /* small */
+    assert_ok(show(&l, 2, false));
+    expect_values(&l, 2, 3);
+    assert_int_equal(psr_landing_mapped(l.landing), 0);
+    close_landing(&l);
+}
+
 static void so_many_runs_are_mapped_and_no_more(void **state)
 {
     (void)state;
@@ -310,6 +370,8 @@ int main(void)
         cmocka_unit_test(the_memory_of_one_who_came_after_is_not_taken_for_the_first_ones),
         cmocka_unit_test(where_the_kernel_maps_nothing_values_are_copied),
         cmocka_unit_test(a_mapped_run_that_gets_no_memory_of_its_own_fails),
+        cmocka_unit_test(values_that_are_there_are_mapped_when_they_are_shown),
+        cmocka_unit_test(values_that_cannot_be_mapped_stay_where_they_are),
         cmocka_unit_test(so_many_runs_are_mapped_and_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

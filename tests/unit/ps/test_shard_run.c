@@ -28,7 +28,14 @@ static psr_err send(void *context, psr_peer to, const psr_head *head, const psr_
     return PSR_OK;
 }
 
-static void make(uint32_t shard, double momentum)
+static bool lends_to_all(void *context, psr_peer to)
+{
+    (void)context, (void)to;
+    return true;
+}
+
+/* In place: workers read what it sends where it lies. */
+static void make_with(uint32_t shard, double momentum, bool in_place)
 {
     memset(&s, 0, sizeof s);
     psr_config_defaults(&s.config);
@@ -44,8 +51,13 @@ static void make(uint32_t shard, double momentum)
                                        .plan = &s.plan,
                                        .shard = shard,
                                        .total_steps = STEPS,
-                                       .outbox = {.send = send}};
+                                       .outbox = {.send = send, .lends_to = in_place ? lends_to_all : NULL}};
     assert_ok(psr_shard_run_new(&options, &s.run));
+}
+
+static void make(uint32_t shard, double momentum)
+{
+    make_with(shard, momentum, false);
 }
 
 static void finish(void)
@@ -155,6 +167,22 @@ static void a_shard_is_ready_when_its_part_is_there_and_done_after_the_last_step
     finish();
 }
 
+static void workers_in_place_are_shown_its_weights_at_the_start(void **state)
+{
+    (void)state;
+    make_with(0, 0, true);
+    assert_ok(hear(worker0, psr_msg_init_head(&(psr_msg_init){.span = {0, FLOATS}}), true));
+    assert_int_equal(s.count, 1);
+    assert_int_equal(said(0), PSR_MSG_READY); /* until all are ready, workers write theirs */
+    assert_ok(order(PSR_MSG_START));
+    assert_int_equal(s.count, 2);
+    assert_int_equal(said(1), PSR_MSG_INIT);
+    assert_true(psr_peer_equal(s.to[1], worker0));
+    assert_ok(push(0));
+    assert_int_equal(said(2), PSR_MSG_WEIGHTS);
+    finish();
+}
+
 static void one_that_owns_nothing_waits_for_nobody(void **state)
 {
     (void)state;
@@ -200,6 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shard_is_ready_when_its_part_is_there_and_done_after_the_last_step),
+        cmocka_unit_test(workers_in_place_are_shown_its_weights_at_the_start),
         cmocka_unit_test(one_that_owns_nothing_waits_for_nobody),
         cmocka_unit_test(told_to_stop_it_sends_its_part_of_the_checkpoint_and_is_done),
         cmocka_unit_test(what_no_scheduler_says_to_a_shard_is_a_violation),
