@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_READ
@@ -50,19 +51,26 @@ static void set_own(psr_landing *landing, run *r, bool own)
     r->own = own;
 }
 
+/* The kernel's own. UCX, which MPI libraries bring into a process, replaces the C library's by one that takes four arguments: without the
+ * new place, pages go elsewhere and the call succeeds (libucm 1.13). */
+static void *move_pages(void *from, size_t old_bytes, pages to, int flags)
+{
+    return (void *)syscall(SYS_mremap, from, old_bytes, to.bytes, flags, to.begin);
+}
+
 /* Whether the pages at `from`, another process's memory, are those of the run now. A mapping that fails where others are may have taken
  * these away; so the new one is made where nothing is, with its pages at hand, and then moved. It is a second one of what the borrower has
  * mapped already, rather than one of the descriptor, of which every arena of every member would need one for life. */
 static bool map(psr_landing *landing, run *r, pages to, const void *from, psr_borrowed_place place)
 {
-    void *made = mremap((void *)(uintptr_t)from, 0, to.bytes, MREMAP_MAYMOVE);
+    void *made = move_pages((void *)(uintptr_t)from, 0, to, MREMAP_MAYMOVE);
     if (made == MAP_FAILED)
         return false;
     /* Where the kernel cannot, whoever reads them first faults. */
     (void)madvise(made, to.bytes, MADV_POPULATE_READ);
     set_own(landing, r, false);
     r->place = PSR_BORROWED_NOWHERE;
-    if (mremap(made, to.bytes, to.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to.begin) == MAP_FAILED) {
+    if (move_pages(made, to.bytes, to, MREMAP_MAYMOVE | MREMAP_FIXED) == MAP_FAILED) {
         munmap(made, to.bytes);
         return false;
     }
