@@ -15,7 +15,8 @@ from test_launched import OPTIONS, Launcher, Process, free_port, words_of
 
 RING = dict(OPTIONS, mode="ring")
 HEADING = "## What is refused"
-ELSEWHERE = {"an address that others cannot reach"}  # between hosts: test_meeting_hosts plays it on emulated ones, with the same words
+ELSEWHERE = {"an address that others cannot reach",  # between hosts: test_meeting_hosts plays it on emulated ones, with the same words
+             "mpirun of one MPI, `--mode mpi` of a program built with another"}  # with the mpirun of both: tests/launch/test_mpirun.py
 
 
 def table_of(root):
