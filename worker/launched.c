@@ -1,191 +1,17 @@
 #include "worker/launched.h"
 
-#include "base/attempts.h"
 #include "base/log.h"
-#include "model/networks/network_list.h"
 #include "net/interface.h"
 #include "worker/end_signals.h"
 #include "worker/engine.h"
+#include "worker/launched_options.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FOREVER_MS (INT64_MAX / 4) /* who stays has deadlines of its own */
 #define END_MS 15000 /* for what is beside to end with the run: checkpoints are in place by then */
-
-/* ---- the place ---- */
-
-static psr_err disagree(const char *option, uint32_t given, const char *variable, uint32_t told)
-{
-    return psr_fail(PSR_ERR_USAGE, "%s is %" PRIu32 ", and %s says %" PRIu32 ": leave one of them out",
-                    option, given, variable, told);
-}
-
-/* What the command line says beside the environment. */
-static psr_err add_arguments(const psr_worker_arguments *a, psr_start *s)
-{
-    if (a->rank != PSR_NOT_GIVEN && s->rank != PSR_RANK_ANY && a->rank != s->rank)
-        return disagree("--rank", a->rank, s->rank_variable, s->rank);
-    if (a->local_rank != PSR_NOT_GIVEN && s->local_rank != PSR_START_UNTOLD && a->local_rank != s->local_rank)
-        return disagree("--local-rank", a->local_rank, "LOCAL_RANK", s->local_rank);
-    if (a->rank != PSR_NOT_GIVEN)
-        s->rank = a->rank;
-    if (a->local_rank != PSR_NOT_GIVEN)
-        s->local_rank = a->local_rank;
-    if (a->keys != NULL &&
-        snprintf(s->key_file, sizeof s->key_file, "%s", a->keys) >= (int)sizeof s->key_file)
-        return psr_fail(PSR_ERR_USAGE, "--key-file: its path is longer than %zu bytes",
-                        sizeof s->key_file - 1);
-    if (a->interface != NULL &&
-        snprintf(s->interface, sizeof s->interface, "%s", a->interface) >= (int)sizeof s->interface)
-        return psr_fail(PSR_ERR_USAGE, "--interface: longer than %zu bytes", sizeof s->interface - 1);
-    if (a->meeting != NULL && snprintf(s->meeting_folder, sizeof s->meeting_folder, "%s", a->meeting) >=
-                                  (int)sizeof s->meeting_folder)
-        return psr_fail(PSR_ERR_USAGE, "--meeting: its path is longer than %zu bytes",
-                        sizeof s->meeting_folder - 1);
-    if (a->port != PSR_NOT_GIVEN) {
-        s->port = (uint16_t)a->port;
-        s->port_is_told = true;
-    }
-    if (a->scheduler == NULL)
-        return PSR_OK;
-    s->starts_scheduler = false;
-    return snprintf(s->scheduler, sizeof s->scheduler, "%s", a->scheduler) < (int)sizeof s->scheduler
-               ? PSR_OK
-               : psr_fail(PSR_ERR_USAGE, "--scheduler: longer than %zu bytes", sizeof s->scheduler - 1);
-}
-
-/* What is apart at the end of the ranks is the shards of a mode that has them. */
-static void take_component(const psr_worker_arguments *a, psr_start *s)
-{
-    if (s->last_component == 0 || psr_engine_shards(&a->config) == 0)
-        return;
-    s->ranks -= s->last_component;
-    s->shards = s->last_component;
-    s->shards_variable = "the last component of the step";
-    if (s->rank < s->ranks)
-        return;
-    s->role = PSR_ROLE_SHARD;
-    s->rank -= s->ranks;
-}
-
-psr_err psr_launched_find(const psr_worker_arguments *a, psr_start *ret_start)
-{
-    psr_start s;
-    if (a->world_size != PSR_NOT_GIVEN) {
-        const psr_start_options options = {.rank = a->rank,
-                                           .ranks = a->world_size,
-                                           .local_rank = a->local_rank,
-                                           .address = a->address,
-                                           .port = a->master_port,
-                                           .url = a->url};
-        PSR_TRY(psr_start_from_options(&options, &s));
-    } else {
-        PSR_TRY(psr_start_read(&s));
-    }
-    if (s.level == PSR_START_OWN && s.by_launcher)
-        return psr_fail(PSR_ERR_USAGE,
-                        "psring run starts programs on libpsring, and its scheduler knows no training: "
-                        "start psring train, or psring-worker by another launcher");
-    PSR_TRY(add_arguments(a, &s));
-    take_component(a, &s);
-    *ret_start = s;
-    return PSR_OK;
-}
-
-/* ---- the run's options ---- */
-
-static psr_err set_number(psr_config *config, const char *option, uint32_t number)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%" PRIu32, number);
-    return psr_config_set(config, option, text);
-}
-
-static psr_err set_told(const psr_worker_arguments *a, psr_config *config, const char *option, bool given,
-                        uint32_t told, const char *variable)
-{
-    char text[PSR_OPTION_TEXT_MAX];
-    PSR_TRY(psr_config_get(&a->config, option, text, sizeof text));
-    if (given && strtoul(text, NULL, 10) != told)
-        return psr_fail(PSR_ERR_USAGE, "--%s is %.20s, and %s says %" PRIu32 ": leave --%s out", option, text,
-                        variable, told, option);
-    return set_number(config, option, told);
-}
-
-/* Processes that are started as shards: a mode that has them. */
-static psr_err take_shards(const psr_worker_arguments *a, const psr_start *s, psr_config *config)
-{
-    if (s->shards_variable == NULL && s->shards != PSR_START_UNTOLD && s->shards > 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "PSRING_SHARDS is for programs on libpsring: leave it out, and give --shards");
-    if (s->shards_variable == NULL)
-        return PSR_OK;
-    if (!a->gives_mode)
-        PSR_TRY(psr_config_set(config, "mode", s->shards > 0 ? "ps" : "ring"));
-    if (s->shards > 0)
-        return set_told(a, config, "shards", a->gives_shards, s->shards, s->shards_variable);
-    return PSR_OK;
-}
-
-/* Threads: of this host's cores, for the ranks that are here. */
-static void share_cores(const psr_start *s, psr_config *config)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t here = s->local_ranks != PSR_START_UNTOLD ? s->local_ranks : s->ranks;
-    if (config->threads == 0)
-        config->threads = cores > (long)here ? (uint32_t)(cores / (long)here) : 1;
-}
-
-static psr_err resolve_config(const psr_worker_arguments *a, const psr_start *s, psr_config *ret_config)
-{
-    psr_config config = a->config;
-    psr_compression compression;
-    if (s->input[0] != '\0' && !a->gives_data)
-        PSR_TRY(psr_config_set(&config, "data", s->input));
-    PSR_TRY(take_shards(a, s, &config));
-    PSR_TRY(psr_engine_check_launcher(&config, s->mpi));
-    if (psr_engine_is_alone(&config) && s->ranks > 1)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--mode local is one process, and %s says %" PRIu32 ": start it once, with --workers",
-                        s->ranks_variable, s->ranks);
-    if (!psr_engine_is_alone(&config))
-        PSR_TRY(set_told(a, &config, "workers", a->gives_workers, s->ranks, s->ranks_variable));
-    if (config.bare != PSR_BARE_NOWHERE)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--no-encrypt is psring train's: started so, the ranks of one host meet over ipc "
-                        "sockets, and of several over TCP with keys; leave it out");
-    PSR_TRY(psr_network_check(&config));
-    PSR_TRY(psr_compression_parse_option("compress", config.compress, &compression));
-    PSR_TRY(psr_config_check(&config));
-    *ret_config = config;
-    return PSR_OK;
-}
-
-psr_err psr_launched_compare(const psr_launched *launched, const psr_config *run)
-{
-    const char *apart[5] = {NULL};
-    size_t count = 0;
-    psr_option_difference d;
-    const bool attempts = psr_attempts_are_asked_for(&launched->config); /* the scheduler has counted them */
-    if (launched->config.out[0] == '\0' || attempts)
-        apart[count++] = "out";
-    if (attempts) {
-        apart[count++] = "resume";
-        apart[count++] = "init";
-    }
-    if (launched->config.threads == 0)
-        apart[count++] = "threads";
-    if (!psr_config_difference(&launched->config, run, apart, &d))
-        return PSR_OK;
-    return psr_fail(
-        PSR_ERR_USAGE,
-        "--%s is \"%.80s\" here and \"%.80s\" in this run: start all of its processes with the same options",
-        d.name, d.one, d.other);
-}
 
 /* ---- the way to the others ---- */
 
@@ -262,7 +88,7 @@ static psr_err start_scheduler(psr_launched *l)
     size_t count = 3;
     if (config.out[0] == '\0')
         psr_config_name_out(&config);
-    share_cores(&l->start, &config);
+    psr_launched_share_cores(&l->start, &config);
     PSR_TRY(psr_config_to_arguments(&config, &words));
     for (size_t i = 0; words[i] != NULL && count + 1 < sizeof options / sizeof *options; i++)
         options[count++] = words[i];
@@ -371,7 +197,7 @@ psr_err psr_launched_begin(psr_launched *l, const psr_worker_arguments *a, const
     l->start = *start;
     if (start->level == PSR_START_MPI)
         psr_end_with_parent();
-    PSR_TRY(resolve_config(a, &l->start, &l->config));
+    PSR_TRY(psr_launched_resolve(a, &l->start, &l->config));
     PSR_TRY(meet(l));
     psr_peer self = {l->start.role, l->start.rank};
     PSR_TRY(enter_folder(l, &self));

@@ -16,9 +16,6 @@ typedef struct psr_launched {
 
 #define PSR_LAUNCHED_NONE ((psr_launched){.folder = PSR_JOB_FOLDER_NONE, .meeting = PSR_MEETING_FILE_NONE})
 
-/* The place that the command line and the environment give. NOT_FOUND: none. USAGE: they contradict each other, or themselves. */
-PSR_MUST_CHECK psr_err psr_launched_find(const psr_worker_arguments *arguments, psr_start *ret_start);
-
 /* Takes the place, says it, and starts what this process is to start. lost is psr_beside_new's. USAGE, and what starting gives. launched owns what
  * it has, on failure too: psr_launched_end. ret_provision owns. */
 PSR_MUST_CHECK psr_err psr_launched_begin(psr_launched *launched, const psr_worker_arguments *arguments,
@@ -29,9 +26,6 @@ PSR_MUST_CHECK psr_err psr_launched_begin(psr_launched *launched, const psr_work
 
 /* All processes of the run have joined: what they met by goes. */
 void psr_launched_joined(psr_launched *launched);
-
-/* The run's configuration has come: it must be what this process was told, but for what the scheduler resolves. USAGE names the option. */
-PSR_MUST_CHECK psr_err psr_launched_compare(const psr_launched *launched, const psr_config *run);
 
 /* Of a process that is no worker: what it started is the scheduler or a shard, and it stays until that has ended. What that came to. */
 PSR_MUST_CHECK psr_err psr_launched_stay(psr_launched *launched);

@@ -10,6 +10,7 @@
 #include "worker/end_signals.h"
 #include "worker/examine.h"
 #include "worker/launched.h"
+#include "worker/launched_options.h"
 #include "worker/snapshot.h"
 #include "worker/spawn.h"
 #include "worker/train.h"
@@ -151,7 +152,7 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
     psr_config_defaults(&w->config);
     PSR_TRY(psr_config_from_json(&w->config, given.data, given.size));
     if (w->compares)
-        PSR_TRY(psr_launched_compare(&w->launched, &w->config));
+        PSR_TRY(psr_launched_compare(&w->launched.config, &w->config));
     share_memory(w);
     PSR_TRY(find_facts(w, place->ranks, &facts));
     PSR_TRY(psr_facts_to_json(&facts, &json));

@@ -1,0 +1,23 @@
+/* What a process that somebody else's launcher has started is told of its run, by environment (comm/start/) and command line: its place, and the run's
+ * options. All of it is said here to agree; nothing is started. */
+#ifndef PSR_WORKER_LAUNCHED_OPTIONS_H
+#define PSR_WORKER_LAUNCHED_OPTIONS_H
+
+#include "worker/arguments.h"
+
+#include "comm/comm.h"
+
+/* The place. NOT_FOUND: none is given. USAGE: command line and environment contradict each other, or themselves. */
+PSR_MUST_CHECK psr_err psr_launched_find(const psr_worker_arguments *arguments, psr_start *ret_start);
+
+/* The run's options, with what the place says of them. USAGE. */
+PSR_MUST_CHECK psr_err psr_launched_resolve(const psr_worker_arguments *arguments, const psr_start *start,
+                                            psr_config *ret_config);
+
+/* Threads, where they are not told: of this host's cores, for the ranks that are here. */
+void psr_launched_share_cores(const psr_start *start, psr_config *config);
+
+/* The run's configuration has come: it must be what this process was told, but for what the scheduler resolves. USAGE names the option. */
+PSR_MUST_CHECK psr_err psr_launched_compare(const psr_config *told, const psr_config *run);
+
+#endif
