@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -143,7 +144,8 @@ static bool wait_for_ends(psr_beside *beside, int64_t deadline_ms, bool tells)
         if (running == 0 || (deadline_ms >= 0 && left_ms <= 0))
             return running == 0;
         fds[beside->count] = (struct pollfd){.fd = tells ? beside->ending : -1, .events = POLLIN};
-        if (poll(fds, beside->count + 1, (int)left_ms) > 0 && fds[beside->count].revents != 0)
+        if (poll(fds, beside->count + 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX) > 0 &&
+            fds[beside->count].revents != 0)
             return false;
     }
 }
