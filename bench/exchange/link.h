@@ -1,0 +1,29 @@
+/* What bench_exchange's processes say to their parent, by a socket pair, and how they fail: with a line, at once. */
+#ifndef PSR_BENCH_EXCHANGE_LINK_H
+#define PSR_BENCH_EXCHANGE_LINK_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where a process is reached: for messages, and to share memory. */
+typedef struct bench_places {
+    char endpoint[128], memory[128];
+} bench_places;
+
+/* What a worker answers after a round. */
+typedef struct bench_answer {
+    int64_t begin_ns, end_ns;
+    uint32_t wrong; /* elements that are not what they must be */
+} bench_answer;
+
+/* what: was to be done. Says the last failure too. */
+_Noreturn void bench_die(const char *what);
+void bench_must(psr_err err, const char *what);
+
+/* All of it. A process whose other end is gone ends. */
+void bench_read(int fd, void *data, size_t size);
+void bench_write(int fd, const void *data, size_t size);
+
+#endif
