@@ -13,6 +13,7 @@
 enum {
     SLICE_ALIGN = 16,     /* floats of a cache line */
     SLICES_MAX = 1 << 24, /* 640 MiB of them: what a message asks for has an end */
+    HOMES_MAX = 1 << 10,  /* of several hosts: each is looked at for each bucket */
 };
 
 size_t psr_plan_slice_floats(uint64_t slice_bytes)
@@ -145,16 +146,31 @@ static int compare_units(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-static uint32_t lightest(const size_t *load, uint32_t shards)
+/* Who shares all buckets between them: the shards, or the workers of a host. Hosts of one size share them alike, and are one group. */
+typedef struct sharers {
+    uint32_t count;
+    size_t *load; /* [count] floats */
+} sharers;
+
+/* How much those have already who would hold what is given to the home, weighed alike whatever the size of their host. */
+static size_t fullness(const sharers *groups, uint32_t group_count, uint32_t home)
+{
+    size_t sum = 0;
+    for (uint32_t g = 0; g < group_count; g++)
+        sum += groups[g].count * groups[g].load[home % groups[g].count];
+    return sum;
+}
+
+static uint32_t lightest(const sharers *groups, uint32_t group_count, uint32_t homes)
 {
     uint32_t found = 0;
-    for (uint32_t s = 1; s < shards; s++)
-        if (load[s] < load[found])
-            found = s;
+    for (uint32_t home = 1; home < homes; home++)
+        if (fullness(groups, group_count, home) < fullness(groups, group_count, found))
+            found = home;
     return found;
 }
 
-static void give(psr_plan *plan, const psr_part *parts, unit *units, size_t *load)
+static uint32_t make_units(const psr_plan *plan, const psr_part *parts, unit *units)
 {
     uint32_t count = 0;
     for (uint32_t b = 0; b < plan->bucket_count; b++) {
@@ -166,27 +182,65 @@ static void give(psr_plan *plan, const psr_part *parts, unit *units, size_t *loa
         }
     }
     qsort(units, count, sizeof *units, compare_units);
-    for (uint32_t u = 0; u < count; u++) {
-        uint32_t home = lightest(load, plan->shards);
-        load[home] += units[u].count;
-        for (uint32_t b = 0; b < units[u].parts; b++)
-            plan->buckets[units[u].first + b].home = home;
+    return count;
+}
+
+static void give(psr_plan *plan, const unit *u, sharers *groups, uint32_t group_count)
+{
+    const uint32_t home = lightest(groups, group_count, plan->shards);
+    for (uint32_t g = 0; g < group_count; g++)
+        groups[g].load[home % groups[g].count] += u->count;
+    for (uint32_t b = 0; b < u->parts; b++)
+        plan->buckets[u->first + b].home = home;
+}
+
+static uint32_t workers_on(const psr_host_ranks *hosts, uint32_t host)
+{
+    return hosts->first[host + 1] - hosts->first[host];
+}
+
+/* groups: room for one of each host. load: room for all workers, or shards; zeros. */
+static uint32_t find_sharers(const psr_plan *plan, sharers *groups, size_t *load)
+{
+    const psr_host_ranks *hosts = &plan->hosts;
+    if (!plan->homes_are_workers) {
+        groups[0] = (sharers){plan->shards, load};
+        return 1;
     }
+    uint32_t count = 0;
+    for (uint32_t h = 0; h < hosts->count; h++) {
+        const uint32_t workers = workers_on(hosts, h);
+        bool known = false;
+        for (uint32_t g = 0; g < count && !known; g++)
+            known = groups[g].count == workers;
+        if (known)
+            continue;
+        groups[count++] = (sharers){workers, load};
+        load += workers;
+    }
+    return count;
 }
 
 static psr_err share_out(psr_plan *plan, const psr_part *parts)
 {
     if (plan->shards == 0)
         return psr_fail(PSR_ERR_USAGE, "0 shards: at least 1 is needed");
+    const bool workers = plan->homes_are_workers;
     unit *units = calloc((size_t)plan->bucket_count + 1, sizeof *units);
-    size_t *load = calloc(plan->shards, sizeof *load);
+    sharers *groups = calloc(workers ? plan->hosts.count : 1, sizeof *groups);
+    size_t *load = calloc(workers ? plan->ranks : plan->shards, sizeof *load);
     psr_err err = PSR_OK;
-    if (units && load)
-        give(plan, parts, units, load);
-    else
-        err = psr_fail(PSR_ERR_NOMEM, "no memory to share out %" PRIu32 " buckets to %" PRIu32 " shards",
+    if (units != NULL && groups != NULL && load != NULL) {
+        const uint32_t group_count = find_sharers(plan, groups, load);
+        const uint32_t unit_count = make_units(plan, parts, units);
+        for (uint32_t u = 0; u < unit_count; u++)
+            give(plan, &units[u], groups, group_count);
+    } else {
+        err = psr_fail(PSR_ERR_NOMEM, "no memory to share out %" PRIu32 " buckets to %" PRIu32 " homes",
                        plan->bucket_count, plan->shards);
+    }
     free(units);
+    free(groups);
     free(load);
     return err;
 }
@@ -212,14 +266,26 @@ bool psr_plan_sends(const psr_plan *plan, uint32_t rank, uint32_t other)
     return false;
 }
 
-uint32_t psr_host_ranks_most(const psr_host_ranks *hosts)
+static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
 {
-    uint32_t most = 0;
-    for (uint32_t h = 0; h < hosts->count; h++) {
-        uint32_t workers = hosts->first[h + 1] - hosts->first[h];
-        most = workers > most ? workers : most;
+    while (b != 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
     }
-    return most;
+    return a;
+}
+
+uint32_t psr_host_ranks_homes(const psr_host_ranks *hosts)
+{
+    uint64_t most = 0, homes = 1;
+    for (uint32_t h = 0; h < hosts->count; h++) {
+        const uint64_t workers = workers_on(hosts, h);
+        most = workers > most ? workers : most;
+        if (homes <= HOMES_MAX)
+            homes *= workers / greatest_common_divisor(homes, workers);
+    }
+    return (uint32_t)(homes <= HOMES_MAX ? homes : most);
 }
 
 /* plan's own: hosts from..from + count - 1 of these. */
@@ -230,7 +296,7 @@ static psr_err keep_hosts(psr_plan *plan, const psr_host_ranks *hosts, uint32_t 
     if (plan->hosts.first == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " hosts", count);
     memcpy(plan->hosts.first, hosts->first + from, bytes);
-    plan->shards = psr_host_ranks_most(&plan->hosts);
+    plan->shards = psr_host_ranks_homes(&plan->hosts);
     plan->homes_are_workers = true;
     return PSR_OK;
 }

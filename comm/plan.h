@@ -46,8 +46,8 @@ typedef struct psr_plan {
     psr_slice *slices;
     uint32_t bucket_count, slice_count;
     uint32_t ranks, shards; /* ranks: whose gradients a sum is of; shards: homes that there are, 0: none */
-    /* On each host its workers hold the buckets between them: home r is the host's worker r, modulo how many it has, and shards is the most
-     * that a host has. Else each home is a process of its own. */
+    /* On each host its workers hold the buckets between them: home r is the host's worker r, modulo how many it has, and shards is
+     * psr_host_ranks_homes. Else each home is a process of its own. */
     bool homes_are_workers;
     psr_host_ranks hosts; /* of the ranks, first owned, where homes are workers; else none */
     uint32_t chunks;      /* of a bucket by SHARD: 1; with several hosts, all ranks of the run */
@@ -72,11 +72,12 @@ typedef struct psr_plan_options {
 /* Floats of a slice of at most so many bytes: whole runs of 16, at least one, so that slices begin where cache lines do. */
 size_t psr_plan_slice_floats(uint64_t slice_bytes);
 
-/* The most workers that a host has. */
-uint32_t psr_host_ranks_most(const psr_host_ranks *hosts);
+/* How many homes buckets have that workers hold: the least common multiple of how many workers each host has, so that on each host every worker
+ * stands for as many homes; the most that a host has where the multiple is beyond 1024. */
+uint32_t psr_host_ranks_homes(const psr_host_ranks *hosts);
 
-/* The one function that shares out. SHARD: balanced by bytes, the largest first onto the lightest shard, ties to the lower rank;
- * parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: pulled has a residual; more slices than can be counted; a compressed bucket of 2^32
+/* The one function that shares out. SHARD: balanced by bytes, the largest first onto the lightest shard, ties to the lower rank; on hosts of several
+ * sizes onto the home whose workers are the lightest, together. Parts that are `together` share a shard. USAGE: no shards. UNSUPPORTED: pulled has a residual; more slices than can be counted; a compressed bucket of 2^32
  * floats. ret owns: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, uint32_t count,
                                      psr_plan *ret_plan);

@@ -278,7 +278,7 @@ static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_co
         return psr_fail(PSR_ERR_FORMAT, "field \"pulled\" is no compression");
     if (workers) {
         PSR_TRY(read_hosts(object, ranks, hosts));
-        shards = psr_host_ranks_most(hosts);
+        shards = psr_host_ranks_homes(hosts);
     }
     *limits = (psr_plan_options){.ranks = (uint32_t)ranks,
                                  .shards = (uint32_t)shards,

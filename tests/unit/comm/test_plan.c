@@ -374,12 +374,12 @@ static void on_each_host_one_worker_holds_a_bucket(void **state)
 {
     (void)state;
     psr_plan plan = on_hosts(&(psr_host_ranks){3, (uint32_t[]){0, 2, 3, 6}});
-    assert_int_equal(plan.shards, 3);
+    assert_int_equal(plan.shards, 6);
     const uint32_t host_of[] = {0, 0, 1, 2, 2, 2};
     for (uint32_t r = 0; r < 6; r++)
         assert_int_equal(psr_plan_host_of(&plan, r), host_of[r]);
-    /* Homes are 0, 2 and 1: the second bucket is the smallest. */
-    const uint32_t holders[PARTS][3] = {{0, 2, 3}, {0, 2, 5}, {1, 2, 4}};
+    /* Homes are 0, 5 and 1: the second bucket is the smallest, and the first one the largest. */
+    const uint32_t holders[PARTS][3] = {{0, 2, 3}, {1, 2, 5}, {1, 2, 4}};
     for (uint32_t b = 0; b < PARTS; b++)
         for (uint32_t h = 0; h < 3; h++)
             assert_int_equal(psr_plan_holder(&plan, b, h), holders[b][h]);
@@ -389,6 +389,57 @@ static void on_each_host_one_worker_holds_a_bucket(void **state)
     assert_false(psr_plan_sends(&plan, 4, 0)); /* which holds others */
     assert_false(psr_plan_sends(&plan, 0, 3)); /* not the next host */
     psr_plan_done(&plan);
+}
+
+/* Floats that the fullest worker of a host holds. */
+static size_t fullest_of_host(const psr_plan *plan, uint32_t host)
+{
+    size_t load[16] = {0}, most = 0;
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        size_t *of_holder = &load[psr_plan_holder(plan, b, host) - plan->hosts.first[host]];
+        *of_holder += plan->buckets[b].span.count;
+        most = *of_holder > most ? *of_holder : most;
+    }
+    return most;
+}
+
+static void on_hosts_of_any_sizes_the_workers_of_each_hold_parts_of_one_size(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[][4] = {{1, 3}, {3, 1},    {2, 2, 2}, {4, 1},   {3, 2},
+                                        {4, 3}, {2, 3, 4}, {6, 4},    {7, 5, 3}};
+    enum { COUNT = 61, LARGEST = 64 };
+    psr_part many[COUNT];
+    size_t end = 0;
+    for (uint32_t b = COUNT; b-- > 0; end += many[b].span.count)
+        many[b] = (psr_part){{end, b % 7 == 0 ? 7 : LARGEST - b % 3 * 16}, b};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint32_t first[5] = {0};
+        psr_host_ranks hosts = {0, first};
+        for (; hosts.count < 4 && sizes[i][hosts.count] > 0; hosts.count++)
+            first[hosts.count + 1] = first[hosts.count] + sizes[i][hosts.count];
+        const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
+                                          .ranks = first[hosts.count],
+                                          .hosts = &hosts,
+                                          .slice_floats = 16,
+                                          .window = 2};
+        psr_plan plan;
+        expect_ok(psr_plan_make(&options, many, COUNT, &plan));
+        for (uint32_t h = 0; h < hosts.count; h++)
+            assert_in_range(fullest_of_host(&plan, h), end / sizes[i][h], end / sizes[i][h] + LARGEST);
+        psr_plan_done(&plan);
+    }
+}
+
+static void homes_are_as_many_as_all_hosts_divide_or_as_the_largest_has(void **state)
+{
+    (void)state;
+    assert_int_equal(psr_host_ranks_homes(&(psr_host_ranks){1, (uint32_t[]){3, 8}}), 5);
+    assert_int_equal(psr_host_ranks_homes(&(psr_host_ranks){3, (uint32_t[]){0, 4, 10, 14}}), 12);
+    assert_int_equal(psr_host_ranks_homes(&(psr_host_ranks){2, (uint32_t[]){0, 1024, 1025}}), 1024);
+    assert_int_equal(psr_host_ranks_homes(&(psr_host_ranks){3, (uint32_t[]){0, 13, 29, 44}}), 16);
+    assert_int_equal(psr_host_ranks_homes(&(psr_host_ranks){2, (uint32_t[]){0, UINT32_MAX - 1, UINT32_MAX}}),
+                     UINT32_MAX - 1);
 }
 
 static void the_plan_of_a_host_has_its_workers_and_the_same_slices(void **state)
@@ -468,6 +519,8 @@ int main(void)
         cmocka_unit_test(a_whole_slice_fits_a_message_in_any_compression),
         cmocka_unit_test(slices_are_whole_cache_lines),
         cmocka_unit_test(on_each_host_one_worker_holds_a_bucket),
+        cmocka_unit_test(on_hosts_of_any_sizes_the_workers_of_each_hold_parts_of_one_size),
+        cmocka_unit_test(homes_are_as_many_as_all_hosts_divide_or_as_the_largest_has),
         cmocka_unit_test(the_plan_of_a_host_has_its_workers_and_the_same_slices),
         cmocka_unit_test(more_slices_than_can_be_counted_are_refused),
         cmocka_unit_test(a_message_names_a_slice_or_is_refused),

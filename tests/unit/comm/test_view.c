@@ -112,8 +112,8 @@ static void a_plan_says_which_ranks_are_on_which_host(void **state)
 {
     (void)state;
     static const char plan[] =
-        "{\"ranks\":5,\"shards\":3,\"home_role\":\"worker\",\"hosts\":[0,3],\"slice_floats\":64,\"window\":4,"
-        "\"pulled\":\"none\",\"routes\":\"ss\",\"lengths\":[100,64],\"homes\":[2,1],"
+        "{\"ranks\":5,\"shards\":6,\"home_role\":\"worker\",\"hosts\":[0,3],\"slice_floats\":64,\"window\":4,"
+        "\"pulled\":\"none\",\"routes\":\"ss\",\"lengths\":[100,64],\"homes\":[5,4],"
         "\"compressions\":[\"none\",\"none\"]}";
     psr_view view, again;
     expect_ok(read_view("[]", plan, &view));
@@ -123,10 +123,10 @@ static void a_plan_says_which_ranks_are_on_which_host(void **state)
     assert_int_equal(again.plan.hosts.count, 2);
     assert_int_equal(again.plan.hosts.first[1], 3);
     assert_int_equal(again.plan.hosts.first[2], 5);
-    assert_int_equal(again.plan.shards, 3);
+    assert_int_equal(again.plan.shards, 6);
     assert_int_equal(again.plan.slice_count, 10); /* a chunk for each rank */
     assert_true(psr_peer_equal(psr_plan_home(&again.plan, 0), (psr_peer){PSR_ROLE_WORKER, 2}));
-    assert_int_equal(psr_plan_holder(&again.plan, 0, 1), 3);
+    assert_int_equal(psr_plan_holder(&again.plan, 0, 1), 4);
     psr_view_done(&view);
     psr_view_done(&again);
 }
