@@ -121,6 +121,9 @@ psr_err psr_shared_arena_map(int fd, size_t bytes, const void **ret_data)
     if (bytes == 0 || file.st_size < 0 || (uint64_t)file.st_size != bytes)
         return psr_fail(PSR_ERR_FORMAT, "the memory that it passed has %lld bytes, not %zu",
                         (long long)file.st_size, bytes);
+    if (bytes % PAGE_BYTES != 0)
+        return psr_fail(PSR_ERR_FORMAT, "the memory that it passed has %zu bytes, which are not whole pages",
+                        bytes);
     const void *data = map(fd, bytes, PROT_READ);
     if (data == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no room to map %zu bytes: %s", bytes, strerror(errno));

@@ -36,7 +36,7 @@ void psr_shared_arena_fill(const psr_shared_arena *arena, psr_span run);
 void psr_shared_arena_done(psr_shared_arena *arena);
 
 /* Maps what another process passed as its arena of so many bytes, to be read. The descriptor is borrowed for the call. FORMAT: it is not
- * such memory, its size is another, or it is not sealed. NOMEM: there is no room. ret: munmap. */
+ * such memory, its size is another or not of whole pages of 4096 bytes, or it is not sealed. NOMEM: there is no room. ret: munmap. */
 PSR_MUST_CHECK psr_err psr_shared_arena_map(int fd, size_t bytes, const void **ret_data);
 
 #endif

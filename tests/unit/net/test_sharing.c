@@ -51,6 +51,7 @@ static void what_is_no_sealed_memory_is_not_mapped(void **state)
     (void)state;
     const void *seen = NULL;
     int pair[2], plain = memfd_create("plain", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+                 odd = memfd_create("odd", MFD_CLOEXEC | MFD_ALLOW_SEALING),
                  unsealable = memfd_create("unsealable", MFD_CLOEXEC);
     assert_int_equal(ftruncate(plain, 8192), 0);
     assert_int_equal(ftruncate(unsealable, 8192), 0);
@@ -62,6 +63,10 @@ static void what_is_no_sealed_memory_is_not_mapped(void **state)
     assert_fails(psr_shared_arena_map(plain, 4096, &seen), PSR_ERR_FORMAT, "has 8192 bytes, not 4096");
     assert_fails(psr_shared_arena_map(plain, 1u << 20, &seen), PSR_ERR_FORMAT, "has 8192 bytes");
     assert_fails(psr_shared_arena_map(plain, 0, &seen), PSR_ERR_FORMAT, "has 8192 bytes");
+    assert_int_equal(ftruncate(odd, 8193), 0);
+    assert_int_equal(fcntl(odd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK), 0);
+    assert_fails(psr_shared_arena_map(odd, 8193, &seen), PSR_ERR_FORMAT,
+                 "has 8193 bytes, which are not whole pages");
     assert_int_equal(pipe(pair), 0);
     assert_fails(psr_shared_arena_map(pair[0], 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
     int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
@@ -69,7 +74,7 @@ static void what_is_no_sealed_memory_is_not_mapped(void **state)
     assert_fails(psr_shared_arena_map(zero, 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
     assert_fails(psr_shared_arena_map(-1, 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
     assert_null(seen);
-    const int fds[] = {pair[0], pair[1], file, zero, plain, unsealable};
+    const int fds[] = {pair[0], pair[1], file, zero, plain, odd, unsealable};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         close(fds[i]);
 }
