@@ -24,7 +24,7 @@ def table_of(root):
     with open(os.path.join(root, "docs", "launching.md")) as text:
         part = text.read().split(HEADING, 1)[1].split("\n## ", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in part.splitlines() if line.startswith("| ")]
-    return {row[0]: (row[1].strip("`"), int(row[2])) for row in rows if row[2].isdigit()}
+    return {row[0]: (row[1].strip("`").replace("\\|", "|"), int(row[2])) for row in rows if row[2].isdigit()}
 
 
 class Place:
