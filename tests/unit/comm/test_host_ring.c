@@ -1,11 +1,11 @@
 /* A ring over hosts by hand: what one holder sends for its host, and every message that it refuses. Whole rings are played in
  * tests/unit/cluster/. */
 #include "tests/unit/expect.h"
+#include "tests/unit/values_message.h"
 
 #include "comm/tables/host_ring.h"
 #include "comm/wire/messages.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Two hosts with two workers each; a bucket of four chunks of a slice, which worker 0 holds for the first host and worker 2 for the second,
@@ -84,27 +84,6 @@ static void tear_down(fixture *f)
 
 /* ---- messages ---- */
 
-static void release(psr_message *message)
-{
-    free((void *)(uintptr_t)message->payload);
-    free(message);
-}
-
-static psr_message *message_of(psr_head head, uint32_t from, float value)
-{
-    psr_message *message = calloc(1, sizeof *message);
-    float *values = calloc(SLICE, sizeof *values);
-    for (size_t i = 0; i < SLICE; i++)
-        values[i] = value;
-    head.encoding = PSR_ENCODING_FLOAT32;
-    *message = (psr_message){.from = {PSR_ROLE_WORKER, from},
-                             .head = head,
-                             .payload = values,
-                             .payload_bytes = SLICE * sizeof(float),
-                             .release = release};
-    return message;
-}
-
 static psr_span span_of(uint32_t chunk)
 {
     return (psr_span){LENGTH / 2 + chunk * SLICE, SLICE};
@@ -113,7 +92,7 @@ static psr_span span_of(uint32_t chunk)
 static void push(fixture *f, uint32_t from, uint32_t chunk, uint64_t step, float value)
 {
     psr_head head = psr_msg_push_head(&(psr_msg_push){0, step, span_of(chunk), true});
-    psr_message *message = message_of(head, from, value);
+    psr_message *message = values_message(head, from, SLICE, value);
     expect_ok(psr_table_shard_message(f->table, &message));
 }
 
@@ -130,7 +109,7 @@ static psr_msg_ring says(psr_ring_phase phase, uint32_t chunk, uint32_t hop)
 
 static psr_err give_from(fixture *f, uint32_t from, psr_msg_ring ring, float value)
 {
-    psr_message *message = message_of(psr_msg_ring_head(&ring), from, value);
+    psr_message *message = values_message(psr_msg_ring_head(&ring), from, SLICE, value);
     psr_err err = psr_host_ring_message(f->ring, &message);
     assert_null(message);
     return err;
@@ -274,7 +253,7 @@ static void what_cannot_come_now_is_refused(void **state)
     other.bucket = 7;
     expect_refused(give(&f, other, 0), "there are 2 buckets");
     psr_msg_ring right = says(PSR_RING_REDUCE, 1, 0);
-    psr_message *message = message_of(psr_msg_ring_head(&right), 2, 0);
+    psr_message *message = values_message(psr_msg_ring_head(&right), 2, SLICE, 0);
     message->payload_bytes -= sizeof(float);
     expect_refused(psr_host_ring_message(f.ring, &message), "bytes");
     push_both(&f, 1, 0); /* and none of them changed anything */

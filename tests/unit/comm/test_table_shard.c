@@ -1,5 +1,6 @@
 /* A shard's end of a table by hand: every message that it may be sent, and every one that it may not. */
 #include "tests/unit/expect.h"
+#include "tests/unit/values_message.h"
 
 #include "comm/tables/table_shard.h"
 #include "comm/wire/messages.h"
@@ -86,12 +87,6 @@ static void tear_down(fixture *f)
 
 /* ---- messages ---- */
 
-static void release(psr_message *message)
-{
-    free((void *)(uintptr_t)message->payload);
-    free(message);
-}
-
 /* What a worker says of a slice, in any of its messages. */
 typedef struct said {
     psr_message_type type;
@@ -123,20 +118,7 @@ static said say(psr_message_type type, uint64_t step, uint32_t bucket)
 
 static psr_message *make_said(const said *s, uint32_t rank, float value)
 {
-    psr_message *message = calloc(1, sizeof *message);
-    float *values = calloc(SLICE, sizeof *values);
-    for (size_t i = 0; i < SLICE; i++)
-        values[i] = value;
-    *message = (psr_message){
-        .from = {PSR_ROLE_WORKER, rank},
-        .head = head_of(s),
-        .payload = values,
-        .payload_bytes = s->type == PSR_MSG_PULL ? 0 : SLICE * sizeof(float),
-        .release = release,
-    };
-    if (message->payload_bytes > 0)
-        message->head.encoding = PSR_ENCODING_FLOAT32;
-    return message;
+    return values_message(head_of(s), rank, s->type == PSR_MSG_PULL ? 0 : SLICE, value);
 }
 
 static psr_message *make(psr_message_type type, uint32_t rank, uint64_t step, uint32_t bucket, float value)

@@ -1,12 +1,12 @@
 /* What a shard of training adds to a table (tests/unit/comm/test_table_shard.c): the optimizer, the schedule, checkpoints. */
 #include "tests/unit/expect.h"
+#include "tests/unit/values_message.h"
 
 #include "comm/wire/messages.h"
 #include "ps/parts.h"
 #include "ps/shard/shard.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* One tensor of 40 floats (48 with padding), three buckets of 16, slices of 16 floats: bucket 2 is the
@@ -101,12 +101,6 @@ static void tear_down(fixture *f)
 
 /* ---- messages ---- */
 
-static void release(psr_message *message)
-{
-    free((void *)(uintptr_t)message->payload);
-    free(message);
-}
-
 static psr_span span_of(uint32_t bucket)
 {
     return (psr_span){(size_t)(2 - bucket) * SLICE, SLICE};
@@ -114,18 +108,7 @@ static psr_span span_of(uint32_t bucket)
 
 static psr_err give(fixture *f, uint32_t rank, psr_head head, float value)
 {
-    psr_message *message = calloc(1, sizeof *message);
-    float *values = calloc(SLICE, sizeof *values);
-    for (size_t i = 0; i < SLICE; i++)
-        values[i] = value;
-    head.encoding = PSR_ENCODING_FLOAT32;
-    *message = (psr_message){
-        .from = {PSR_ROLE_WORKER, rank},
-        .head = head,
-        .payload = values,
-        .payload_bytes = SLICE * sizeof(float),
-        .release = release,
-    };
+    psr_message *message = values_message(head, rank, SLICE, value);
     psr_err err = psr_table_shard_message(psr_shard_table(f->shard), &message);
     assert_null(message);
     return err;
