@@ -291,8 +291,8 @@ bool psr_host_ring_waits(const psr_host_ring *ring, psr_waiting *ret_waiting, ui
     }
     for (uint32_t i = 0; i < ring->slice_count; i++) {
         const slice *s = &ring->slices[i];
-        if (psr_loan_lent(&ring->loans[s->bucket]) == 0)
-            continue;
+        if (s->step == ring->options.first_step || psr_loan_lent(&ring->loans[s->bucket]) == 0)
+            continue; /* of a slice that is at its first step nothing has been lent */
         *ret_bucket = s->bucket;
         *ret_waiting = (psr_waiting){{PSR_ROLE_WORKER, psr_plan_holder(ring->plan, s->bucket, ring->right)},
                                      s->step - 1};

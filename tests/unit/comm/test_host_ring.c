@@ -275,6 +275,7 @@ static void sums_that_are_lent_are_waited_for(void **state)
     assert_int_equal(psr_host_ring_lent(f.ring, 0), 1);
     assert_true(psr_host_ring_waits(f.ring, &waiting, &bucket));
     assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_WORKER, 2}));
+    assert_int_equal(waiting.round, 0); /* of the slice that was lent, not of one that is still to come */
     give_back(&f);
     assert_false(psr_host_ring_waits(f.ring, &waiting, &bucket));
     tear_down(&f);
