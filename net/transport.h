@@ -123,7 +123,7 @@ typedef struct psr_unreached {
 
 /* Whether a channel over TCP, but to the scheduler, has been without a connection for patience_ms since it was made. (Whoever listens accepts
  * connections, however busy or stopped it is: its kernel does.) To be called now and then; looks once a second. It asks the network itself before
- * it says so, for a second. false: there is none, or not over sockets. */
+ * it says so, for a second. false: there is none, it is not over sockets, or nobody watches (psr_zmq_options.watches_ways). */
 bool psr_transport_unreached(psr_transport *transport, int64_t patience_ms, psr_unreached *ret_unreached);
 
 /* As psr_transport_refuse, of a peer that has introduced itself. One that has not, or has no rank, hears nothing. */
@@ -158,6 +158,8 @@ typedef struct psr_zmq_options {
     /* Members of this run look whether it listens before they join (comm/start/meeting_file.h): who hangs up in the handshake is counted, and no line
      * tells it. */
     bool members_look;
+    /* Channels over TCP are watched until they are connected, for psr_transport_unreached: two descriptors each. */
+    bool watches_ways;
     void (*log_stranger)(void *context,
                          const char *line); /* may be NULL; called on the transport's thread, rate-limited */
     void *log_context;

@@ -103,7 +103,8 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
         err = psr_zmq_await_refusal(transport, dealer);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER)
         err = psr_zmq_await_replies(transport, dealer);
-    if (err == PSR_OK && peer.role != PSR_ROLE_SCHEDULER && strncmp(endpoint, "tcp://", 6) == 0)
+    if (err == PSR_OK && transport->options.watches_ways && peer.role != PSR_ROLE_SCHEDULER &&
+        strncmp(endpoint, "tcp://", 6) == 0)
         err = psr_zmq_begin_attempt(transport, c, dealer, endpoint);
     while (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
         if (zmq_errno() != EINTR)

@@ -210,12 +210,12 @@ static void report(void *context, psr_msg_progress *progress)
 static psr_err join_once(worker *w)
 {
     psr_zmq_options zmq = psr_provision_zmq(&w->provision);
+    zmq.watches_ways = true;
     zmq.log_stranger = log_stranger;
     PSR_TRY(psr_transport_zmq_new(&zmq, &w->transport));
     const psr_member_options member = {.transport = w->transport,
                                        .provision = &w->provision,
                                        .shares_memory = true,
-                                       .tells_unreached = true,
                                        .context = w,
                                        .configured = take_config,
                                        .report = report,

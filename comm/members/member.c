@@ -214,7 +214,7 @@ psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms
     if (err == PSR_ERR_PEER && member->ranks == 0)
         return explain_silence(member, err);
     PSR_TRY(err);
-    return member->options.tells_unreached ? check_ways(member) : PSR_OK;
+    return check_ways(member);
 }
 
 /* ---- driven by the clock ---- */

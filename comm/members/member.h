@@ -23,7 +23,6 @@ typedef struct psr_member_options {
     const psr_provision *provision;
     int64_t first_deadline_ms; /* until CONFIG says the run's; 0: 30 s */
     bool shares_memory;        /* where CONFIG asks for it (comm/members/shared_memory.h): JOIN tells where */
-    bool tells_unreached;      /* psr_member_tick fails when a peer's address cannot be reached */
     void *context;
     /* CONFIG came, once: its place in the run, and what the scheduler's user gives it, borrowed during the call. Returns what
      * FACTS shall say, malloc'ed; left NULL: nothing. A failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
@@ -71,7 +70,8 @@ PSR_MUST_CHECK psr_err psr_member_ready(psr_member *member, const char *json);
  * shards and workers. ret owns. */
 PSR_MUST_CHECK psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_message);
 
-/* The same without waiting and clock: comm/members/membership.h's functions of these names. */
+/* The same without waiting and clock: comm/members/membership.h's functions of these names. tick fails too, PEER, when a peer's address cannot be
+ * reached and the transport watches that (psr_zmq_options.watches_ways). */
 PSR_MUST_CHECK psr_err psr_member_message(psr_member *member, psr_message **message, int64_t now_ms);
 bool psr_member_joined(const psr_member *member);
 psr_message *psr_member_early(psr_member *member);

@@ -590,6 +590,7 @@ static psr_err open_transport(driver *d)
 {
     psr_zmq_options zmq = psr_provision_zmq(d->provision);
     zmq.self = self;
+    zmq.watches_ways = true;
     zmq.members_look = d->starter != 0; /* one of them, whose fellows may do so */
     zmq.log_stranger = on_stranger;
     zmq.log_context = d;

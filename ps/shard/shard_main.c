@@ -111,13 +111,13 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
 static psr_err join_once(program *p)
 {
     psr_zmq_options zmq = psr_provision_zmq(&p->provision);
+    zmq.watches_ways = true;
     zmq.log_stranger = log_stranger;
     PSR_TRY(psr_transport_zmq_new(&zmq, &p->transport));
     PSR_TRY(psr_input_thread_new(p->by_hand ? -1 : STDIN_FILENO, wake, p, &p->input));
     psr_member_options member = {.transport = p->transport,
                                  .provision = &p->provision,
                                  .shares_memory = true,
-                                 .tells_unreached = true,
                                  .context = p,
                                  .configured = take_config,
                                  .report = report,

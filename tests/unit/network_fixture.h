@@ -76,7 +76,8 @@ static inline void note_stranger(void *context, const char *line)
 
 static inline psr_transport *open_as(const psr_keys *keys, psr_peer self)
 {
-    psr_zmq_options options = {.self = self, .keys = keys, .log_stranger = note_stranger};
+    psr_zmq_options options = {
+        .self = self, .keys = keys, .watches_ways = true, .log_stranger = note_stranger};
     psr_transport *transport;
     assert_ok(psr_transport_zmq_new(&options, &transport));
     return transport;

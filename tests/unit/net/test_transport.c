@@ -671,6 +671,19 @@ static void an_address_that_cannot_be_reached_is_told_with_where_its_peer_came_f
     assert_ok(psr_transport_connect(a, shard0, endpoint, NULL)); /* watched anew */
 }
 
+static void a_way_that_nobody_watches_is_not_told(void **state)
+{
+    (void)state;
+    char endpoint[64];
+    psr_unreached unreached;
+    const psr_zmq_options options = {.self = worker0, .keys = keys_of(&keys, worker0)};
+    name_closed_port(endpoint);
+    psr_transport_free(&a, 0);
+    assert_ok(psr_transport_zmq_new(&options, &a));
+    assert_ok(psr_transport_connect(a, shard0, endpoint, NULL));
+    assert_false(psr_transport_unreached(a, 0, &unreached));
+}
+
 static void a_peer_that_listens_is_never_said_not_to_be_reached(void **state)
 {
     (void)state;
@@ -771,6 +784,7 @@ int main(void)
         WITH_KEYS(an_interface_may_be_named),
         WITH_KEYS(a_place_that_cannot_be_listened_on_is_refused),
         OF_TWO(an_address_that_cannot_be_reached_is_told_with_where_its_peer_came_from),
+        OF_TWO(a_way_that_nobody_watches_is_not_told),
         OF_TWO(a_peer_that_listens_is_never_said_not_to_be_reached),
         WITH_KEYS(a_peer_that_cannot_be_connected_to_is_refused),
     };
