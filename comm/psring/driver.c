@@ -289,7 +289,7 @@ static psr_err open_node(psr_driver *d)
                                       .together = o->together,
                                       .alone = o->transport == NULL,
                                       .deadline_ms = o->deadline_ms,
-                                      .outbox = {d, send_message, changed},
+                                      .outbox = {.context = d, .send = send_message, .returned = changed},
                                       .context = d,
                                       .cut = cut,
                                       .retire = retire,
