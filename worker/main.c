@@ -364,8 +364,7 @@ static psr_err train(worker *w)
         .first_step = w->start.first_step,
         .total_steps = w->start.total_steps,
     };
-    if (trainer.first_step > trainer.total_steps ||
-        (trainer.first_step == trainer.total_steps && !w->config.eval))
+    if (trainer.first_step > trainer.total_steps)
         return psr_fail(PSR_ERR_USAGE,
                         "--resume %s: that checkpoint is of step %" PRIu64
                         ", and this run ends at step %" PRIu64 "; give more --steps or --epochs",

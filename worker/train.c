@@ -327,8 +327,8 @@ static psr_err finish_step(training *tr, uint64_t steps)
 static psr_err take_steps(training *tr)
 {
     psr_trainer *t = tr->t;
-    if (t->first_step == t->total_steps) /* resumed behind its last step: what is missing is the evaluation */
-        return evaluate(tr, t->total_steps);
+    if (t->first_step == t->total_steps) /* resumed behind its last step */
+        return t->config->eval ? evaluate(tr, t->total_steps) : PSR_OK;
     for (uint64_t step = t->first_step; step < t->total_steps; step++) {
         for (uint32_t i = 0; i < t->replica_count; i++) {
             psr_err err = take_turn(tr, step, i);

@@ -79,6 +79,16 @@ def main():
         if tap.ok(run.status == 0, "a run resumed behind its last step ends with status 0", run.why()):
             tap.ok(run.outcome()["hash"] == right[STEPS] and run.outcome()["test_accuracy"] == whole["ps"].outcome()["test_accuracy"],
                    "it evaluates, and changes no weight", [str(run.outcome()), str(whole["ps"].outcome())])
+        for name, more in (("over-auto", {}), ("over-auto-unevaluated", {"no-eval": True})):
+            done = dict(options, **modes["ring"], **more)
+            first = Run(psring, directory, name, dict(done, resume="auto"))
+            again = Run(psring, directory, name, dict(done, resume="auto"))
+            again.out += "-2"
+            if tap.ok(first.status == 0 and again.status == 0, "%s: a finished run that is started again ends with status 0" % name, again.why()):
+                tap.ok("0 steps: all %d were done before" % STEPS in again.stdout and again.outcome()["hash"] == right[STEPS]
+                       and "epoch: " not in again.stdout, "%s: says that it is done, and changes no weight" % name, again.why())
+            on = Run(psring, directory, name, dict(done, steps=STEPS + 1, resume="auto"))
+            tap.ok(on.status == 0 and "1 step (%d to %d)" % (STEPS + 1, STEPS + 1) in on.stdout, "%s: with more steps it goes on" % name, on.why())
         run = Run(psring, directory, "beyond", dict(options, resume=last, **dict(modes["ring"], steps=STEPS - 1)))
         tap.ok(run.status == 2 and "step %d" % STEPS in run.stderr,
                "a checkpoint behind the run's last step is refused with status 2", run.why())
