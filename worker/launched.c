@@ -71,11 +71,15 @@ static psr_err start_one(psr_launched *l, const char *program, char *const optio
 {
     psr_provision p;
     PSR_TRY(provision_of(l, self, &p));
+    psr_err err = PSR_OK;
     if (self.role == PSR_ROLE_SCHEDULER && p.directory[0] == '\0') {
         p.port = (uint16_t)strtoul(strrchr(p.scheduler, ':') + 1, NULL, 10);
         p.scheduler[0] = '\0';
+        /* Where the others look for it, whatever network they are told to listen on. */
+        err = psr_start_interface(l->start.scheduler, p.interface);
     }
-    psr_err err = psr_beside_start(l->beside, program, options, &p);
+    if (err == PSR_OK)
+        err = psr_beside_start(l->beside, program, options, &p);
     psr_provision_done(&p);
     return err;
 }
