@@ -107,14 +107,22 @@ static uint32_t lay(const psr_topology *t, uint32_t processes, uint32_t cores, u
 static psr_err too_few(const psr_binding_request *r, uint32_t cores)
 {
     char instead[64] = "";
-    uint32_t fit = r->workers > 0 && cores > r->shards ? (cores - r->shards) / r->workers : 0;
+    uint32_t fit = r->workers > 0 ? cores / r->workers : 0;
     if (fit > 0)
         snprintf(instead, sizeof instead, "--threads %u, ", fit);
     return psr_fail(
         PSR_ERR_USAGE,
         "host %s: --bind-to core needs %u cores there (workers: %u, threads of each: %u, shards: %u), and it "
         "has %u; give %sfewer processes there, or --bind-to none",
-        r->host, r->workers * r->threads + r->shards, r->workers, r->threads, r->shards, cores, instead);
+        r->host, r->workers > 0 ? r->workers * r->threads : r->shards, r->workers, r->threads, r->shards,
+        cores, instead);
+}
+
+static void give_all_cores(const psr_topology *t, uint32_t shards, psr_cpus *cpus)
+{
+    for (uint32_t i = 0; i < shards; i++)
+        for (uint32_t core = 0; core < t->core_count; core++)
+            add_core(&cpus[i], t, core);
 }
 
 /* One core for each shard, from the end. */
@@ -131,10 +139,12 @@ static void give_last_cores(const psr_topology *t, uint32_t shards, bool *taken,
 static psr_err plan_cores(const psr_binding_request *r, const psr_topology *t, psr_cpus *ret_cpus)
 {
     const bool of_workers = r->workers > 0;
-    const uint32_t sharing = of_workers ? r->workers : r->shards, apart = of_workers ? r->shards : 0;
+    const uint32_t sharing = of_workers ? r->workers : r->shards, others = of_workers ? r->shards : 0;
     const uint32_t least = of_workers ? r->threads : 1;
-    if ((uint64_t)sharing * least + apart > t->core_count)
+    if ((uint64_t)sharing * least > t->core_count)
         return too_few(r, t->core_count);
+    /* Shards compute little: the kernel finds them time between the workers' where they cannot have cores of their own. */
+    const uint32_t apart = (uint64_t)sharing * least + others <= t->core_count ? others : 0;
     uint32_t *begins = calloc(sharing, sizeof *begins);
     bool *taken = calloc(t->core_count, sizeof *taken);
     if (begins == NULL || taken == NULL) {
@@ -149,7 +159,10 @@ static psr_err plan_cores(const psr_binding_request *r, const psr_topology *t, p
             taken[core] = true;
             add_core(&ret_cpus[i], t, core);
         }
-    give_last_cores(t, apart, taken, ret_cpus + sharing);
+    if (apart > 0)
+        give_last_cores(t, apart, taken, ret_cpus + sharing);
+    else
+        give_all_cores(t, others, ret_cpus + sharing);
     free(begins);
     free(taken);
     return PSR_OK;

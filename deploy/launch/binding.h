@@ -7,7 +7,7 @@
 
 typedef enum psr_bind_to {
     PSR_BIND_TO_NONE, /* where the kernel puts them */
-    PSR_BIND_TO_CORE, /* no core is two processes' */
+    PSR_BIND_TO_CORE, /* no core is two workers' */
     PSR_BIND_TO_NUMA, /* each to all cores of one node, the nodes in turn; processes may share one */
 } psr_bind_to;
 
@@ -24,7 +24,8 @@ typedef struct psr_binding_request {
 uint32_t psr_binding_threads(psr_bind_to to, const psr_topology *topology, uint32_t workers);
 
 /* ret_cpus: for each worker, then for each shard. To cores: workers get equal shares of what shards leave, one core each, next to each other
- * and if that is possible without crossing nodes; without workers shards share. USAGE, naming host, what is needed and what is there: too
+ * and if that is possible without crossing nodes. Where workers leave fewer cores than there are shards, each shard has all of the host's; without
+ * workers shards share. USAGE, naming host, what is needed and what is there: too
  * few cores; then ret_cpus is not touched. */
 PSR_MUST_CHECK psr_err psr_binding_plan(const psr_binding_request *request, const psr_topology *topology,
                                         psr_cpus *ret_cpus);

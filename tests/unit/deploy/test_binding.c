@@ -87,6 +87,13 @@ static void shards_get_the_last_cores(void **state)
     expect_plan(TWO_NODES, PSR_BIND_TO_CORE, 0, 2, 1, "0-3,8-11 | 4-7,12-15"); /* alone they share */
 }
 
+static void shards_run_anywhere_where_workers_leave_too_few_cores(void **state)
+{
+    (void)state;
+    expect_plan(ONE_NODE, PSR_BIND_TO_CORE, 2, 1, 2, "0-1 | 2-3 | 0-3");
+    expect_plan(ONE_NODE, PSR_BIND_TO_CORE, 3, 2, 1, "0 | 1 | 2 | 0-3 | 0-3");
+}
+
 static void nodes_are_shared_by_neighbours(void **state)
 {
     (void)state;
@@ -98,10 +105,14 @@ static void nodes_are_shared_by_neighbours(void **state)
 static void too_few_cores_are_named(void **state)
 {
     (void)state;
-    expect_refused(ONE_NODE, PSR_BIND_TO_CORE, 2, 1, 2,
-                   "host a: --bind-to core needs 5 cores there (workers: 2, threads of each: 2, shards: 1), "
+    expect_refused(ONE_NODE, PSR_BIND_TO_CORE, 2, 1, 3,
+                   "host a: --bind-to core needs 6 cores there (workers: 2, threads of each: 3, shards: 1), "
                    "and it has 4; "
-                   "give --threads 1, fewer processes there, or --bind-to none");
+                   "give --threads 2, fewer processes there, or --bind-to none");
+    expect_refused(ONE_NODE, PSR_BIND_TO_CORE, 0, 5, 1,
+                   "host a: --bind-to core needs 5 cores there (workers: 0, threads of each: 1, shards: 5), "
+                   "and it has 4; "
+                   "give fewer processes there, or --bind-to none");
     expect_refused(ONE_NODE, PSR_BIND_TO_CORE, 5, 0, 1,
                    "host a: --bind-to core needs 5 cores there (workers: 5, threads of each: 1, shards: 0), "
                    "and it has 4; "
@@ -136,6 +147,7 @@ int main(void)
         cmocka_unit_test(workers_get_whole_cores_of_their_own),
         cmocka_unit_test(no_share_is_in_two_nodes_where_that_is_possible),
         cmocka_unit_test(shards_get_the_last_cores),
+        cmocka_unit_test(shards_run_anywhere_where_workers_leave_too_few_cores),
         cmocka_unit_test(nodes_are_shared_by_neighbours),
         cmocka_unit_test(too_few_cores_are_named),
         cmocka_unit_test(threads_are_counted_in_whole_cores),

@@ -255,10 +255,10 @@ static void threads_are_the_same_with_and_without_shards(void **state)
     begin_bound(&p, PSR_BIND_TO_CORE);
     agent_says(&p, A, hello_with(A, "[[[0],[1],[2],[3]]]"), 0);
     agent_says(&p, B, hello_with(B, "[[[0],[1],[2],[3],[4],[5]]]"), 0);
-    expect_end(&p, 2,
-               "end bar\nerror: psring train: host a: --bind-to core needs 5 cores there (workers: 2, "
-               "threads of each: 2, "
-               "shards: 1), and it has 4; give --threads 1, fewer processes there, or --bind-to none\n");
+    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=2 interface=10.0.0.1\n"
+                    "line: binding    shard 0 on a: CPUs 0-3\nline: binding    worker 0 on a: CPUs 0-1\n"
+                    "line: binding    worker 1 on a: CPUs 2-3\nline: binding    worker 2 on b: CPUs 0-5\n");
+    psr_launch_machine_free(p.machine);
 }
 
 static void a_host_that_does_not_tell_its_cores_cannot_bind(void **state)
