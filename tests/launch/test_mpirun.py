@@ -19,6 +19,9 @@ class Launcher:
         self.kind, self.directory, self.path = kind, directory, path_of(programs)
         self.mpirun = program(*{"openmpi": ["mpirun.openmpi", "mpirun"], "mpich": ["mpirun.mpich", "mpiexec.hydra"]}[kind])
         self.script = os.path.join(root, "deploy", "examples", kind + ".sh")
+        self.version = version_of(self.mpirun, "--version")
+        told = re.search(r"\(Open(?:RTE| MPI)\) (\d+)", self.version)
+        self.open_mpi = int(told.group(1)) if told else None
         self.root = ["--allow-run-as-root"] if kind == "openmpi" and os.geteuid() == 0 else []
 
     def example(self, name, **options):
@@ -47,11 +50,13 @@ def of_open_mpi(tap, launcher, local):
     with open(hosts, "w") as file:
         file.write("localhost slots=%d\n" % RANKS)
     os.environ["PSRING_HOST"] = "a-name"
+    # Without merge-stderr-to-stdout 5.0.7 loses stdout or stderr.
+    to_files = ["--output-filename", logs] if launcher.open_mpi < 5 else ["--output", "dir=%s,merge-stderr-to-stdout" % logs]
     status, lines = launcher.plain(["-n", str(RANKS), "--hostfile", hosts, "-x", "PSRING_HOST", "-mca", "mpi_yield_when_idle", "1", "-bind-to", "none",
-                                    "-map-by", "slot", "--output-filename", logs], "options", mode="ring")
+                                    "-map-by", "slot"] + to_files, "options", mode="ring")
     del os.environ["PSRING_HOST"]
     tap.ok(status == 0 and launcher.hash("options") == local.outcome()["hash"],
-           "with --hostfile, -x, -mca, -bind-to, -map-by and --output-filename too", why(status, lines))
+           "with --hostfile, -x, -mca, -bind-to, -map-by and %s too" % to_files[0], why(status, lines))
     said = {}
     for folder, _, names in os.walk(logs):
         for name in names:
@@ -61,7 +66,7 @@ def of_open_mpi(tap, launcher, local):
     tap.ok(steps == {"rank.0": 6, "rank.1": 5, "rank.2": 5}, "each rank's file has a line for each step in which it has samples", [str(steps)] + why(status, lines))
     tap.ok(any("worker 0 on a-name has joined" in line for texts in said.values() for text in texts for line in text.splitlines()),
            "-x hands a variable on", [str(sorted(said))])
-    status, lines = launcher.plain(["-H", "localhost:%d" % RANKS], "list", mode="ring")
+    status, lines = launcher.plain(["-H", "localhost:%d" % RANKS, "--bind-to", "none"], "list", mode="ring")
     tap.ok(status == 0 and launcher.hash("list") == local.outcome()["hash"], "with -H", why(status, lines))
 
 
@@ -109,7 +114,7 @@ def main():
     tap = Tap()
     with Workspace() as directory:
         launcher = Launcher(kind, root, directory, programs)
-        print("# %s: %s" % (launcher.mpirun, version_of(launcher.mpirun, "--version")))
+        print("# %s: %s" % (launcher.mpirun, launcher.version))
         local = right(tap, programs[0], directory, RANKS)
         examples(tap, launcher, local)
         if kind == "openmpi":
