@@ -103,8 +103,9 @@ def contradictions(tap, launcher):
     status, lines = launcher.plain((["--oversubscribe"] if launcher.kind == "openmpi" else []) + ["-n", str(RANKS)], "never", mode="ring", deadline=3)
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         del os.environ[name]
-    tap.ok(status not in (0, None) and any("RANK=0 and WORLD_SIZE=3 say rank 0 of 3, but" in line and "say rank 1 of 3: unset those that are not meant" in line
-                                           for line in lines),
+    # Rank 1 or rank 2: mpirun may end the other before it says so.
+    wanted = r"RANK=0 and WORLD_SIZE=3 say rank 0 of 3, but .* say rank [12] of 3: unset those that are not meant"
+    tap.ok(status not in (0, None) and any(re.search(wanted, line) for line in lines),
            "a rank that another launcher's variables contradict is refused by name", why(status, lines))
 
 
