@@ -3,6 +3,9 @@
 #
 # usage: deploy/examples/mxnet.sh WORKERS SERVERS OPTION...      (DMLC_PS_ROOT_PORT: another than 9091)
 set -eu
+for number in "${1-}" "${2-}"; do
+    case $number in '' | *[!0-9]*) echo "usage: $0 WORKERS SERVERS OPTION..." >&2; exit 2 ;; esac
+done
 DMLC_NUM_WORKER=$1
 DMLC_NUM_SERVER=$2
 shift 2

@@ -4,6 +4,7 @@
 #
 # usage: deploy/examples/spawn.sh RANKS OPTION...
 set -eu
+case ${1-} in '' | 0 | *[!0-9]*) echo "usage: $0 RANKS OPTION..." >&2; exit 2 ;; esac
 ranks=$1
 shift
 exec psring-worker --multiprocessing-distributed --nproc-per-node "$ranks" --rank 0 --world-size 1 --addr 127.0.0.1 \

@@ -3,6 +3,7 @@
 #
 # usage: deploy/examples/torch_distributed_launch.sh RANKS OPTION...      (PYTHON: another than python3, one that has torch)
 set -eu
+case ${1-} in '' | 0 | *[!0-9]*) echo "usage: $0 RANKS OPTION..." >&2; exit 2 ;; esac
 ranks=$1
 shift
 exec "${PYTHON:-python3}" -m torch.distributed.launch --use-env --no-python --nproc-per-node "$ranks" --master-addr 127.0.0.1 \

@@ -3,6 +3,7 @@
 #
 # usage: deploy/examples/torchrun.sh RANKS OPTION...      (psring-worker and torchrun in PATH; MASTER_PORT: another than 29500)
 set -eu
+case ${1-} in '' | 0 | *[!0-9]*) echo "usage: $0 RANKS OPTION..." >&2; exit 2 ;; esac
 ranks=$1
 shift
 exec torchrun --no-python --nproc-per-node "$ranks" --master-addr 127.0.0.1 --master-port "${MASTER_PORT:-29500}" psring-worker "$@"

@@ -3,6 +3,7 @@
 usage: test_examples_of_starts.py SOURCE-ROOT PSRING WORKER shell|torch [TORCHRUN]"""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,17 @@ class Examples:
         return directory, said
 
 
+def asks_for_numbers(e):
+    """A script whose number of ranks was left out starts nothing."""
+    for script in ("shell_loop.sh", "spawn.sh", "mxnet.sh", "torchrun.sh", "torch_distributed_launch.sh", "torchrun_two_nodes.sh"):
+        told = subprocess.run([os.path.join(e.examples, script), "--mode", "ring"], cwd=e.launcher.directory, capture_output=True, text=True,
+                              timeout=PATIENCE_S)
+        e.tap.ok(told.returncode == 2 and not told.stdout and re.fullmatch(r"usage: .*/%s \S+( SERVERS)? OPTION\.\.\.\n" % re.escape(script), told.stderr),
+                 script + " without a number of ranks says its usage: status 2", ["status %s" % told.returncode, told.stdout + told.stderr])
+
+
 def shell(e):
+    asks_for_numbers(e)
     ring, ps = dict(e.options, mode="ring"), dict(e.options, mode="ps", shards=2)
     sh = "sh is " + os.path.realpath(shutil.which("sh"))
     worker = first_line([shutil.which("psring-worker", path=e.path), "--version"])
