@@ -22,7 +22,7 @@ typedef enum psr_err {
     PSR_ERR_DENIED,      /* a stranger: not on the roster, wrong key or token */
     PSR_ERR_PEER,        /* another process of the run failed or went away */
     PSR_ERR_CANCELLED,   /* the run was told to end */
-    PSR_ERR_NUMERIC,     /* a number that must be finite is not */
+    PSR_ERR_NUMERIC,     /* a number is wrong: not finite, or not what another rank has */
     PSR_ERR_COMPUTE,     /* the compute library failed */
     PSR_ERR_UNSUPPORTED, /* valid, but not with this build, device or combination */
     PSR_ERR_MISMATCH,    /* two ranks of a group called different things where both must call the same */

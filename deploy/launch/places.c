@@ -111,7 +111,7 @@ static const struct argp_option options[] = {
      "and up to M "
      "when all slots are taken (default: 1 slot, no more ranks than slots)",
      1},
-    {NULL, 'H', "HOST:N,HOST:N", 0, "the same as a list", 1},
+    {"host", 'H', "HOST:N,HOST:N", 0, "the same as a list", 1},
     {"map-by", KEY_MAP_BY, "slot|node", 0,
      "ranks take all slots of a host before the next host, or one slot a host in turn (default slot)", 1},
     {"bind-to", KEY_BIND_TO, "none|core|numa", 0,

@@ -1,6 +1,7 @@
 #include "ps/scheduler/figures.h"
 
 #include "comm/comm.h"
+#include "ps/scheduler/hashes.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -9,7 +10,6 @@
 
 #define WARMUP_MAX 10 /* base/figures.c's */
 #define RECENT_S 5.0
-#define HASH_DIGITS 16
 
 /* One step of the warm-up, of one rank. */
 typedef struct first_step {
@@ -52,7 +52,7 @@ struct psr_figures {
     mark now, newer, older; /* newer and older: RECENT_S of training apart */
     double bytes_sent, bytes_lent;
     double loss, test_loss, test_accuracy, test_count;
-    char hash[HASH_DIGITS + 1];
+    char hash[PSR_HASH_DIGITS + 1];
 };
 
 /* ---- life ---- */
@@ -137,11 +137,6 @@ void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
     move_marks(f, train_s);
 }
 
-static bool is_hash(const char *text)
-{
-    return text && strlen(text) == HASH_DIGITS && strspn(text, "0123456789abcdef") == HASH_DIGITS;
-}
-
 static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
 {
     /* Its own sums: they have what it waited for the very last weights of a run that was stopped. */
@@ -157,7 +152,7 @@ static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
     f->test_accuracy = real(outcome, "test_accuracy");
     f->test_count = real(outcome, "test_count");
     const char *hash = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(outcome, "hash"));
-    if (is_hash(hash))
+    if (psr_hash_is(hash))
         memcpy(f->hash, hash, sizeof f->hash);
 }
 

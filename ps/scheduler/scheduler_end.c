@@ -64,8 +64,17 @@ static psr_err check_steps(const psr_scheduler *scheduler)
     return PSR_OK;
 }
 
+static psr_err compare_last_weights(psr_scheduler *scheduler, psr_peer worker, uint64_t steps,
+                                    const psr_message *message)
+{
+    cJSON *outcome = cJSON_ParseWithLength(message->payload, message->payload_bytes);
+    psr_err err = psr_scheduler_compare_hash(scheduler, worker, steps, outcome);
+    cJSON_Delete(outcome);
+    return err;
+}
+
 /* A worker's figures, or what a shard carried. */
-static psr_err take_figures(const psr_scheduler *scheduler, psr_peer from, const psr_message *message)
+static psr_err take_figures(psr_scheduler *scheduler, psr_peer from, const psr_message *message)
 {
     const psr_scheduler_events *events = &scheduler->events;
     psr_traffic traffic;
@@ -95,6 +104,8 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
         return psr_violation(message, "the run has %" PRIu64 " steps",
                              psr_scheduler_worker(scheduler, 0)->facts.total_steps);
     PSR_TRY(take_figures(scheduler, member->peer, message));
+    if (member->peer.role == PSR_ROLE_WORKER && message->payload_bytes > 0)
+        PSR_TRY(compare_last_weights(scheduler, member->peer, says.steps, message));
     psr_coordinator_set_done(scheduler->coordinator, member->peer);
     member->left_out = says.left_out;
     member->steps = says.steps;

@@ -3,7 +3,10 @@
 #define PSR_PS_SCHEDULER_PRIVATE_H
 
 #include "ps/roster.h"
+#include "ps/scheduler/hashes.h"
 #include "ps/scheduler/scheduler.h"
+
+#include <cjson/cJSON.h>
 
 #define PSR_SCHEDULER_LINE_MAX 1024
 
@@ -37,6 +40,7 @@ struct psr_scheduler {
     bool last_asked;            /* of the last checkpoint */
     uint64_t last_checkpointed; /* steps */
     uint64_t *metrics_told;     /* [ranks]: steps completed, by its last line */
+    psr_hashes hashes;
 };
 
 /* Of a member, as psr_coordinator_has says. */
@@ -59,6 +63,9 @@ psr_err psr_scheduler_started(void *context);
 psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_member *member,
                                       const psr_message *message);
 psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *message);
+/* The hash in what a worker tells of so many steps, if there is one. NUMERIC, naming both: it is another than another's where all must have the same. */
+psr_err psr_scheduler_compare_hash(psr_scheduler *scheduler, psr_peer worker, uint64_t steps,
+                                   const cJSON *object);
 
 /* scheduler_end.c */
 psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *member,

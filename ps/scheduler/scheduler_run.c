@@ -129,6 +129,32 @@ static bool read_count(const cJSON *object, const char *name, uint64_t *ret_coun
     return true;
 }
 
+/* By whatever way all get the same bits. MPI leaves that to its libraries. */
+static bool have_equal_weights(const psr_scheduler *scheduler)
+{
+    const psr_route route = scheduler->roster.route;
+    return route == PSR_ROUTE_RING || (route == PSR_ROUTE_SHARD && scheduler->config.sync == PSR_SYNC_BSP);
+}
+
+psr_err psr_scheduler_compare_hash(psr_scheduler *scheduler, psr_peer worker, uint64_t steps,
+                                   const cJSON *object)
+{
+    const char *digits = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "hash"));
+    if (!psr_hash_is(digits) || !have_equal_weights(scheduler))
+        return PSR_OK;
+    const psr_hash_told *first = psr_hashes_differ(&scheduler->hashes, steps, worker.rank, digits);
+    if (first == NULL)
+        return PSR_OK;
+    char name[PSR_MEMBER_NAME_MAX], name_of_first[PSR_MEMBER_NAME_MAX];
+    psr_coordinator_name(scheduler->coordinator, worker, name);
+    psr_coordinator_name(scheduler->coordinator, (psr_peer){PSR_ROLE_WORKER, first->rank}, name_of_first);
+    return psr_fail(
+        PSR_ERR_NUMERIC,
+        "after step %" PRIu64
+        " %s has other weights than %s (hash %s, not %s): one of them computed or received wrong ones",
+        steps, name, name_of_first, digits, first->digits);
+}
+
 static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, const cJSON *object)
 {
     uint64_t step = 0, rank = 0;
@@ -141,6 +167,7 @@ static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, c
         return psr_violation(message, "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64,
                              step, rank, *told);
     *told = step;
+    PSR_TRY(psr_scheduler_compare_hash(scheduler, message->from, step, object));
     psr_metrics_line line = {.worker = message->from.rank,
                              .rank = (uint32_t)rank,
                              .step = step,

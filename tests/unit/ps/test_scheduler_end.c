@@ -185,6 +185,19 @@ static void a_lost_member_is_not_kept_secret_because_others_do_not_answer(void *
     ends_with_words(f, PSR_ERR_PEER, "worker 1 on b was lost");
 }
 
+static void workers_that_end_with_other_weights_end_the_run(void **state)
+{
+    fixture *f = *state;
+    done(f, s0, 20, NULL);
+    done(f, w0, 20, "{\"hash\": \"00000000000000ab\"}");
+    assert_false(f->ended);
+    done(f, w1, 20, "{\"hash\": \"00000000000000ac\"}");
+    ends(f, PSR_ERR_NUMERIC,
+         "after step 20 worker 1 on b has other weights than worker 0 on a (hash 00000000000000ac, not "
+         "00000000000000ab): one of "
+         "them computed or received wrong ones");
+}
+
 static void a_member_lost_when_all_others_are_done_is_told_with_that(void **state)
 {
     fixture *f = *state;
@@ -291,6 +304,7 @@ int main(void)
         SET_UP(a_last_checkpoint_that_lacks_pieces_ends_the_run_rather_than_hang_it),
         STARTED(members_that_end_after_different_steps_break_the_protocol),
         STARTED(told_to_stop_all_take_the_last_step_that_anybody_has_begun),
+        STARTED(workers_that_end_with_other_weights_end_the_run),
         STARTED(a_stop_that_comes_with_the_last_step_is_a_run_that_is_done),
         STARTED(a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps),
         STARTED(a_stop_in_the_last_evaluation_is_no_run_that_is_done),

@@ -145,6 +145,31 @@ static void a_checkpoint_that_is_not_due_is_a_violation(void **state)
     }
 }
 
+static void step_by_step_hashes_must_be_equal(void **state)
+{
+    fixture *f = *state;
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0, \"hash\": \"00000000000000ab\"}");
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 2, \"rank\": 0, \"hash\": \"00000000000000cd\"}");
+    say(f, w1, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 1, \"hash\": \"00000000000000ab\"}");
+    assert_false(f->ended);
+    assert_int_equal(f->metrics, 3);
+    say(f, w1, PSR_MSG_METRICS, "{\"step\": 2, \"rank\": 1, \"hash\": \"00000000000000ce\"}");
+    ends_with_words(f, PSR_ERR_NUMERIC, "after step 2 worker 1 on b has other weights than worker 0 on");
+}
+
+/* Each has weights of its own there. */
+static void hashes_of_relaxed_runs_are_not_compared(void **state)
+{
+    fixture *f = *state;
+    f->config.sync = PSR_SYNC_ASYNC;
+    open_scheduler(f);
+    start_all(f);
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0, \"hash\": \"00000000000000ab\"}");
+    say(f, w1, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 1, \"hash\": \"00000000000000ac\"}");
+    assert_false(f->ended);
+    assert_int_equal(f->metrics, 2);
+}
+
 static void a_line_of_metrics_that_is_not_due_is_a_violation(void **state)
 {
     fixture *f = *state;
@@ -284,6 +309,8 @@ int main(void)
         SET_UP(a_checkpoint_that_is_not_due_is_a_violation),
         SET_UP(a_line_of_metrics_that_is_not_due_is_a_violation),
         STARTED(metrics_come_step_by_step_to_the_runs_last),
+        STARTED(step_by_step_hashes_must_be_equal),
+        SET_UP(hashes_of_relaxed_runs_are_not_compared),
         SET_UP(in_local_mode_one_process_tells_of_all_ranks),
         STARTED(workers_hear_of_a_checkpoint_that_is_in_place),
         STARTED(waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named),
