@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import sys
+import time
 from functools import partial
 
 from psring_live import Live, read_bytes
@@ -33,12 +34,19 @@ class Run(Live):
     def rank(self, rank):
         """The process that is that rank; not what it has started."""
         wanted = ("PSRING_RANK=%d" % rank).encode()
-        agents = [process.pid for process in self.processes() if process.role == "agent"]
-        for process in self.processes():
-            stat = read_bytes("/proc/%d/stat" % process.pid)
-            parent = int(stat[stat.rindex(b")") + 2:].split()[1]) if b")" in stat else 0
-            if parent in agents and wanted in read_bytes("/proc/%d/environ" % process.pid).split(b"\0"):
-                return process
+        until = time.monotonic() + PATIENCE_S
+        execs = True
+        while execs and time.monotonic() < until:
+            agents = [process.pid for process in self.processes() if process.role == "agent"]
+            execs = False
+            for process in self.processes():
+                stat = read_bytes("/proc/%d/stat" % process.pid)
+                if b")" not in stat or int(stat[stat.rindex(b")") + 2:].split()[1]) not in agents:
+                    continue
+                variables = read_bytes("/proc/%d/environ" % process.pid)
+                if wanted in variables.split(b"\0"):
+                    return process
+                execs = execs or not variables  # it is becoming another program
         raise AssertionError("no process of rank %d" % rank)
 
     def of_role(self, role):
