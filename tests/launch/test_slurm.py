@@ -185,12 +185,14 @@ def requeued_jobs_go_on(tap, jobs, psring):
     options = dict(LONG, steps=REQUEUED_STEPS)
     local = Run(psring, jobs.directory, "local-requeued", dict(options, mode="local", workers=4))
     tap.ok(local.status == 0, "--mode local of %d steps ends with status 0" % REQUEUED_STEPS, local.why())
-    running = [(script, name, jobs.submit(script, name, dict(options, mode=mode, **{"checkpoint-every": 20, **more})))
-               for script, name, mode, more in [("slurm.sbatch", "requeued-train", "ring", {}), ("slurm-workers.sbatch", "requeued-tasks", "ps", {"shards": 2}),
-                                                (jobs.script_of_srun(), "requeued-srun", "ring", {"workers": 4})]]
-    for script, name, job in running:
+    running = []
+    for script, name, mode, more in [("slurm.sbatch", "requeued-train", "ring", {}), ("slurm-workers.sbatch", "requeued-tasks", "ps", {"shards": 2}),
+                                     (jobs.script_of_srun(), "requeued-srun", "ring", {"workers": 4})]:
+        # One after the other: each is told to end at its first checkpoint.
+        job = jobs.submit(script, name, dict(options, mode=mode, **{"checkpoint-every": 20, **more}))
         jobs.wait_for(lambda: jobs.checkpoints(name), "job %s writes no checkpoint: %s" % (job, jobs.why(name)))
         jobs.slurm.requeue(job)
+        running.append((script, name, job))
     for script, name, job in running:
         state = jobs.slurm.wait(job)
         with open(os.path.join(jobs.directory, name + "-2", "run.json")) as text:
