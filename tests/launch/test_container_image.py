@@ -7,6 +7,7 @@ No container engine is needed: buildah builds and runs as root in a mount and a 
 
 import json
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,8 @@ from pods import local_of, options_of_run, play, words_of
 IMAGE = "psring:test"
 NOTES = "/var/lib/containers"
 BUILD_PATIENCE_S = 1200
+# As many descriptors as this process may have: newer versions of buildah ask for a number of their own, which not every machine allows.
+ULIMIT = "--ulimit=nofile=%d:%d" % resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 class Builder:
@@ -39,7 +42,7 @@ class Builder:
         return ended.returncode, ended.stdout.splitlines(), ended.stderr.splitlines()
 
     def container(self, image):
-        status, said, wrong = self.call("from", "--pull-never", image)
+        status, said, wrong = self.call("from", "--pull-never", ULIMIT, image)
         if status != 0:
             raise RuntimeError("\n".join(wrong))
         return said[-1]
@@ -65,7 +68,7 @@ def built(tap, builder, source, suite):
     status, _, wrong = builder.call("commit", "--rm", base, "docker.io/library/debian:" + tag)
     shutil.rmtree(root)
     tap.ok(status == 0, "it becomes the image debian:%s" % tag, wrong)
-    status, said, wrong = builder.call("build", "--isolation", "chroot", "--pull-never", "--build-arg", "DEBIAN=" + tag, "-t", IMAGE, "-f",
+    status, said, wrong = builder.call("build", "--isolation", "chroot", "--pull-never", ULIMIT, "--build-arg", "DEBIAN=" + tag, "-t", IMAGE, "-f",
                                        os.path.join(source, "deploy", "kubernetes", "Containerfile"), source, patience_s=BUILD_PATIENCE_S)
     return tap.ok(status == 0, "the Containerfile builds", (said + wrong)[-40:])
 
