@@ -19,8 +19,8 @@ from pods import local_of, options_of_run, play, words_of
 IMAGE = "psring:test"
 NOTES = "/var/lib/containers"
 BUILD_PATIENCE_S = 1200
-# As many descriptors as this process may have: newer versions of buildah ask for a number of their own, which not every machine allows.
-ULIMIT = "--ulimit=nofile=%d:%d" % resource.getrlimit(resource.RLIMIT_NOFILE)
+# As many descriptors and processes as this one may have: newer versions of buildah ask for numbers of their own, which not every machine allows.
+ULIMITS = ["--ulimit=%s=%d:%d" % (name, *resource.getrlimit(which)) for name, which in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))]
 
 
 class Builder:
@@ -42,7 +42,7 @@ class Builder:
         return ended.returncode, ended.stdout.splitlines(), ended.stderr.splitlines()
 
     def container(self, image):
-        status, said, wrong = self.call("from", "--pull-never", ULIMIT, image)
+        status, said, wrong = self.call("from", "--pull-never", *ULIMITS, image)
         if status != 0:
             raise RuntimeError("\n".join(wrong))
         return said[-1]
@@ -68,7 +68,7 @@ def built(tap, builder, source, suite):
     status, _, wrong = builder.call("commit", "--rm", base, "docker.io/library/debian:" + tag)
     shutil.rmtree(root)
     tap.ok(status == 0, "it becomes the image debian:%s" % tag, wrong)
-    status, said, wrong = builder.call("build", "--isolation", "chroot", "--pull-never", ULIMIT, "--build-arg", "DEBIAN=" + tag, "-t", IMAGE, "-f",
+    status, said, wrong = builder.call("build", "--isolation", "chroot", "--pull-never", *ULIMITS, "--build-arg", "DEBIAN=" + tag, "-t", IMAGE, "-f",
                                        os.path.join(source, "deploy", "kubernetes", "Containerfile"), source, patience_s=BUILD_PATIENCE_S)
     return tap.ok(status == 0, "the Containerfile builds", (said + wrong)[-40:])
 

@@ -15,7 +15,7 @@ from nodes import Nodes
 from slurm import Slurm, free_ports
 
 LONG = dict(OPTIONS, **{"data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 100000, "lr": 0.001, "log-every": 10})
-REQUEUED_STEPS = 600
+REQUEUED_STEPS = 4000
 
 
 class Jobs:
