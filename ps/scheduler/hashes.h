@@ -10,9 +10,9 @@
 #define PSR_HASHES_STEPS 16
 
 typedef struct psr_hash_told {
-    uint64_t step; /* completed; 0: none yet */
+    uint64_t step; /* completed */
     uint32_t rank;
-    char digits[PSR_HASH_DIGITS + 1];
+    char digits[PSR_HASH_DIGITS + 1]; /* empty: none was told yet */
 } psr_hash_told;
 
 /* Zeroed at first. */

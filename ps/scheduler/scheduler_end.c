@@ -74,7 +74,7 @@ static psr_err compare_last_weights(psr_scheduler *scheduler, psr_peer worker, u
 }
 
 /* A worker's figures, or what a shard carried. */
-static psr_err take_figures(psr_scheduler *scheduler, psr_peer from, const psr_message *message)
+static psr_err take_figures(const psr_scheduler *scheduler, psr_peer from, const psr_message *message)
 {
     const psr_scheduler_events *events = &scheduler->events;
     psr_traffic traffic;

@@ -198,6 +198,15 @@ static void workers_that_end_with_other_weights_end_the_run(void **state)
          "them computed or received wrong ones");
 }
 
+static void a_run_of_no_steps_ends_with_equal_weights_too(void **state)
+{
+    fixture *f = *state;
+    done(f, s0, 0, NULL);
+    done(f, w0, 0, "{\"hash\": \"00000000000000ab\"}");
+    done(f, w1, 0, "{\"hash\": \"00000000000000ab\"}");
+    ends(f, PSR_OK, "0 steps done");
+}
+
 static void a_member_lost_when_all_others_are_done_is_told_with_that(void **state)
 {
     fixture *f = *state;
@@ -305,6 +314,7 @@ int main(void)
         STARTED(members_that_end_after_different_steps_break_the_protocol),
         STARTED(told_to_stop_all_take_the_last_step_that_anybody_has_begun),
         STARTED(workers_that_end_with_other_weights_end_the_run),
+        STARTED(a_run_of_no_steps_ends_with_equal_weights_too),
         STARTED(a_stop_that_comes_with_the_last_step_is_a_run_that_is_done),
         STARTED(a_stop_that_crosses_the_end_of_a_worker_lets_all_take_all_steps),
         STARTED(a_stop_in_the_last_evaluation_is_no_run_that_is_done),
