@@ -243,18 +243,25 @@ static void the_memory_of_one_who_came_after_is_not_taken_for_the_first_ones(voi
     close_landing(&l);
 }
 
+typedef psr_err landing_call(psr_landing *landing, uint32_t run, psr_span span, const psr_message *message);
+
 /* While the kernel refuses this process every further mapping. */
-static psr_err land_refused(landed *l, uint32_t run, size_t at)
+static psr_err call_refused(landed *l, uint32_t run, size_t at, landing_call *call)
 {
     struct rlimit before;
     psr_message *message = refer(l, run, at);
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
     const struct rlimit less = {.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_AS, &less), 0);
-    psr_err err = psr_landing_take(l->landing, run, spans[run], message);
+    psr_err err = call(l->landing, run, spans[run], message);
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
     psr_message_free(&message);
     return err;
+}
+
+static psr_err land_refused(landed *l, uint32_t run, size_t at)
+{
+    return call_refused(l, run, at, psr_landing_take);
 }
 
 static void where_the_kernel_maps_nothing_values_are_copied(void **state)
@@ -291,15 +298,10 @@ static void have_values(landed *l, uint32_t run, float step)
            spans[run].count * sizeof *l->values);
 }
 
-static psr_err show(landed *l, uint32_t run, bool refused)
+static psr_err show(landed *l, uint32_t run)
 {
-    struct rlimit before;
     psr_message *message = refer(l, run, spans[run].offset);
-    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
-    const struct rlimit less = {.rlim_cur = refused ? 1 << 20 : before.rlim_cur, .rlim_max = before.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_AS, &less), 0);
     psr_err err = psr_landing_show(l->landing, run, spans[run], message);
-    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
     psr_message_free(&message);
     return err;
 }
@@ -312,13 +314,13 @@ static void values_that_are_there_are_mapped_when_they_are_shown(void **state)
     have_values(&l, 0, 1);
     have_values(&l, 1, 1);
     l.values[spans[0].offset] = 5; /* on a page that is not only the run's */
-    assert_ok(show(&l, 0, false));
+    assert_ok(show(&l, 0));
     assert_true(l.values[spans[0].offset] == 5); /* nothing is copied */
     l.values[spans[0].offset] = value_at(0, 1);
     expect_values(&l, 0, 1);
     expect_values(&l, 1, 1);
     assert_true(is_mapped(&l, 0, spans[0].offset) && !is_mapped(&l, 1, spans[1].offset));
-    assert_ok(show(&l, 0, false)); /* once more changes nothing */
+    assert_ok(show(&l, 0)); /* once more changes nothing */
     assert_int_equal(psr_landing_mapped(l.landing), 1);
     write_values(&l, spans[0].offset, spans[0].count, 2);
     land(&l, 0, spans[0].offset);
@@ -332,12 +334,12 @@ static void values_that_cannot_be_mapped_stay_where_they_are(void **state)
     landed l;
     open_landing(&l);
     have_values(&l, 0, 1);
-    assert_ok(show(&l, 0, true));
+    assert_ok(call_refused(&l, 0, spans[0].offset, psr_landing_show));
     l.arena.values[spans[0].offset + PAGE] = -1;
     expect_values(&l, 0, 1);
     assert_int_equal(psr_landing_mapped(l.landing), 0);
     have_values(&l, 2, 3); /* small */
-    assert_ok(show(&l, 2, false));
+    assert_ok(show(&l, 2));
     expect_values(&l, 2, 3);
     assert_int_equal(psr_landing_mapped(l.landing), 0);
     close_landing(&l);
