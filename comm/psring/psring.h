@@ -253,10 +253,15 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_test(psring_request *request);
 /* The same after at most timeout_ms (PSRING_FOREVER: the operation has its own deadline). */
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait(psring_request *request, int64_t timeout_ms);
 /* As psring_wait of the first one that has ended, whose index is set however that was. Skipped are NULLs and what is not under way:
- * never started, or told by psring_test, psring_wait or this function to have ended. Other errors leave the index alone. BUSY: none has
- * ended. NOT_FOUND: none is under way. USAGE: all are NULL. */
+ * never started, or told by psring_test, psring_wait, psring_wait_some or this function to have ended. Other errors leave the index alone.
+ * BUSY: none has ended. NOT_FOUND: none is under way. USAGE: all are NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait_any(psring_request *const *requests, size_t count,
                                                         int64_t timeout_ms, size_t *ret_index);
+/* As psring_wait_any of all that have ended: waits for one, and takes with it what has ended by then. ret_indices has room for count; the first
+ * *ret_count are set, in ascending order, however those ended. OK: well. Else how the first of them failed; psring_test says it of each. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_wait_some(psring_request *const *requests, size_t count,
+                                                         int64_t timeout_ms, size_t *ret_indices,
+                                                         size_t *ret_count);
 /* Waits until it has ended, and nulls it. While another thread is in a call it does nothing. NULL, and a pointer to it, are allowed. */
 PSRING_API void psring_request_free(psring_request **request);
 /* The algorithm that was chosen: a static text. NULL: not known while it is under way for the first time. */

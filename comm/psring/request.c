@@ -213,7 +213,7 @@ psring_err psring_start(psring_request *request)
     return err == PSR_OK ? psr_comm_leave(request->comm, start(request)) : (psring_err)err;
 }
 
-/* How it ended: psring_wait_any has it once. */
+/* How it ended: psring_wait_any and psring_wait_some have it once. */
 static psr_err tell(psring_request *r)
 {
     r->told = true;
@@ -262,38 +262,93 @@ static bool any_has_ended(void *context)
     return false;
 }
 
-static psr_err wait_for_any(psring_comm *comm, any_of *any, int64_t timeout_ms, size_t *ret_index)
+/* Waits until one has ended. call: by which. */
+static psr_err wait_for_any(psring_comm *comm, any_of *any, int64_t timeout_ms, const char *call)
 {
     for (size_t i = 0; i < any->count; i++)
         if (any->requests[i] != NULL && any->requests[i]->comm != comm)
-            return psr_fail(PSR_ERR_USAGE, "psring_wait_any: requests of two communicators");
+            return psr_fail(PSR_ERR_USAGE, "%s: requests of two communicators", call);
     bool any_awaited = false;
     for (size_t i = 0; i < any->count; i++)
         any_awaited = any_awaited || is_awaited(any->requests[i]);
     if (!any_awaited)
-        return psr_fail(PSR_ERR_NOT_FOUND, "psring_wait_any: none of the requests is started");
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s: none of the requests is started", call);
     if (timeout_ms < 0)
-        return psr_fail(PSR_ERR_USAGE, "psring_wait_any: timeout_ms is %lld", (long long)timeout_ms);
+        return psr_fail(PSR_ERR_USAGE, "%s: timeout_ms is %lld", call, (long long)timeout_ms);
     if (!psr_driver_wait(comm->driver, any_has_ended, any, timeout_ms))
         return psr_fail(PSR_ERR_BUSY, "none of the requests has ended");
-    *ret_index = any->found;
-    return tell(any->requests[any->found]);
+    return PSR_OK;
+}
+
+/* Begins a call that waits for some of the requests. */
+static psr_err enter(const any_of *any, const char *call, psring_comm **ret_comm)
+{
+    psring_comm *comm = NULL;
+    for (size_t i = 0; i < any->count && comm == NULL; i++)
+        comm = any->requests[i] != NULL ? any->requests[i]->comm : NULL;
+    if (comm == NULL)
+        return psr_fail(PSR_ERR_USAGE, "%s: no request", call);
+    PSR_TRY(psr_comm_enter(comm));
+    *ret_comm = comm;
+    return PSR_OK;
 }
 
 psring_err psring_wait_any(psring_request *const *requests, size_t count, int64_t timeout_ms,
                            size_t *ret_index)
 {
+    static const char call[] = "psring_wait_any";
     any_of any = {requests, count, count};
     psring_comm *comm = NULL;
     if (requests == NULL || ret_index == NULL)
-        return (psring_err)psr_fail(PSR_ERR_USAGE, "psring_wait_any: requests or ret_index is NULL");
-    for (size_t i = 0; i < count && comm == NULL; i++)
-        comm = requests[i] != NULL ? requests[i]->comm : NULL;
-    if (comm == NULL)
-        return (psring_err)psr_fail(PSR_ERR_USAGE, "psring_wait_any: no request");
-    psr_err err = psr_comm_enter(comm);
-    return err == PSR_OK ? psr_comm_leave(comm, wait_for_any(comm, &any, timeout_ms, ret_index))
-                         : (psring_err)err;
+        return (psring_err)psr_fail(PSR_ERR_USAGE, "%s: requests or ret_index is NULL", call);
+    psr_err err = enter(&any, call, &comm);
+    if (err != PSR_OK)
+        return (psring_err)err;
+    err = wait_for_any(comm, &any, timeout_ms, call);
+    if (err == PSR_OK) {
+        *ret_index = any.found;
+        err = tell(requests[any.found]);
+    }
+    return psr_comm_leave(comm, err);
+}
+
+/* Of all that have ended by now how; the first failure counts. At least one has. */
+static psr_err tell_all(const any_of *any, size_t *ret_indices, size_t *ret_count)
+{
+    char line[PSR_ERR_DETAIL_BYTES];
+    psr_err err = PSR_OK;
+    size_t ended = 0;
+    for (size_t i = any->found; i < any->count; i++) {
+        if (!is_awaited(any->requests[i]) || !is_over(any->requests[i]))
+            continue;
+        ret_indices[ended++] = i;
+        psr_err one = tell(any->requests[i]);
+        if (one == PSR_OK || err != PSR_OK)
+            continue;
+        err = one;
+        psr_err_detail_keep(line);
+    }
+    *ret_count = ended;
+    if (err != PSR_OK)
+        psr_err_detail_restore(line);
+    return err;
+}
+
+psring_err psring_wait_some(psring_request *const *requests, size_t count, int64_t timeout_ms,
+                            size_t *ret_indices, size_t *ret_count)
+{
+    static const char call[] = "psring_wait_some";
+    any_of any = {requests, count, count};
+    psring_comm *comm = NULL;
+    if (requests == NULL || ret_indices == NULL || ret_count == NULL)
+        return (psring_err)psr_fail(PSR_ERR_USAGE, "%s: requests, ret_indices or ret_count is NULL", call);
+    psr_err err = enter(&any, call, &comm);
+    if (err != PSR_OK)
+        return (psring_err)err;
+    err = wait_for_any(comm, &any, timeout_ms, call);
+    if (err == PSR_OK)
+        err = tell_all(&any, ret_indices, ret_count);
+    return psr_comm_leave(comm, err);
 }
 
 void psring_request_free(psring_request **request)

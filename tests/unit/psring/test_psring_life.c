@@ -507,6 +507,7 @@ static void null_is_refused_by_name(void **state)
     expect(psring_wait(NULL, 0) == PSRING_ERR_USAGE);
     expect(psring_wait_any(NULL, 1, 0, &index) == PSRING_ERR_USAGE);
     expect(psring_wait_any(&none, 1, 0, NULL) == PSRING_ERR_USAGE && index == 7);
+    expect(psring_wait_some(NULL, 1, 0, &index, &index) == PSRING_ERR_USAGE && index == 7);
     expect_ok(psring_close(&comm));
 }
 

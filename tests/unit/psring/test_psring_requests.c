@@ -58,6 +58,85 @@ static void start_several(psring_comm **comm, int rank, void *context)
     psring_request_free(&requests[1]);
 }
 
+/* What has ended is told once, all of it together; what has not stays. */
+static void take_some(psring_comm **comm, int rank, void *context)
+{
+    enum { MESSAGES = 5 };
+    psring_group *world = psring_world(*comm);
+    psring_request *requests[MESSAGES + 1] = {NULL};
+    int32_t x[MESSAGES] = {0};
+    size_t indices[MESSAGES + 1] = {9}, ended = 9, told = 0;
+    bool seen[MESSAGES] = {false};
+    (void)context;
+    if (rank == 1) {
+        for (int32_t k = 0; k < MESSAGES; k++) {
+            x[k] = k + 1;
+            if (k == MESSAGES - 1) /* rank 0 has the others */
+                expect_ok(psring_barrier(world, NULL, NULL));
+            expect_ok(psring_send(world, &x[k], 1, PSRING_INT32, 0, (uint32_t)k, NULL, NULL));
+        }
+        return;
+    }
+    expect(psring_wait_some(requests, MESSAGES, 0, indices, &ended) == PSRING_ERR_USAGE && ended == 9);
+    for (int k = 0; k < MESSAGES; k++) /* the one at MESSAGES - 1 is NULL */
+        expect_ok(psring_receive(world, &x[k], 1, PSRING_INT32, 1, (uint32_t)k, NULL,
+                                 &requests[k < MESSAGES - 1 ? k : MESSAGES]));
+    while (told < MESSAGES - 1) {
+        expect_ok(psring_wait_some(requests, MESSAGES + 1, PSRING_FOREVER, indices, &ended));
+        expect(ended >= 1 && ended <= MESSAGES - 1 - told);
+        for (size_t k = 0; k < ended; k++) {
+            expect(indices[k] < MESSAGES - 1 && !seen[indices[k]] && (k == 0 || indices[k] > indices[k - 1]));
+            expect(x[indices[k]] == (int32_t)indices[k] + 1);
+            seen[indices[k]] = true;
+        }
+        told += ended;
+    }
+    ended = 9;
+    expect(psring_wait_some(requests, MESSAGES + 1, 20, indices, &ended) == PSRING_ERR_BUSY && ended == 9);
+    expect_ok(psring_barrier(world, NULL, NULL));
+    expect_ok(psring_wait_some(requests, MESSAGES + 1, PSRING_FOREVER, indices, &ended));
+    expect(ended == 1 && indices[0] == MESSAGES && x[MESSAGES - 1] == MESSAGES);
+    expect(psring_wait_some(requests, MESSAGES + 1, 0, indices, &ended) == PSRING_ERR_NOT_FOUND);
+    expect(psring_wait_some(requests, MESSAGES + 1, -1, indices, &ended) != PSRING_OK);
+    expect(psring_wait_some(requests, MESSAGES + 1, 0, NULL, &ended) == PSRING_ERR_USAGE);
+    expect(psring_wait_some(requests, MESSAGES + 1, 0, indices, NULL) == PSRING_ERR_USAGE);
+    for (int k = 0; k <= MESSAGES; k++)
+        psring_request_free(&requests[k]);
+}
+
+static void all_that_have_ended_are_taken_together(void **state)
+{
+    (void)state;
+    ranks_run(2, take_some, NULL);
+}
+
+/* Of those that fail the first one's line is said, and each is asked for its own. */
+static void take_failures(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    psring_request *requests[3] = {NULL};
+    int32_t x[3] = {0};
+    size_t indices[3], ended = 0, told = 0;
+    (void)context;
+    for (int k = 0; k < 3; k++)
+        expect_ok(psring_receive(world, &x[k], 1, PSRING_INT32, 1 - rank, (uint32_t)k, NULL, &requests[k]));
+    expect_ok(psring_barrier(world, NULL, NULL));
+    if (rank == 0)
+        expect_ok(psring_revoke(world, "enough"));
+    for (; told < 3; told += ended) {
+        expect(psring_wait_some(requests, 3, PSRING_FOREVER, indices, &ended) == PSRING_ERR_CANCELLED);
+        expect(ended > 0 && strstr(psring_err_detail(), "enough") != NULL);
+        for (size_t k = 0; k < ended; k++)
+            expect(psring_test(requests[indices[k]]) == PSRING_ERR_CANCELLED);
+    }
+}
+
+static void failures_are_taken_together_too(void **state)
+{
+    (void)state;
+    ranks_run(2, take_failures, NULL);
+}
+
 static void several_operations_are_under_way_at_once(void **state)
 {
     (void)state;
@@ -430,6 +509,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_operations_are_under_way_at_once),
+        cmocka_unit_test(all_that_have_ended_are_taken_together),
+        cmocka_unit_test(failures_are_taken_together_too),
         cmocka_unit_test(what_has_not_ended_is_busy),
         cmocka_unit_test(a_second_thread_is_turned_away),
         cmocka_unit_test(a_programs_signals_disturb_no_call),
