@@ -17,7 +17,7 @@ typedef enum psr_kind {
     PSR_KIND_ALL_TO_ALL_V, /* of varying counts */
     PSR_KIND_BARRIER,
     PSR_KIND_NEIGHBORS, /* neighbour exchange */
-    PSR_KIND_SEND,      /* from one rank to one other, which receives */
+    PSR_KIND_SEND,      /* from one rank to one, which receives */
     PSR_KIND_RECEIVE,
     PSR_KIND_HALO, /* a neighbour exchange under the name that its caller knows */
     PSR_KIND_GROUP_SPLIT, /* an all-gather of colours and keys, likewise; so are the next two, of what each rank says of a table */

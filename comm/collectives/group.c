@@ -121,7 +121,7 @@ static psr_err keep(psr_group *group, uint32_t from, uint32_t key, uint32_t most
 
 /* ---- messages ---- */
 
-static void leave_when_done(psr_group *group, psr_request *request)
+static void leave_when_done(psr_group *group, const psr_request *request)
 {
     psr_request **at = &group->first;
     while (*at != request)
@@ -341,6 +341,25 @@ static psr_err take_kept(psr_group *group, const psr_request *r, uint32_t key)
     return PSR_OK;
 }
 
+/* A message to oneself crosses no wire: whichever end begins last finds the other one. */
+static psr_err meet_oneself(psr_group *group, psr_request *r)
+{
+    bool sends = r->call.kind == PSR_KIND_SEND;
+    psr_request *other = find(group, r->tag, r->peer, !sends);
+    if (other == NULL)
+        return PSR_OK;
+    psr_request *from = sends ? r : other, *to = sends ? other : r;
+    if (!same_call(&from->says, &to->says)) {
+        group->failed = true;
+        group->failed_of = r->peer;
+        return mismatch(group, r->tag, r->peer, true, &from->says, &to->says);
+    }
+    psr_request_pass(from, to);
+    leave_when_done(group, from);
+    leave_when_done(group, to);
+    return PSR_OK;
+}
+
 static void join(psr_group *group, psr_request *r)
 {
     psr_request **at = &group->first;
@@ -357,6 +376,8 @@ psr_err psr_request_start(psr_request *request)
     PSR_TRY(number(group, request));
     psr_request_begin(request);
     join(group, request);
+    if (request->is_message && request->peer == group->options.rank)
+        return meet_oneself(group, request);
     PSR_TRY(greet(group, request));
     PSR_TRY(psr_request_advance(request));
     leave_when_done(group, request);

@@ -4,7 +4,7 @@
  * Every rank makes the same calls in the same order. An operation that is not persistent belongs to that order (slot 0): its number
  * there is its round. A persistent one has a slot of its own, given in the order in which they are made, and is started again
  * and again, in any order with others: its round is how often. A message between two ranks is matched by its tag: slot 2^31 + tag, and its
- * round is the number of messages with that tag from the one to the other.
+ * round is the number of messages with that tag from the one to the other. A rank may be both: then the later of the two ends copies.
  *
  * Memory is bounded by credits, between each two ranks and for each operation by itself, so that none waits for another's:
  * - In the order of calls a rank sends at once, at most a window of slices that the receiver has not taken in. Who only sends may be
@@ -77,7 +77,7 @@ typedef struct psr_request_options {
     /* [ranks] Reduce-scatter, all-gather, gather, scatter: of each rank's part. All-to-all-v: what comes from each. */
     const size_t *counts;
     const size_t *send_counts; /* [ranks] all-to-all-v: what goes to each */
-    uint32_t peer, tag;        /* of a message; tag at most PSR_MESSAGE_TAG_MAX */
+    uint32_t peer, tag;        /* of a message; peer may be this rank; tag at most PSR_MESSAGE_TAG_MAX */
     /* Neighbour exchange: the k-th to a rank is its k-th from us. What adds is added in the order of the list, but first what a rank
      * sends itself. */
     const psr_block *send_blocks, *receive_blocks;

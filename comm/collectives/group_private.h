@@ -97,6 +97,8 @@ psr_stream *psr_request_in(const psr_request *request, uint32_t rank);
 
 /* Its tag is set. Nothing is done yet. */
 void psr_request_begin(psr_request *request);
+/* The two ends of a message to oneself, which have begun: both are over. */
+void psr_request_pass(psr_request *from, psr_request *to);
 /* Does all that can be done now. It may be over then: active says. */
 PSR_MUST_CHECK psr_err psr_request_advance(psr_request *request);
 /* A message of the rank that the stream is of, whose call is the same. Takes *message when it is kept. */

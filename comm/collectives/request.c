@@ -260,6 +260,16 @@ psr_err psr_request_advance(psr_request *r)
     return PSR_OK;
 }
 
+void psr_request_pass(psr_request *from, psr_request *to)
+{
+    if (from->call.count > 0)
+        memmove(to->areas[PSR_AREA_RECEIVE].write, from->areas[PSR_AREA_SEND].read,
+                from->call.count * from->value_bytes);
+    from->complete_before = from->schedule.count;
+    to->complete_before = to->schedule.count;
+    from->active = to->active = false;
+}
+
 /* ---- messages ---- */
 
 static psr_err check_values(const psr_request *r, const psr_stream *in, const psr_msg_values *says,

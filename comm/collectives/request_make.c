@@ -24,8 +24,8 @@ static psr_err check_ranks(const psr_group *group, const psr_request_options *o)
                         psr_kind_name(o->kind), o->root, n);
     if (!is_message(o->kind))
         return PSR_OK;
-    if (o->peer >= n || o->peer == group->options.rank)
-        return psr_fail(PSR_ERR_USAGE, "%s: rank %" PRIu32 " is no other of %" PRIu32 " ranks",
+    if (o->peer >= n)
+        return psr_fail(PSR_ERR_USAGE, "%s: rank %" PRIu32 " is none of %" PRIu32 " ranks",
                         psr_kind_name(o->kind), o->peer, n);
     if (o->tag > PSR_MESSAGE_TAG_MAX)
         return psr_fail(PSR_ERR_USAGE, "%s: tag %" PRIu32 " is above %" PRIu32, psr_kind_name(o->kind),

@@ -52,7 +52,7 @@ uint32_t psr_node_seat_end_of_waiting(const psr_node_coordinator *c, uint32_t ra
             if (!psr_node_seat_is_here(s))
                 return rank;
         } else if (!s->progress.waits || awaited.role != PSR_ROLE_WORKER ||
-                   awaited.rank >= c->options.ranks) {
+                   awaited.rank >= c->options.ranks || awaited.rank == rank) {
             return rank;
         }
         rank = awaited.rank;

@@ -102,7 +102,7 @@ void psr_node_joining_check(psr_node_coordinator *coordinator, int64_t present_m
 
 /* ---- coordinator_findings.c ---- */
 
-/* Where waiting for one another ends, from a rank on: at one that waits for nobody who is here. ranks: in a circle. */
+/* Where waiting for one another ends, from a rank on: at one that waits for nobody who is here, or for itself. ranks: in a circle. */
 uint32_t psr_node_seat_end_of_waiting(const psr_node_coordinator *coordinator, uint32_t rank);
 /* "rank 2 on host7: alive, but no progress for 1.0 s in step 3", or that it has left, or gives no sign of life. Returns the status
  * that goes with it. within_ms: the deadline of who waited. */

@@ -171,10 +171,7 @@ static psr_err check_tag(const arguments *a)
 static psr_err check_peer(const psring_group *group, const arguments *a)
 {
     PSR_TRY(check_rank(group, a->kind, "rank", a->peer));
-    PSR_TRY(check_tag(a));
-    if (a->peer == (int)psr_node_group_rank(group->group))
-        return psr_fail(PSR_ERR_USAGE, "%s: rank %d is this one", psr_kind_name(a->kind), a->peer);
-    return PSR_OK;
+    return check_tag(a);
 }
 
 static psr_err check(const psring_group *group, const arguments *a, const psring_call *call)

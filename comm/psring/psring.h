@@ -369,9 +369,10 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_all_to_all_v(psring_group *group,
 PSRING_API PSRING_MUST_CHECK psring_err psring_barrier(psring_group *group, const psring_call *call,
                                                        psring_request **ret_request);
 
-/* ---- messages: matched by the two ranks and tag (at most PSRING_TAG_MAX), in order. Count and type are the same at both ends. Not to
- * oneself. A send ends when the other has called psring_receive and its values have left: two ranks that first send each other, blocking,
- * wait for each other ---- */
+/* ---- messages: matched by the two ranks and tag (at most PSRING_TAG_MAX), in order. Count and type are the same at both ends. A send ends
+ * when the other has called psring_receive and its values have left: two ranks that first send each other, blocking, wait for each
+ * other. To oneself the same: one of the two ends is started (ret_request) before the other; who blocks without that waits for itself, until the
+ * deadline, and is named ---- */
 PSRING_API PSRING_MUST_CHECK psring_err psring_send(psring_group *group, const void *data, size_t count,
                                                     psring_type type, int to, uint32_t tag,
                                                     const psring_call *call, psring_request **ret_request);

@@ -465,7 +465,7 @@ static void call_wrongly(psring_comm **comm, int rank, void *context)
            PSRING_ERR_USAGE);
     expect(psring_broadcast(world, x, 1, PSRING_FLOAT32, 2, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_broadcast(world, x, 1, PSRING_FLOAT32, -1, NULL, NULL) == PSRING_ERR_USAGE);
-    expect(psring_send(world, x, 1, PSRING_FLOAT32, rank, 0, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_send(world, x, 1, PSRING_FLOAT32, 2, 0, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_send(world, x, 1, PSRING_FLOAT32, 1 - rank, PSRING_TAG_MAX + 1, NULL, NULL) ==
            PSRING_ERR_USAGE);
     expect(psring_barrier(world, PSRING_CALL(.deadline_ms = -1), NULL) == PSRING_ERR_USAGE);
