@@ -13,7 +13,7 @@ typedef struct psr_shape {
     const size_t
         *begins; /* [ranks + 1]: where each rank's part begins; all-reduce: each chunk (base/fold.h) */
     const size_t *send_begins; /* all-to-all: of what goes to each rank; begins: of what comes from each */
-    bool in_place;             /* the areas SEND and RECEIVE are one: all-reduce, reduce */
+    bool in_place;             /* the areas SEND and RECEIVE are one: all-reduce, reduce, all-to-all */
     bool divides;              /* the fold is a mean */
     const psr_block *send_blocks, *receive_blocks; /* neighbour exchange */
     size_t send_block_count, receive_block_count;

@@ -10,7 +10,7 @@
  * All-to-all: a part that is to go v ranks on goes by the powers of two that v is a sum of, the smallest first. At distance
  * d = 1, 2, 4, .. a rank sends rank r+d, in one message, the parts for whose v that power is one, and gets as many of rank r-d in
  * their place. ceil(log2 n) messages in place of n-1, each of about M/2 bytes: log2(n) (a + M/(2B)), with (1 + log2 n) M bytes of memory.
- * So it pays where a outweighs the bytes. */
+ * So it pays where a outweighs the bytes. In place it works on a copy of the parts, of M bytes more. */
 #include "comm/collectives/algorithms.h"
 
 /* Where the part of rank r + v begins in scratch. */
@@ -48,7 +48,8 @@ void psr_bruck_all_gather(psr_schedule *schedule, const psr_shape *shape)
 typedef struct all_to_all {
     psr_schedule *schedule;
     const psr_shape *shape;
-    size_t part; /* values: all are of as many */
+    size_t part;   /* values: all are of as many */
+    psr_place own; /* where this rank's parts stand, which nothing writes to */
 } all_to_all;
 
 /* Where part v stands before the step of that distance: with its rank, until it has gone its first one. */
@@ -56,7 +57,7 @@ static psr_place before_step(const all_to_all *a, uint32_t v, uint32_t distance)
 {
     bool untouched = (v & (distance - 1)) == 0;
     uint32_t to = (a->shape->rank + v) % a->shape->ranks;
-    return untouched ? psr_shape_own(a->shape, to * a->part) : psr_scratch(v * a->part);
+    return untouched ? (psr_place){a->own.area, a->own.offset + to * a->part} : psr_scratch(v * a->part);
 }
 
 /* After it, which may have been its last one: it has come from v ranks before. */
@@ -95,10 +96,16 @@ static size_t step(const all_to_all *a, uint32_t distance, size_t pack)
 
 void psr_bruck_all_to_all(psr_schedule *schedule, const psr_shape *shape)
 {
-    all_to_all a = {schedule, shape, psr_shape_part(shape, 0)};
-    psr_schedule_copy(schedule, psr_shape_own(shape, shape->rank * a.part),
-                      psr_received(shape->rank * a.part), a.part, PSR_AT_ONCE);
-    size_t used = shape->ranks * a.part;
+    all_to_all a = {schedule, shape, psr_shape_part(shape, 0), psr_shape_own(shape, 0)};
+    size_t all = shape->ranks * a.part, used = all;
+    if (shape->in_place) {
+        a.own = psr_scratch(used);
+        used += all;
+        psr_schedule_copy(schedule, psr_received(0), a.own, all, PSR_AT_ONCE);
+    } else {
+        psr_schedule_copy(schedule, psr_shape_own(shape, shape->rank * a.part),
+                          psr_received(shape->rank * a.part), a.part, PSR_AT_ONCE);
+    }
     for (uint32_t distance = 1; distance < shape->ranks; distance *= 2)
         used += step(&a, distance, used);
     schedule->scratch = used;

@@ -6,7 +6,8 @@
  * All-reduce: all-gather of everybody's values, then the fold of each chunk in the ring's order: (n-1)M bytes, a + (n-1)M/B, and
  *   nM bytes of memory: for few bytes. The same bits as the ring.
  * Gather, scatter: (n-1)/n M bytes at the root, a + (n-1)/n M/B.
- * Neighbour exchange, and a message to one rank: what is to be sent, as it is. */
+ * Neighbour exchange, and a message to one rank: what is to be sent, as it is.
+ * In place all-to-all sends the same, of copies: slice by slice what comes takes the place of what has been sent there. */
 #include "comm/collectives/algorithms.h"
 
 static uint32_t rank_at(const psr_shape *shape, uint32_t distance)
@@ -112,11 +113,31 @@ void psr_direct_scatter(psr_schedule *schedule, const psr_shape *shape)
                       PSR_AT_ONCE);
 }
 
+/* What goes to a rank and what comes from it have one place, and one count. */
+static void all_to_all_in_place(psr_schedule *schedule, const psr_shape *shape, bool at_least)
+{
+    for (uint32_t d = 1; d < shape->ranks; d++) {
+        uint32_t peer = rank_at(shape, d);
+        psr_place part = psr_received(shape->begins[peer]);
+        size_t count = psr_shape_part(shape, peer);
+        if (at_least && count == 0) {
+            psr_schedule_signal(schedule, peer, PSR_AT_ONCE);
+            psr_schedule_await(schedule, peer, PSR_AT_ONCE);
+        }
+        psr_after sent = psr_schedule_send_copy(schedule, peer, part, count, PSR_AT_ONCE);
+        psr_schedule_receive(schedule, peer, part, count, sent);
+    }
+}
+
 /* at_least: a message goes where there is no value too, so that counts of which only one is 0 are found out. */
 static void all_to_all(psr_schedule *schedule, const psr_shape *shape, bool at_least)
 {
     const size_t *out = shape->send_begins, *in = shape->begins;
     uint32_t rank = shape->rank;
+    if (shape->in_place) {
+        all_to_all_in_place(schedule, shape, at_least);
+        return;
+    }
     psr_schedule_copy(schedule, psr_shape_own(shape, out[rank]), psr_received(in[rank]),
                       in[rank + 1] - in[rank], PSR_AT_ONCE);
     for (uint32_t d = 1; d < shape->ranks; d++) {

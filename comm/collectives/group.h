@@ -68,8 +68,8 @@ typedef struct psr_request_options {
     psr_type type;
     psr_reduction reduction; /* all-reduce, reduce, reduce-scatter; blocks that add */
     uint32_t root;           /* reduce, broadcast, gather, scatter */
-    /* Of the type, aligned for it. In place: send is where this rank's values lie in receive (not for all-to-all). Broadcast: receive
-     * alone. NULL where this rank has none. */
+    /* Of the type, aligned for it. In place: send is where this rank's values lie in receive; all-to-all: send is receive, and with counts
+     * both are the same. Broadcast: receive alone. NULL where this rank has none. */
     const void *send;
     void *receive;
     /* All-reduce, reduce, broadcast, a message: of the whole. The others: of each rank's part, unless counts are given. */
@@ -87,7 +87,10 @@ typedef struct psr_request_options {
     bool uncounted; /* lines number calls without this one, which begins the group: its caller made none */
 } psr_request_options;
 
-/* Makes an operation and starts nothing. USAGE: no such rank, algorithm, or reduction of that type. NOMEM. ret owns. */
+/* Can it be made? USAGE: no such rank, algorithm, or reduction of that type; counts that no memory has; what a rank would send itself is
+ * not what it expects of itself. Any thread. */
+PSR_MUST_CHECK psr_err psr_request_check(const psr_group *group, const psr_request_options *options);
+/* Makes an operation and starts nothing. As psr_request_check; NOMEM. ret owns. */
 PSR_MUST_CHECK psr_err psr_request_new(psr_group *group, const psr_request_options *options,
                                        psr_request **ret_request);
 /* Begins it, again too: not while it is under way. Its values are borrowed until it is done and nothing is lent. */

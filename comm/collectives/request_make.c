@@ -50,10 +50,6 @@ static psr_err check_kind(const psr_request_options *o)
     if (o->kind == PSR_KIND_ALL_TO_ALL_V && (o->counts == NULL || o->send_counts == NULL))
         return psr_fail(PSR_ERR_USAGE,
                         "all_to_all_v: it needs the counts of what goes to and comes from each rank");
-    if ((o->kind == PSR_KIND_ALL_TO_ALL || o->kind == PSR_KIND_ALL_TO_ALL_V) && o->send == o->receive &&
-        o->send != NULL)
-        return psr_fail(PSR_ERR_USAGE, "%s: not in place: send and receive must be apart",
-                        psr_kind_name(o->kind));
     return PSR_OK;
 }
 
@@ -109,14 +105,7 @@ static psr_err check_neighbors(const psr_group *group, const psr_request_options
     }
 }
 
-/* ---- shape ---- */
-
-typedef struct layout {
-    size_t *begins, *send_begins; /* one memory */
-    uint64_t bytes;               /* of all values: what the choice goes by */
-    uint64_t count;               /* that all ranks must say alike */
-    bool varying;
-} layout;
+/* ---- counts ---- */
 
 static bool is_whole(psr_kind kind)
 {
@@ -131,30 +120,79 @@ static bool has_parts(psr_kind kind)
            psr_kind_gathers_words(kind);
 }
 
-/* Begins of parts of counts, or of count each. false: more than memory has. */
-static bool add_up(size_t *begins, uint32_t ranks, const size_t *counts, size_t count, size_t most)
+/* Parts of counts, or of count each, have at most so many values together. */
+static bool adds_up(uint32_t ranks, const size_t *counts, size_t count, size_t most)
 {
-    begins[0] = 0;
     for (uint32_t c = 0; c < ranks; c++) {
         size_t part = counts != NULL ? counts[c] : count;
-        if (part > most - begins[c])
+        if (part > most)
             return false;
-        begins[c + 1] = begins[c] + part;
+        most -= part;
     }
     return true;
 }
 
-static bool lay_out(layout *l, const psr_group *group, const psr_request_options *o)
+/* What a rank sends itself must be what it expects of itself; in place all that comes has the place of what goes. */
+static psr_err check_pairs(const psr_group *group, const psr_request_options *o)
+{
+    uint32_t self = group->options.rank;
+    if (o->send_counts[self] != o->counts[self])
+        return psr_fail(PSR_ERR_USAGE,
+                        "all_to_all_v: rank %" PRIu32 " sends itself %zu values and expects %zu", self,
+                        o->send_counts[self], o->counts[self]);
+    for (uint32_t r = 0; o->send != NULL && o->send == o->receive && r < group->options.ranks; r++)
+        if (o->send_counts[r] != o->counts[r])
+            return psr_fail(PSR_ERR_USAGE,
+                            "all_to_all_v: in place send_counts are receive_counts, and of rank %" PRIu32
+                            " they are %zu and %zu",
+                            r, o->send_counts[r], o->counts[r]);
+    return PSR_OK;
+}
+
+static psr_err check_counts(const psr_group *group, const psr_request_options *o)
 {
     uint32_t n = group->options.ranks;
     /* No array has more bytes than a pointer difference can say; direct all-reduce has n of them. */
     size_t most = PTRDIFF_MAX / psr_type_bytes(o->type) / n;
+    bool two = o->kind == PSR_KIND_ALL_TO_ALL_V;
+    if ((is_whole(o->kind) && o->count > most) ||
+        (has_parts(o->kind) && !adds_up(n, o->counts, o->count, most)) ||
+        (two && !adds_up(n, o->send_counts, 0, most)))
+        return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have", psr_kind_name(o->kind));
+    return two ? check_pairs(group, o) : PSR_OK;
+}
+
+psr_err psr_request_check(const psr_group *group, const psr_request_options *options)
+{
+    PSR_TRY(check_kind(options));
+    PSR_TRY(check_ranks(group, options));
+    PSR_TRY(check_counts(group, options));
+    return psr_kind_has_blocks(options->kind) ? check_neighbors(group, options) : PSR_OK;
+}
+
+/* ---- shape ---- */
+
+typedef struct layout {
+    size_t *begins, *send_begins; /* one memory */
+    uint64_t bytes;               /* of all values: what the choice goes by */
+    uint64_t count;               /* that all ranks must say alike */
+    bool varying;
+} layout;
+
+/* Begins of parts of counts, or of count each. */
+static void add_up(size_t *begins, uint32_t ranks, const size_t *counts, size_t count)
+{
+    begins[0] = 0;
+    for (uint32_t c = 0; c < ranks; c++)
+        begins[c + 1] = begins[c] + (counts != NULL ? counts[c] : count);
+}
+
+static void lay_out(layout *l, const psr_group *group, const psr_request_options *o)
+{
+    uint32_t n = group->options.ranks;
     bool two = o->kind == PSR_KIND_ALL_TO_ALL_V, parts = has_parts(o->kind);
-    if (o->count > most)
-        return false;
-    if (!add_up(l->begins, n, parts ? o->counts : NULL, parts ? o->count : 0, most) ||
-        !add_up(l->send_begins, n, two ? o->send_counts : NULL, parts ? o->count : 0, most))
-        return false;
+    add_up(l->begins, n, parts ? o->counts : NULL, parts ? o->count : 0);
+    add_up(l->send_begins, n, two ? o->send_counts : NULL, parts ? o->count : 0);
     for (uint32_t c = 0; is_whole(o->kind) && c <= n; c++)
         l->begins[c] = psr_fold_chunk_begin(o->count, n, c);
     l->bytes = (uint64_t)l->begins[n] * psr_type_bytes(o->type);
@@ -163,7 +201,13 @@ static bool lay_out(layout *l, const psr_group *group, const psr_request_options
         l->count = psr_call_digest(o->counts, n);
     else if (is_whole(o->kind) || (parts && !two))
         l->count = o->count;
-    return true;
+}
+
+/* By one buffer, of as many values. */
+static bool can_be_in_place(psr_kind kind)
+{
+    return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || kind == PSR_KIND_ALL_TO_ALL ||
+           kind == PSR_KIND_ALL_TO_ALL_V;
 }
 
 static psr_shape shape_of(const psr_request *r, const layout *l, const psr_request_options *o)
@@ -176,7 +220,7 @@ static psr_shape shape_of(const psr_request *r, const layout *l, const psr_reque
         .count = o->count,
         .begins = l->begins,
         .send_begins = l->send_begins,
-        .in_place = o->send == o->receive && (o->kind == PSR_KIND_ALL_REDUCE || o->kind == PSR_KIND_REDUCE),
+        .in_place = o->send == o->receive && can_be_in_place(o->kind),
         .divides = psr_kind_folds(o->kind) && o->reduction == PSR_REDUCTION_MEAN,
         .send_blocks = o->send_blocks,
         .receive_blocks = o->receive_blocks,
@@ -192,10 +236,7 @@ static psr_err write_schedule(psr_request *r, const psr_request_options *o)
     if (begins == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an operation of %" PRIu32 " ranks", group->ranks);
     layout l = {.begins = begins, .send_begins = begins + group->ranks + 1};
-    if (!lay_out(&l, r->group, o)) {
-        free(begins);
-        return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have", psr_kind_name(o->kind));
-    }
+    lay_out(&l, r->group, o);
     r->call = (psr_call){
         .kind = o->kind,
         .algorithm = o->algorithm != PSR_ALGORITHM_AUTO
@@ -350,10 +391,7 @@ static psr_err make(psr_request *r, const psr_request_options *o)
 
 psr_err psr_request_new(psr_group *group, const psr_request_options *options, psr_request **ret_request)
 {
-    PSR_TRY(check_kind(options));
-    PSR_TRY(check_ranks(group, options));
-    if (psr_kind_has_blocks(options->kind))
-        PSR_TRY(check_neighbors(group, options));
+    PSR_TRY(psr_request_check(group, options));
     psr_request *r = calloc(1, sizeof *r);
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an operation");

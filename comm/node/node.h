@@ -119,7 +119,8 @@ bool psr_node_shrink_ended(const psr_node_shrink *shrink);
 PSR_MUST_CHECK psr_err psr_node_shrink_result(const psr_node_shrink *shrink, psr_node_group **ret_group);
 
 /* Copies options with its arrays, of which those that do not matter for the kind may hang. deadline_ms: how long nothing may come from
- * whom it waits for. name: in lines of errors; NULL: none; copied. NOMEM. ret owns, until it is ordered to be freed. */
+ * whom it waits for. name: in lines of errors; NULL: none; copied. USAGE: psr_request_check refuses it. NOMEM. ret owns, until it is ordered to
+ * be freed. */
 PSR_MUST_CHECK psr_err psr_node_request_new(psr_node_group *group, const psr_request_options *options,
                                             int64_t deadline_ms, const char *name,
                                             psr_node_request **ret_request);

@@ -169,6 +169,7 @@ static psr_err copy_arrays(psr_node_request *r)
 psr_err psr_node_request_new(psr_node_group *group, const psr_request_options *options, int64_t deadline_ms,
                              const char *name, psr_node_request **ret_request)
 {
+    PSR_TRY(psr_request_check(group->group, options));
     psr_node_request *r = calloc(1, sizeof *r);
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %s", psr_kind_name(options->kind));

@@ -79,7 +79,7 @@ static psr_err check_memory(const arguments *a, const char *what, const void *da
 /* Does this rank have values there? */
 static psr_err check_there(const arguments *a, const char *what, const void *data, bool needed)
 {
-    if (needed && data == NULL && a->count > 0)
+    if (needed && data == NULL)
         return psr_fail(PSR_ERR_USAGE, "%s: %s is NULL", psr_kind_name(a->kind), what);
     return check_memory(a, what, data);
 }
@@ -103,61 +103,78 @@ static bool parts_of(const psring_group *group, const arguments *a, const size_t
     return all <= SIZE_MAX / sizeof(double);
 }
 
+/* What this rank's buffers have, and where its part begins in the larger one of an operation of parts. */
+typedef struct extents {
+    size_t sent, received, begin; /* values */
+} extents;
+
+/* false: more than can be counted, which is refused when the request is made. */
+static bool measure(const psring_group *group, const arguments *a, const psring_call *call,
+                    extents *ret_extents)
+{
+    size_t begin = 0, own = 0, all = 0, sent = 0;
+    bool two = a->kind == PSR_KIND_ALL_TO_ALL_V;
+    switch (a->kind) {
+    case PSR_KIND_ALL_GATHER:
+    case PSR_KIND_GATHER:
+    case PSR_KIND_REDUCE_SCATTER:
+    case PSR_KIND_SCATTER:
+    case PSR_KIND_ALL_TO_ALL:
+    case PSR_KIND_ALL_TO_ALL_V:
+        if (!parts_of(group, a, two ? a->receive_counts : call->counts, &begin, &own, &all))
+            return false;
+        break;
+    default:
+        *ret_extents = (extents){.sent = a->count, .received = a->count};
+        return a->count <= SIZE_MAX / sizeof(double);
+    }
+    if (two && !parts_of(group, a, a->send_counts, &begin, &own, &sent))
+        return false;
+    if (a->kind == PSR_KIND_ALL_GATHER || a->kind == PSR_KIND_GATHER)
+        *ret_extents = (extents){.sent = own, .received = all, .begin = begin};
+    else if (a->kind == PSR_KIND_REDUCE_SCATTER || a->kind == PSR_KIND_SCATTER)
+        *ret_extents = (extents){.sent = all, .received = own, .begin = begin};
+    else
+        *ret_extents = (extents){.sent = two ? sent : all, .received = all};
+    return true;
+}
+
 static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
     return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
 }
 
-/* In place is at the right place, or send and receive are apart. What cannot be counted is refused later. */
-static psr_err check_place(const psring_group *group, const arguments *a, const psring_call *call)
+/* In place is at the right place, or send and receive are apart. */
+static psr_err check_place(const arguments *a, const extents *e)
 {
-    size_t begin = 0, own = 0, all = 0, to_all = 0, bytes = psr_type_bytes(types[a->type]);
-    bool two = a->kind == PSR_KIND_ALL_TO_ALL_V;
-    if (a->send == NULL || a->receive == NULL || a->count > SIZE_MAX / sizeof(double) ||
-        !parts_of(group, a, two ? a->receive_counts : call->counts, &begin, &own, &all) ||
-        (two && !parts_of(group, a, a->send_counts, &begin, &own, &to_all)))
+    size_t bytes = psr_type_bytes(types[a->type]);
+    if (a->send == NULL || a->receive == NULL ||
+        !overlap(a->send, e->sent * bytes, a->receive, e->received * bytes))
         return PSR_OK;
     const unsigned char *send = a->send, *receive = a->receive;
-    bool apart, in_place = false;
-    switch (a->kind) {
-    case PSR_KIND_ALL_GATHER:
-    case PSR_KIND_GATHER:
-        in_place = send == receive + begin * bytes;
-        apart = !overlap(send, own * bytes, receive, all * bytes);
-        break;
-    case PSR_KIND_REDUCE_SCATTER:
-    case PSR_KIND_SCATTER:
-        in_place = receive == send + begin * bytes;
-        apart = !overlap(send, all * bytes, receive, own * bytes);
-        break;
-    case PSR_KIND_ALL_TO_ALL:
-    case PSR_KIND_ALL_TO_ALL_V:
-        apart = !overlap(send, (two ? to_all : all) * bytes, receive, all * bytes);
-        break;
-    default:
-        in_place = send == receive;
-        apart = !overlap(send, a->count * bytes, receive, a->count * bytes);
-    }
-    if (apart || in_place)
+    bool in_place =
+        e->sent < e->received ? send == receive + e->begin * bytes : receive == send + e->begin * bytes;
+    if (in_place)
         return PSR_OK;
-    return psr_fail(PSR_ERR_USAGE, "%s: send and receive overlap, and %s", psr_kind_name(a->kind),
-                    a->kind == PSR_KIND_ALL_TO_ALL || two
-                        ? "it is not done in place"
-                        : "this rank's values are not where they are when it is done in place");
+    return psr_fail(PSR_ERR_USAGE,
+                    "%s: send and receive overlap, and this rank's values are not where they are when it "
+                    "is done in place",
+                    psr_kind_name(a->kind));
 }
 
 static psr_err check_buffers(const psring_group *group, const arguments *a, const psring_call *call)
 {
     bool is_root = a->root == (int)psr_node_group_rank(group->group);
-    bool counted = call->counts == NULL && a->kind != PSR_KIND_ALL_TO_ALL_V;
     bool sends = a->kind != PSR_KIND_BROADCAST && a->kind != PSR_KIND_RECEIVE &&
                  (a->kind != PSR_KIND_SCATTER || is_root);
     bool receives =
         a->kind != PSR_KIND_SEND && ((a->kind != PSR_KIND_REDUCE && a->kind != PSR_KIND_GATHER) || is_root);
-    PSR_TRY(check_there(a, "send", a->send, sends && counted));
-    PSR_TRY(check_there(a, "receive", a->receive, receives && counted));
-    return sends && (receives || a->kind == PSR_KIND_REDUCE) ? check_place(group, a, call) : PSR_OK;
+    extents e = {0};
+    bool counted = measure(group, a, call, &e);
+    PSR_TRY(check_there(a, "send", a->send, sends && e.sent > 0));
+    PSR_TRY(check_there(a, "receive", a->receive, receives && e.received > 0));
+    return counted && sends && (receives || a->kind == PSR_KIND_REDUCE) ? check_place(a, &e) : PSR_OK;
 }
 
 static psr_err check_tag(const arguments *a)
@@ -351,11 +368,12 @@ psring_err psring_all_to_all_v(psring_group *group, const void *send, const size
                                void *receive, const size_t *receive_counts, psring_type type,
                                const psring_call *call, psring_request **ret_request)
 {
+    bool in_place = send != NULL && send == receive;
     const arguments a = {.kind = PSR_KIND_ALL_TO_ALL_V,
                          .send = send,
                          .receive = receive,
                          .type = type,
-                         .send_counts = send_counts,
+                         .send_counts = in_place && send_counts == NULL ? receive_counts : send_counts,
                          .receive_counts = receive_counts};
     return operate(group, &a, call, ret_request);
 }

@@ -318,9 +318,9 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_shrink(psring_group *group, const
 /* ---- collectives ----
  * The same call on every rank of the group, in the same order (a persistent one: made in the same order). count is one rank's part;
  * of all-reduce, reduce and broadcast the whole. Buffers are aligned for the type, and may be NULL where this rank has nothing there.
- * In place: one of the two is where this rank's values lie in the other: all-reduce and reduce: receive == send; all-gather and gather:
- * send is this rank's part of receive; reduce-scatter and scatter: receive is this rank's part of send. Otherwise the two do not
- * overlap: USAGE. A fold's order is its algorithm's: the same bits on every rank and in every run.
+ * In place: one of the two is where this rank's values lie in the other: all-reduce, reduce and all-to-all: receive == send; all-gather and
+ * gather: send is this rank's part of receive; reduce-scatter and scatter: receive is this rank's part of send. Otherwise the two do not
+ * overlap: USAGE. Each rank chooses by itself. A fold's order is its algorithm's: the same bits on every rank and in every run.
  * All: MISMATCH, naming two ranks and their calls; TIMEOUT and PEER, naming whom; USAGE. */
 
 /* receive[count] of all = send[0] op send[1] op .. */
@@ -354,12 +354,14 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_gather(psring_group *group, const
 PSRING_API PSRING_MUST_CHECK psring_err psring_scatter(psring_group *group, const void *send, void *receive,
                                                        size_t count, psring_type type, int root,
                                                        const psring_call *call, psring_request **ret_request);
-/* send[size * count], receive[size * count], not in place: part r goes to, and comes from, rank r. */
+/* send[size * count], receive[size * count]: part r goes to, and comes from, rank r. In place (receive == send, MPI's MPI_IN_PLACE) the part
+ * that comes takes the place of the one that goes. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_all_to_all(psring_group *group, const void *send,
                                                           void *receive, size_t count, psring_type type,
                                                           const psring_call *call,
                                                           psring_request **ret_request);
-/* The same with parts of varying counts, [size] each, which are copied; the parts lie behind one another in order of rank. */
+/* The same with parts of varying counts, [size] each, which are copied; the parts lie behind one another in order of rank. USAGE: what this
+ * rank sends itself is not as much as it expects of itself. In place send_counts are receive_counts, or NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_all_to_all_v(psring_group *group, const void *send,
                                                             const size_t *send_counts, void *receive,
                                                             const size_t *receive_counts, psring_type type,

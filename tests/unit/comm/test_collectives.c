@@ -27,6 +27,7 @@ typedef struct begun {
     psr_request *request;    /* NULL: this rank has no part in it */
     uint8_t *send, *receive; /* NULL: none; one memory in place. With guards around it */
     size_t send_bytes, receive_bytes;
+    bool in_place; /* each rank chooses by itself */
 } begun;
 
 /* ---- what is called: counts and values, as a function of the call ---- */
@@ -47,9 +48,11 @@ static size_t begin_of(const call *c, uint32_t rank)
     return begin;
 }
 
-/* all_to_all_v: what one rank sends another. */
+/* all_to_all_v: what one rank sends another. In place that is what comes back. */
 static size_t pair_of(const call *c, uint32_t from, uint32_t to)
 {
+    if (c->in_place && from > to)
+        return pair_of(c, to, from);
     psr_rng_at at = {.seed = c->number, .purpose = PSR_RNG_TEST, .layer = 4, .sample = from};
     return psr_rng_word(at, to) % (2 * c->count + 1);
 }
@@ -326,9 +329,10 @@ static void make_buffers(begun *b, uint32_t n, uint32_t rank)
     size_t bytes = psr_type_bytes(c->type);
     b->send_bytes = send_count(c, n, rank) * bytes;
     b->receive_bytes = receive_count(c, n, rank) * bytes;
-    if (c->in_place && sends(c, rank) && receives(c, rank))
+    b->in_place = c->in_place && (c->number + rank) % 3 > 0 && sends(c, rank) && receives(c, rank);
+    if (b->in_place) {
         make_in_place(b, rank);
-    else {
+    } else {
         b->send = sends(c, rank) ? guarded(b->send_bytes) : NULL;
         b->receive = receives(c, rank) ? guarded(b->receive_bytes) : NULL;
     }
@@ -338,17 +342,12 @@ static void make_buffers(begun *b, uint32_t n, uint32_t rank)
         fill(c, rank, 0, c->count, b->receive);
 }
 
-static bool in_one_memory(const begun *b)
-{
-    return b->call->in_place && b->send != NULL && b->receive != NULL;
-}
-
 static void free_buffers(begun *b)
 {
     uint8_t *receive = b->receive;
-    if (in_one_memory(b) && b->send_bytes >= b->receive_bytes)
+    if (b->in_place && b->send_bytes >= b->receive_bytes)
         receive = NULL; /* a part of send */
-    if (b->send != NULL && (!in_one_memory(b) || receive == NULL))
+    if (b->send != NULL && (!b->in_place || receive == NULL))
         free(b->send - GUARD);
     if (receive != NULL)
         free(receive - GUARD);
@@ -421,10 +420,10 @@ static void check(const network *net, begun *b, uint32_t rank)
                          (unsigned long long)net->seed, rank, net->ranks, psr_kind_name(c->kind),
                          psr_algorithm_name(c->algorithm), psr_reduction_name(c->reduction),
                          psr_type_name(c->type), c->count, c->varying ? ", varying" : "",
-                         c->in_place ? ", in place" : "", c->root, i);
+                         b->in_place ? ", in place" : "", c->root, i);
         free(want);
     }
-    if (in_one_memory(b)) {
+    if (b->in_place) {
         bool send_is_part = b->send_bytes < b->receive_bytes;
         check_guards(send_is_part ? b->receive : b->send, send_is_part ? b->receive_bytes : b->send_bytes);
         return;
@@ -528,11 +527,11 @@ static void add_call(program *p, call c)
 static void add_counts(program *p, uint32_t ranks, call c)
 {
     static const size_t whole[] = {0, 1, 13, 157}, parts[] = {0, 1, 5, 41};
-    bool apart = c.kind == PSR_KIND_ALL_TO_ALL || c.kind == PSR_KIND_ALL_TO_ALL_V ||
-                 c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND;
+    bool apart = c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND,
+         exchange = c.kind == PSR_KIND_ALL_TO_ALL || c.kind == PSR_KIND_ALL_TO_ALL_V;
     bool is_whole = c.kind == PSR_KIND_ALL_REDUCE || c.kind == PSR_KIND_REDUCE ||
                     c.kind == PSR_KIND_BROADCAST || c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND;
-    bool fixed = is_whole || apart || c.kind == PSR_KIND_BARRIER;
+    bool fixed = is_whole || exchange || c.kind == PSR_KIND_BARRIER;
     for (size_t i = 0; i < 4; i++) {
         psr_rng_at at = {.seed = ranks, .purpose = PSR_RNG_TEST, .layer = 9};
         uint32_t word = psr_rng_word(at, p->count);

@@ -434,9 +434,15 @@ static void what_cannot_be_called_is_refused(void **state)
     o = (psr_request_options){.kind = PSR_KIND_ALL_GATHER, .type = PSR_TYPE_UINT8, .counts = large};
     assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
                  "all_gather: more values than memory can have");
+    const size_t to[] = {1, 2, 0}, from[] = {1, 1, 0}, other[] = {2, 2, 0};
     o = (psr_request_options){
-        .kind = PSR_KIND_ALL_TO_ALL, .type = PSR_TYPE_INT32, .send = values, .receive = values};
-    assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE, "all_to_all: not in place");
+        .kind = PSR_KIND_ALL_TO_ALL_V, .type = PSR_TYPE_INT32, .counts = from, .send_counts = to};
+    assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
+                 "all_to_all_v: rank 1 sends itself 2 values and expects 1");
+    o.send = o.receive = values;
+    o.counts = other;
+    assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
+                 "all_to_all_v: in place send_counts are receive_counts, and of rank 0 they are 1 and 2");
     psr_block outside = psr_block_dense(3, values, 1),
               own[] = {psr_block_dense(1, values, 2), psr_block_dense(1, values + 4, 3)};
     o = (psr_request_options){.kind = PSR_KIND_NEIGHBORS, .send_blocks = &outside, .send_block_count = 1};

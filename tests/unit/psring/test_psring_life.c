@@ -470,7 +470,7 @@ static void call_wrongly(psring_comm **comm, int rank, void *context)
            PSRING_ERR_USAGE);
     expect(psring_barrier(world, PSRING_CALL(.deadline_ms = -1), NULL) == PSRING_ERR_USAGE);
     expect(psring_barrier(world, &(psring_call){0}, NULL) == PSRING_ERR_USAGE);
-    expect(psring_all_to_all(world, x, x, 1, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_to_all(world, x, x + 1, 1, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
     expect_refused_overlap(world, 1 - rank);
     expect_ok(psring_barrier(world, NULL, NULL));
 }

@@ -150,6 +150,41 @@ static void all_to_all(psring_group *world, int rank, size_t count)
     free(y);
 }
 
+static void all_to_all_in_place(psring_group *world, int rank, size_t count)
+{
+    int n = psring_size(world);
+    float *x = memory((size_t)n * count);
+    for (int r = 0; r < n; r++)
+        for (size_t i = 0; i < count; i++)
+            x[(size_t)r * count + i] = value(rank * n + r, i);
+    expect_ok(psring_all_to_all(world, x, x, count, PSRING_FLOAT32, NULL, NULL));
+    for (int r = 0; r < n; r++)
+        for (size_t i = 0; i < count; i++)
+            expect(x[(size_t)r * count + i] == value(r * n + rank, i));
+    free(x);
+}
+
+/* Between a and b go count * (a + b) values each way, which may be none. */
+static void all_to_all_of_varying_counts_in_place(psring_group *world, int rank, size_t count)
+{
+    int n = psring_size(world);
+    size_t each[RANKS_MAX], all = 0, at = 0;
+    for (int r = 0; r < n; r++)
+        all += each[r] = count * (size_t)(rank + r) / 4;
+    float *x = memory(all);
+    for (int said = 0; said < 2; said++, at = 0) {
+        for (int r = 0; r < n; r++)
+            for (size_t i = 0; i < each[r]; i++)
+                x[at++] = value(rank * n + r, i);
+        expect_ok(psring_all_to_all_v(world, x, said ? each : NULL, x, each, PSRING_FLOAT32, NULL, NULL));
+        at = 0;
+        for (int r = 0; r < n; r++)
+            for (size_t i = 0; i < each[r]; i++)
+                expect(x[at++] == value(r * n + rank, i));
+    }
+    free(x);
+}
+
 /* From a to b go count + a - b + n values. */
 static void all_to_all_of_varying_counts(psring_group *world, int rank, size_t count)
 {
@@ -296,6 +331,8 @@ OPERATION(broadcast)
 OPERATION(gather_and_scatter)
 OPERATION(all_to_all)
 OPERATION(all_to_all_of_varying_counts)
+OPERATION(all_to_all_in_place)
+OPERATION(all_to_all_of_varying_counts_in_place)
 OPERATION(messages)
 OPERATION(neighbors)
 OPERATION(halo)
@@ -370,6 +407,8 @@ int main(void)
         cmocka_unit_test(gather_and_scatter_on_one_to_four_ranks),
         cmocka_unit_test(all_to_all_on_one_to_four_ranks),
         cmocka_unit_test(all_to_all_of_varying_counts_on_one_to_four_ranks),
+        cmocka_unit_test(all_to_all_in_place_on_one_to_four_ranks),
+        cmocka_unit_test(all_to_all_of_varying_counts_in_place_on_one_to_four_ranks),
         cmocka_unit_test(messages_on_one_to_four_ranks),
         cmocka_unit_test(neighbors_on_one_to_four_ranks),
         cmocka_unit_test(halo_on_one_to_four_ranks),
