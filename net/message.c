@@ -54,7 +54,7 @@ typedef struct kind {
     const char *name;
     enum { UNTAGGED, OF_RUN, OF_GROUP } tag;
     uint8_t field_count;
-    const char *fields[PSR_HEAD_FIELDS_MAX];
+    const char *fields[PSR_HEAD_FIELDS_MAX + 1]; /* NULL behind the last */
 } kind;
 
 /* The names end with NULL. */
@@ -103,7 +103,8 @@ static const kind kinds[] = {
     [PSR_MSG_RING] = KIND("RING", OF_RUN, "offset", "count", "phase", "chunk", "hop", NULL),
     [PSR_MSG_GATHER] = KIND("GATHER", OF_RUN, "offset", "count", NULL),
     [PSR_MSG_SPREAD] = KIND("SPREAD", OF_RUN, "offset", "count", NULL),
-    [PSR_MSG_VALUES] = KIND("VALUES", OF_GROUP, "call", "root", "count", "total", "slice", NULL),
+    [PSR_MSG_VALUES] = KIND("VALUES", OF_GROUP, "call", "root", "count", "total", "slice", "before",
+                            "before_root", "before_count", NULL),
     [PSR_MSG_CREDIT] = KIND("CREDIT", OF_GROUP, "call", "root", "count", "slices", NULL),
     [PSR_MSG_AHEAD] = KIND("AHEAD", OF_GROUP, "operations", NULL),
     [PSR_MSG_PROBE] = KIND("PROBE", UNTAGGED, "number", NULL),

@@ -90,12 +90,31 @@ void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size
              psr_algorithm_name((psr_algorithm)part(call, ALGORITHM_SHIFT)));
 }
 
-/* FNV-1a (Fowler, Noll, Vo) over the counts' bytes. */
+bool psr_call_is_barrier(const psr_msg_call *call)
+{
+    return part(call, 0) == PSR_KIND_BARRIER;
+}
+
+/* FNV-1a (Fowler, Noll, Vo): the digest of what came before, and of a number's bytes. */
+static uint64_t digest_on(uint64_t digest, uint64_t number)
+{
+    for (unsigned shift = 0; shift < 64; shift += 8)
+        digest = (digest ^ (number >> shift & 0xff)) * 0x100000001b3u;
+    return digest;
+}
+
+static const uint64_t digest_of_nothing = 0xcbf29ce484222325u;
+
 uint64_t psr_call_digest(const size_t *counts, size_t count)
 {
-    uint64_t digest = 0xcbf29ce484222325u;
+    uint64_t digest = digest_of_nothing;
     for (size_t i = 0; i < count; i++)
-        for (unsigned shift = 0; shift < 64; shift += 8)
-            digest = (digest ^ ((uint64_t)counts[i] >> shift & 0xff)) * 0x100000001b3u;
+        digest = digest_on(digest, counts[i]);
     return digest;
+}
+
+uint64_t psr_call_digest_on(uint64_t before, const psr_msg_call *call)
+{
+    uint64_t digest = digest_on(digest_of_nothing ^ before, call->word);
+    return digest_on(digest_on(digest, call->root), call->count);
 }

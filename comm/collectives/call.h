@@ -66,7 +66,10 @@ psr_msg_call psr_call_message(const psr_call *call);
 void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size_t size);
 /* Its counts are given for each rank. */
 bool psr_call_varies(const psr_msg_call *call);
+bool psr_call_is_barrier(const psr_msg_call *call);
 /* Of counts that differ. */
 uint64_t psr_call_digest(const size_t *counts, size_t count);
+/* Of a call and all before it, whose digest is `before`; 0: of none. */
+uint64_t psr_call_digest_on(uint64_t before, const psr_msg_call *call);
 
 #endif

@@ -84,6 +84,36 @@ static psr_err mismatch(const psr_group *group, psr_tag tag, uint32_t from, bool
                     counts && psr_call_varies(ours) ? ": their arrays of counts differ" : "");
 }
 
+static const psr_msg_call *kept_call(const psr_group *group, uint64_t round)
+{
+    return &group->kept_calls[round % PSR_CALLS_KEPT];
+}
+
+/* It is one of the last in the order of calls. */
+static bool is_kept(const psr_group *group, uint64_t round)
+{
+    return round > 0 && round <= group->calls && group->calls - round < PSR_CALLS_KEPT;
+}
+
+/* Both ranks are in one call of the order. Of barriers it is the calls before that differ: the last ones, or some that are no longer known. */
+static psr_err mismatch_in_order(const psr_group *group, psr_tag tag, uint32_t from,
+                                 const psr_msg_values *says, const psr_msg_call *ours)
+{
+    psr_tag last = tag;
+    last.round--;
+    if (!psr_call_is_barrier(&says->call) || !psr_call_is_barrier(ours))
+        return mismatch(group, tag, from, true, &says->call,
+                        ours); /* in the order of calls are no messages */
+    if (is_kept(group, last.round) && !same_call(&says->before, kept_call(group, last.round)))
+        return mismatch(group, last, from, true, &says->before, kept_call(group, last.round));
+    char where[224];
+    describe_tag(group, tag, where, sizeof where);
+    return psr_fail(PSR_ERR_MISMATCH,
+                    "%s: rank %" PRIu32 " and rank %" PRIu32
+                    " call barrier, and some time before it they called different things",
+                    where, psr_group_name(group, from), psr_group_name(group, group->options.rank));
+}
+
 /* ---- which operation ---- */
 
 /* The one under way of that tag; of messages, which goes one way between two ranks, the one in which this rank sends (or receives). */
@@ -97,13 +127,11 @@ static psr_request *find(const psr_group *group, psr_tag tag, uint32_t peer, boo
 }
 
 /* A message of the order of calls whose operation is not under way any more: another call was meant, or it came twice. */
-static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag, const psr_msg_call *call,
+static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag, const psr_msg_values *says,
                              const psr_message *message)
 {
-    const psr_msg_call *ours = &group->kept_calls[tag.round % PSR_CALLS_KEPT];
-    if (tag.round > 0 && tag.round <= group->calls && group->calls - tag.round < PSR_CALLS_KEPT &&
-        !same_call(call, ours))
-        return mismatch(group, tag, from, true, call, ours); /* in the order of calls are no messages */
+    if (is_kept(group, tag.round) && !same_call(&says->call, kept_call(group, tag.round)))
+        return mismatch_in_order(group, tag, from, says, kept_call(group, tag.round));
     return psr_violation(message, "of %" PRIu64 " calls that were begun here that one waits for nothing",
                          group->calls);
 }
@@ -147,11 +175,12 @@ static psr_err take_values(psr_group *group, uint32_t from, psr_message **messag
     if (r == NULL && says.tag.slot == 0 && says.tag.round > group->calls)
         return keep(group, from, PSR_KEPT_VALUES, PSR_AHEAD_OPERATIONS * group->options.window, message);
     if (r == NULL && says.tag.slot == 0)
-        return of_ended_call(group, from, says.tag, &says.call, *message);
+        return of_ended_call(group, from, says.tag, &says, *message);
     if (r == NULL)
         return psr_violation(*message, "nothing such was asked for");
     if (!same_call(&says.call, &r->says))
-        return mismatch(group, says.tag, from, true, &says.call, &r->says);
+        return says.tag.slot == 0 ? mismatch_in_order(group, says.tag, from, &says, &r->says)
+                                  : mismatch(group, says.tag, from, true, &says.call, &r->says);
     psr_stream *in = psr_request_in(r, from);
     if (in == NULL)
         return psr_violation(*message, "rank %" PRIu32 " expects nothing of rank %" PRIu32 " in this %s",
@@ -171,7 +200,7 @@ static psr_err take_credit(psr_group *group, uint32_t from, psr_message **messag
     if (r == NULL && says.tag.slot > 0)
         return keep(group, from, PSR_KEPT_CREDITS, PSR_CREDITS_KEPT, message);
     if (r == NULL)
-        return of_ended_call(group, from, says.tag, &says.call, *message);
+        return of_ended_call(group, from, says.tag, &(psr_msg_values){.call = says.call}, *message);
     if (!same_call(&says.call, &r->says))
         return mismatch(group, says.tag, from, false, &says.call, &r->says);
     psr_stream *out = psr_request_out(r, from);
@@ -279,9 +308,14 @@ static psr_err number(psr_group *group, psr_request *r)
         r->tag.round++;
         return PSR_OK;
     }
+    if (r->call.kind == PSR_KIND_BARRIER && group->calls > 0) {
+        r->says.count = group->calls_digest;
+        r->before = *kept_call(group, group->calls);
+    }
     r->tag.round = ++group->calls;
     group->uncounted += r->uncounted;
     group->kept_calls[r->tag.round % PSR_CALLS_KEPT] = r->says;
+    group->calls_digest = psr_call_digest_on(group->calls_digest, &r->says);
     return PSR_OK;
 }
 

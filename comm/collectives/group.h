@@ -14,7 +14,8 @@
  *
  * What ranks must say alike stands in every head (comm/collectives/call.h), and is compared where a message meets its operation, or the
  * calls that have ended (the last PSR_CALLS_KEPT): MISMATCH, and the line names both ranks (as the members are called) and both calls. What no message
- * crosses is the deadline's to find. After any failure but of psr_request_new the group is broken: only waiting until nothing is
+ * crosses is the deadline's to find, or the next barrier's: each of its messages has a digest of all calls before it in the order, and who sends one has
+ * compared those that it got (comm/collectives/dissemination.c). So when it ends anywhere, all ranks had made the same calls. After any failure but of psr_request_new the group is broken: only waiting until nothing is
  * lent, and freeing, are left.
  * One thread, but for psr_request_lent. */
 #ifndef PSR_COMM_COLLECTIVES_GROUP_H

@@ -33,6 +33,7 @@ struct psr_group {
     uint64_t calls;                          /* of the order, started */
     uint64_t uncounted;                      /* of those, at its beginning */
     psr_msg_call kept_calls[PSR_CALLS_KEPT]; /* [round % that] */
+    uint64_t calls_digest;                   /* of all of them, ever */
     uint32_t persistent;                     /* made: the slot of the last */
     psr_message_count *message_counts;
     size_t message_count_count, message_count_capacity;
@@ -66,7 +67,7 @@ struct psr_request {
     psr_group *group;
     psr_request *next; /* of those under way */
     psr_call call;
-    psr_msg_call says;
+    psr_msg_call says, before; /* before: as psr_msg_values */
     bool is_message, persistent, uncounted, active;
     uint32_t peer; /* of a message */
     psr_tag tag;

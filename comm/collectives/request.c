@@ -105,8 +105,11 @@ static psr_err send(const psr_request *r, const psr_stream *stream, const psr_he
 static psr_err send_slice(psr_request *r, const psr_stream *stream, uint32_t index, size_t count)
 {
     const psr_action *action = &r->schedule.actions[index];
-    psr_head head = psr_msg_values_head(&(psr_msg_values){
-        .tag = r->tag, .call = r->says, .total = stream->total_values, .slice = stream->slices});
+    psr_head head = psr_msg_values_head(&(psr_msg_values){.tag = r->tag,
+                                                          .call = r->says,
+                                                          .total = stream->total_values,
+                                                          .slice = stream->slices,
+                                                          .before = r->before});
     if (count == 0)
         return send(r, stream, &head, NULL);
     const uint8_t *values = values_at(r, action->a, r->done[index], count, r->slices[0]);

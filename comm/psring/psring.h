@@ -11,8 +11,9 @@
  *   psring_shrink makes a group of those who live. Only where this rank itself is given up by the others, or the scheduler is gone,
  *   everything is broken for good: close the communicator. Where there are shards, any failure is of that kind.
  * - A rank whose part of a call was over when another one found the failure has got OK of that call; it hears of the failure in its next
- *   call or in psring_close, if that is found before it has left. Who must know that all calls so far were alike calls
- *   psring_barrier before psring_close.
+ *   call or in psring_close, if that is found before it has left. Who must know that all calls so far were alike calls psring_barrier before
+ *   psring_close: it ends well on no rank, unless all ranks had made the same calls of the group in the same order. It has nothing to say of what each
+ *   rank has of its own: messages, blocks, what was made persistent.
  * - Other errors of a call (USAGE, UNSUPPORTED, BUSY, NOT_FOUND) are this rank's alone: nothing was started, and the call does not count in
  *   the order of calls. Others that make it wait for this rank: it makes it right, or calls psring_revoke or psring_abort.
  * - Ranks in lines and in psring_failure are those of psring_options.rank: psring_world's, and behind them the shards'.
@@ -367,7 +368,8 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_all_to_all_v(psring_group *group,
                                                             const size_t *receive_counts, psring_type type,
                                                             const psring_call *call,
                                                             psring_request **ret_request);
-/* Nobody leaves before all have entered. */
+/* Nobody leaves before all have entered. MISMATCH, on all ranks, where calls before it in the group's order differed, which nothing else may have
+ * found: of the last one it names two ranks and what they called. A persistent one only waits. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_barrier(psring_group *group, const psring_call *call,
                                                        psring_request **ret_request);
 

@@ -249,13 +249,16 @@ static psr_err read_call(const psr_message *message, psr_msg_call *ret_call)
     return PSR_OK;
 }
 
-enum { VALUES_TOTAL = AFTER_CALL, VALUES_SLICE };
+enum { VALUES_TOTAL = AFTER_CALL, VALUES_SLICE, BEFORE_WORD, BEFORE_ROOT, BEFORE_COUNT };
 
 psr_head psr_msg_values_head(const psr_msg_values *values)
 {
     psr_head head = call_head(PSR_MSG_VALUES, values->tag, &values->call);
     head.fields[VALUES_TOTAL] = values->total;
     head.fields[VALUES_SLICE] = values->slice;
+    head.fields[BEFORE_WORD] = values->before.word;
+    head.fields[BEFORE_ROOT] = values->before.root;
+    head.fields[BEFORE_COUNT] = values->before.count;
     return head;
 }
 
@@ -264,7 +267,13 @@ psr_err psr_msg_values_read(const psr_message *message, psr_msg_values *ret_valu
     const psr_head *head = &message->head;
     psr_msg_call call;
     PSR_TRY(read_call(message, &call));
-    *ret_values = (psr_msg_values){head->tag, call, head->fields[VALUES_TOTAL], head->fields[VALUES_SLICE]};
+    PSR_TRY(field_at_most(message, BEFORE_ROOT, UINT32_MAX));
+    *ret_values = (psr_msg_values){.tag = head->tag,
+                                   .call = call,
+                                   .total = head->fields[VALUES_TOTAL],
+                                   .slice = head->fields[VALUES_SLICE],
+                                   .before = {head->fields[BEFORE_WORD], (uint32_t)head->fields[BEFORE_ROOT],
+                                              head->fields[BEFORE_COUNT]}};
     return PSR_OK;
 }
 

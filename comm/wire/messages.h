@@ -100,7 +100,7 @@ PSR_MUST_CHECK psr_err psr_msg_spread_read(const psr_message *message, psr_msg_s
 typedef struct psr_msg_call {
     uint64_t word; /* kind, algorithm, type, reduction */
     uint32_t root;
-    uint64_t count;
+    uint64_t count; /* of a barrier in the order of calls: a digest of all calls before it */
 } psr_msg_call;
 
 /* A slice of what one rank sends another in one operation. */
@@ -109,6 +109,8 @@ typedef struct psr_msg_values {
     psr_msg_call call; /* the sender's */
     uint64_t total;    /* values that the receiver gets from the sender in the whole operation */
     uint64_t slice;    /* slices before this one, from the sender to the receiver in this operation */
+    psr_msg_call
+        before; /* of a barrier: the call before it in the sender's order of calls; else, and where there is none, zero */
 } psr_msg_values;
 
 /* The receiver of slices lets the sender go on. */

@@ -65,7 +65,8 @@ static psr_head make_head(const uint8_t *record)
         tag = (psr_tag){.group = tag.group};
         return psr_msg_ahead_head(&(psr_msg_ahead){tag, record[3]});
     default:
-        return psr_msg_values_head(&(psr_msg_values){tag, call_of(record[2]), record[3], record[4]});
+        return psr_msg_values_head(
+            &(psr_msg_values){tag, call_of(record[2]), record[3], record[4], call_of(record[5])});
     }
 }
 

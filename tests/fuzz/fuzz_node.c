@@ -121,7 +121,7 @@ static psr_head head_to_node(const uint8_t *record)
     const psr_msg_failure failure = failure_of(record);
     switch (record[0] >> 2 & 3) {
     case 0:
-        return psr_msg_values_head(&(psr_msg_values){tag, call, record[4], record[5]});
+        return psr_msg_values_head(&(psr_msg_values){tag, call, record[4], record[5], call});
     case 1:
         return psr_msg_credit_head(&(psr_msg_credit){tag, call, record[5]});
     case 2:

@@ -506,7 +506,9 @@ static psr_msg_call broadcast_call(uint64_t count)
 static psr_message *values_of(uint32_t from, uint64_t round, uint64_t count, uint64_t slice, size_t bytes)
 {
     psr_tag tag = {NETWORK_EPOCH, NETWORK_GROUP, 0, round};
-    return made(from, psr_msg_values_head(&(psr_msg_values){tag, broadcast_call(count), count, slice}),
+    return made(from,
+                psr_msg_values_head(&(psr_msg_values){
+                    .tag = tag, .call = broadcast_call(count), .total = count, .slice = slice}),
                 bytes);
 }
 
@@ -630,8 +632,9 @@ static void more_slices_than_it_had_credit_for_are_not_kept(void **state)
                                    .count = 100};
     assert_ok(psr_request_new(group, &options, &request));
     assert_ok(psr_request_start(request));
-    psr_msg_values says = {
-        {NETWORK_EPOCH, NETWORK_GROUP, 0, 1}, psr_call_message(psr_request_call(request)), 100, 0};
+    psr_msg_values says = {.tag = {NETWORK_EPOCH, NETWORK_GROUP, 0, 1},
+                           .call = psr_call_message(psr_request_call(request)),
+                           .total = 100};
     for (; says.slice < WINDOW; says.slice++)
         accepted(group, made(2, psr_msg_values_head(&says), 64));
     refused(group, made(2, psr_msg_values_head(&says), 64), PSR_ERR_PROTOCOL, "it had credit for 2 slices");

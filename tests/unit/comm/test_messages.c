@@ -291,7 +291,8 @@ static void what_operations_of_a_group_say_comes_back_as_it_was(void **state)
     (void)state;
     const psr_tag tag = {1, 2, UINT32_MAX, UINT64_MAX};
     const psr_msg_call call = {UINT64_MAX - 1, UINT32_MAX, (uint64_t)1 << 40};
-    psr_message message = with(psr_msg_values_head(&(psr_msg_values){tag, call, 77, UINT64_MAX - 2}));
+    const psr_msg_call before = {UINT64_MAX - 5, UINT32_MAX - 1, UINT64_MAX};
+    psr_message message = with(psr_msg_values_head(&(psr_msg_values){tag, call, 77, UINT64_MAX - 2, before}));
     psr_msg_values values;
     expect_ok(psr_msg_values_read(&message, &values));
     assert_true(same_tag(values.tag, tag));
@@ -299,6 +300,8 @@ static void what_operations_of_a_group_say_comes_back_as_it_was(void **state)
                 values.call.count == call.count);
     assert_int_equal(values.total, 77);
     assert_true(values.slice == UINT64_MAX - 2);
+    assert_true(values.before.word == before.word && values.before.root == before.root &&
+                values.before.count == before.count);
     assert_true(psr_msg_tag_is(&message, tag));
     for (unsigned i = 0; i < 4; i++) {
         psr_tag other = tag;
@@ -312,8 +315,13 @@ static void what_operations_of_a_group_say_comes_back_as_it_was(void **state)
     expect_failure(
         psr_msg_values_read(&message, &values), PSR_ERR_PROTOCOL,
         "worker 1 sent VALUES (group 2, slot 4294967295, round 18446744073709551615, call "
-        "18446744073709551614, root 4294967296, count 1099511627776, total 77, slice 18446744073709551613): "
+        "18446744073709551614, root 4294967296, count 1099511627776, total 77, slice 18446744073709551613, "
+        "before 18446744073709551610, before_root 4294967294, before_count 18446744073709551615): "
         "its root is 4294967296: 4294967295 is the most");
+    message = changed(message.head, 1, 0);
+    message = changed(message.head, 6, (uint64_t)UINT32_MAX + 1);
+    assert_int_equal(psr_msg_values_read(&message, &values), PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(psr_err_detail(), "its before_root is 4294967296: 4294967295 is the most"));
 
     message = with(psr_msg_credit_head(&(psr_msg_credit){tag, call, 9}));
     psr_msg_credit credit;

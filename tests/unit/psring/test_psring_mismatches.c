@@ -201,9 +201,90 @@ static void calls_that_differ_are_told_to_all_with_both_ranks_and_both_calls(voi
     }
 }
 
+/* ---- what no message crosses, or crosses too late for some: the next barrier finds it ---- */
+
+typedef struct silent {
+    any_call *call;
+    int culprit;
+    const char *all, *other;
+    size_t alike; /* calls between it and the barrier */
+} silent;
+
+static psring_err nothing(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    return other ? psring_broadcast(world, x, 0, PSRING_INT32, 1, NULL, NULL)
+                 : psring_all_reduce(world, x, y, 0, PSRING_INT32, PSRING_SUM, NULL, NULL);
+}
+
+/* The root has sent all that it has to; who gathers has too. */
+static psring_err from_root_or_to_it(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    const psring_call *direct = PSRING_CALL(.algorithm = "direct");
+    return other ? psring_gather(world, x, y, 1, PSRING_INT32, 0, direct, NULL)
+                 : psring_scatter(world, x, y, 1, PSRING_INT32, 0, direct, NULL);
+}
+
+static void end_in_a_barrier(psring_comm **comm, int rank, void *context)
+{
+    const silent *s = context;
+    int32_t x[VALUES] = {0}, y[VALUES] = {0};
+    psring_failure failure = {.size = sizeof failure};
+    psring_group *world = psring_world(*comm);
+    psring_err err = s->call(world, rank == s->culprit, x, y);
+    for (size_t i = 0; i < s->alike && err == PSRING_OK; i++)
+        err = psring_all_reduce(world, x, y, 0, PSRING_INT32, PSRING_SUM, NULL, NULL);
+    if (err == PSRING_OK)
+        err = psring_barrier(world, NULL, NULL);
+    expect(err == PSRING_ERR_MISMATCH);
+    expect_ok(psring_group_failure(world, &failure));
+    expect(strcmp(failure.line, psring_err_detail()) == 0);
+    expect((failure.rank == s->culprit) != (failure.other == s->culprit));
+    if (s->alike > 0)
+        expect(strstr(failure.line, "call barrier, and some time before it they called different things") !=
+               NULL);
+    else
+        expect(strstr(failure.line, "call 1: ") == failure.line && strstr(failure.line, s->all) != NULL &&
+               strstr(failure.line, s->other) != NULL);
+}
+
+static void no_barrier_ends_where_calls_before_it_differed(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 5; n++)
+        for (int culprit = 0; culprit < n; culprit++)
+            for (size_t alike = 0; alike < 100; alike += 99)
+                ranks_run(n, end_in_a_barrier,
+                          &(silent){nothing, culprit, "calls all_reduce(count 0, ",
+                                    "calls broadcast(count 0, ", alike});
+    for (int round = 0; round < 20; round++)
+        ranks_run(4, end_in_a_barrier,
+                  &(silent){from_root_or_to_it, 1 + round % 3, "calls scatter(", "calls gather(", 0});
+}
+
+/* A group's order is its own. */
+static void differ_elsewhere(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm), *half = NULL;
+    int32_t x = 0;
+    (void)context;
+    expect_ok(psring_group_split(world, rank / 2, 0, NULL, &half));
+    for (int i = 0; i < rank / 2; i++)
+        expect_ok(psring_all_reduce(half, &x, &x, 1, PSRING_INT32, PSRING_SUM, NULL, NULL));
+    expect_ok(psring_barrier(half, NULL, NULL));
+    expect_ok(psring_barrier(world, NULL, NULL));
+}
+
+static void calls_of_other_groups_do_not_count(void **state)
+{
+    (void)state;
+    ranks_run(4, differ_elsewhere, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_barrier_ends_where_calls_before_it_differed),
+        cmocka_unit_test(calls_of_other_groups_do_not_count),
         cmocka_unit_test(calls_that_differ_are_told_to_all_with_both_ranks_and_both_calls),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
