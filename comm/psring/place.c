@@ -145,10 +145,17 @@ static psr_err meet(psr_start *s, int64_t deadline_ms, psr_meeting_file *ret_mee
     return s->meeting[0] != '\0' ? psr_meeting_file_meet(s, s->ranks, 0, deadline_ms, ret_meeting) : PSR_OK;
 }
 
+/* Who joins at once is alone where no launcher is; who only asks is told so. */
+static psr_err read_start(bool joins, psr_start *ret_start)
+{
+    psr_err err = psr_start_read(ret_start);
+    return err == PSR_ERR_NOT_FOUND && joins ? psr_start_alone(ret_start) : err;
+}
+
 static psr_err read_place(int64_t deadline_ms, psr_start *ret_start, psr_meeting_file *ret_meeting)
 {
     psr_start s;
-    PSR_TRY(psr_start_read(&s));
+    PSR_TRY(read_start(ret_meeting != NULL, &s));
     bool told = s.role == PSR_ROLE_WORKER && s.rank != PSR_RANK_ANY;
     if (!told && s.level != PSR_START_OWN) /* PSRING_SCHEDULER's gives ranks */
         return psr_fail(

@@ -153,14 +153,16 @@ typedef struct psring_options {
 /* [any] The place that a launcher gives this process: from PSRING_RANKS, PSRING_RANK, PSRING_SHARDS, PSRING_SCHEDULER,
  * PSRING_HOST_SCHEDULER (0, 1; the default is 1 for rank 0), or from RANK, WORLD_SIZE and the others of torchrun; beside all of them
  * PSRING_KEY_FILE, PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, PSRING_TRANSPORT, PSRING_SHARING. docs/launching.md has each way. Its text stays until the thread's next call. USAGE:
- * what there is makes no sense, or two launchers' variables contradict each other. NOT_FOUND: no rank is given. UNSUPPORTED: the launcher gives none, or its ranks
+ * what there is makes no sense, or two launchers' variables contradict each other. NOT_FOUND: no rank is given (psring_init is one rank then).
+ * UNSUPPORTED: the launcher gives none, or its ranks
  * meet by a file. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
 
-/* Joins, and returns when all ranks have. options NULL: psring_options_env's. USAGE: what they say cannot be, or two ranks disagree.
+/* Joins, and returns when all ranks have. options NULL: psring_options_env's. A process that no launcher has started, and that asks for no
+ * others (shards; a variable of them, as PSRING_SCHEDULER), is one rank by itself. USAGE: what they say cannot be, or two ranks disagree.
  * DENIED: wrong keys; or another communicator, of this process or another one, has joined as this rank (so a process has one at a time of
- * psring run's). PEER: the scheduler is not there, or says who never came. NOT_FOUND: the environment gives no rank, no such folder or
- * file. VERSION. ret owns: psring_close, psring_abort. */
+ * psring run's). PEER: the scheduler is not there, or says who never came. NOT_FOUND: the environment gives no rank among others, no such
+ * folder or file. VERSION. ret owns: psring_close, psring_abort. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *options, psring_comm **ret_comm);
 
 /* Waits until what was started has ended and has left this process, and leaves in order: others do not take that for a death. Who

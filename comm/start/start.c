@@ -127,6 +127,27 @@ psr_err psr_start_read(psr_start *ret_start)
     return PSR_OK;
 }
 
+psr_err psr_start_alone(psr_start *ret_start)
+{
+    static const char *const of_others[] = {"PSRING_RANK", "PSRING_SHARDS", "PSRING_SCHEDULER",
+                                            "PSRING_HOST_SCHEDULER", "PSRING_MEETING"};
+    for (size_t i = 0; i < sizeof of_others / sizeof *of_others; i++)
+        if (psr_variable(of_others[i]) != NULL)
+            return psr_fail(PSR_ERR_NOT_FOUND,
+                            "the environment gives this process no rank, and %s is of one among others: set "
+                            "PSRING_RANK and PSRING_RANKS, or unset it",
+                            of_others[i]);
+    psr_start s = psr_start_blank();
+    s.way = "no launcher";
+    s.level = PSR_START_OWN;
+    s.rank = 0;
+    s.ranks = 1;
+    s.shards = 0;
+    PSR_TRY(read_common(&s));
+    *ret_start = s;
+    return PSR_OK;
+}
+
 /* ---- what it comes to ---- */
 
 void psr_start_describe(const psr_start *s, char *line, size_t size)

@@ -73,6 +73,8 @@ typedef struct psr_start {
 /* The place that the environment gives. NOT_FOUND: none. USAGE: a variable is not what it should be, one is missing beside another, or two
  * sources contradict each other; the line names them. */
 PSR_MUST_CHECK psr_err psr_start_read(psr_start *ret_start);
+/* Of a program on libpsring that no launcher has started (psr_start_read: NOT_FOUND): rank 0 of 1. NOT_FOUND: a variable is of others. USAGE. */
+PSR_MUST_CHECK psr_err psr_start_alone(psr_start *ret_start);
 
 /* What a command line says of a place, as PyTorch's programs take it. Text is borrowed for the call; NULL: not given. */
 typedef struct psr_start_options {

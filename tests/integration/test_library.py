@@ -54,8 +54,14 @@ def one_rank_needs_no_scheduler(installed):
     assert out == "1 ranks: the sum of x[1] is 1\n", out
 
 
-def without_a_place_it_says_which_variable_is_missing(installed):
-    done = subprocess.run([installed.program()], env={**os.environ, **installed.env}, capture_output=True, text=True, timeout=60)
+def without_a_launcher_it_is_one_rank(installed):
+    out = run(installed.program(), env=installed.env)
+    assert out == "1 ranks: the sum of x[1] is 1\n", out
+
+
+def without_a_place_among_others_it_says_which_variable_is_missing(installed):
+    done = subprocess.run([installed.program()], env={**os.environ, **installed.env, "PSRING_SCHEDULER": "/run/somewhere"},
+                          capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "set PSRING_RANK and PSRING_RANKS" in done.stderr, done.stderr
 
 
@@ -106,7 +112,8 @@ def the_header_is_cplusplus_too(installed):
 TESTS = [
     the_example_is_built_with_pkg_config_alone_and_runs_on_four_ranks,
     one_rank_needs_no_scheduler,
-    without_a_place_it_says_which_variable_is_missing,
+    without_a_launcher_it_is_one_rank,
+    without_a_place_among_others_it_says_which_variable_is_missing,
     over_tcp_the_ranks_have_keys,
     over_tcp_the_ranks_may_share_a_file_of_keys,
     the_library_exports_what_the_header_declares_and_nothing_else,

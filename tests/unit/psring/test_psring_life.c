@@ -322,6 +322,38 @@ static void what_is_refused_leaves_no_file_by_which_hosts_would_have_met(void **
     ranks_folder_remove(&folder); /* it is empty */
 }
 
+/* As under MPI. What the environment says of itself counts there too. */
+static void who_is_started_by_no_launcher_is_one_rank(void **state)
+{
+    (void)state;
+    static const char *const of_others[][2] = {{"PSRING_RANK", "0"},
+                                               {"PSRING_SCHEDULER", "/run/somewhere"},
+                                               {"PSRING_SHARDS", "1"},
+                                               {"PSRING_HOST_SCHEDULER", "1"},
+                                               {"PSRING_MEETING", "/run"}};
+    psring_comm *comm = NULL;
+    int32_t x = 7;
+    setenv("PSRING_HOST", "node7", 1);
+    for (int given = 0; given < 2; given++) {
+        expect_ok(psring_init(given ? PSRING_WITH(psring_options, .deadline_ms = 1000) : NULL, &comm));
+        psring_group *world = psring_world(comm);
+        expect(psring_size(world) == 1 && psring_rank(world) == 0 && psring_shards(comm) == 0);
+        expect(strcmp(psring_host(world, 0), "node7") == 0);
+        expect_ok(psring_all_reduce(world, &x, &x, 1, PSRING_INT32, PSRING_SUM, NULL, NULL));
+        expect_ok(psring_barrier(world, NULL, NULL));
+        expect(x == 7);
+        expect_ok(psring_close(&comm));
+    }
+    unsetenv("PSRING_HOST");
+    expect_refused(PSRING_WITH(psring_options, .shards = 1), PSRING_ERR_USAGE, "shards is 1, of 1 ranks");
+    for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++) {
+        setenv(of_others[i][0], of_others[i][1], 1);
+        expect_refused(NULL, PSRING_ERR_NOT_FOUND, of_others[i][0]);
+        expect(strstr(psring_err_detail(), "set PSRING_RANK and PSRING_RANKS") != NULL);
+        unsetenv(of_others[i][0]);
+    }
+}
+
 static void the_environment_gives_a_place(void **state)
 {
     (void)state;
@@ -330,7 +362,7 @@ static void the_environment_gives_a_place(void **state)
         uint64_t later;
     } options = {.known = {.size = sizeof options}, .later = 7};
     psring_comm *comm = NULL;
-    expect(psring_options_env(&options.known) == PSRING_ERR_NOT_FOUND);
+    expect(psring_options_env(&options.known) == PSRING_ERR_NOT_FOUND && options.later == 7);
     setenv("PSRING_RANKS", "4", 1);
     setenv("PSRING_RANK", "4", 1);
     expect(psring_options_env(&options.known) == PSRING_ERR_USAGE);
@@ -533,6 +565,7 @@ int main(void)
         cmocka_unit_test(options_that_cannot_be_are_refused_in_words),
         cmocka_unit_test(what_a_later_version_says_is_refused_and_its_zeros_are_not),
         cmocka_unit_test(what_is_refused_leaves_no_file_by_which_hosts_would_have_met),
+        cmocka_unit_test(who_is_started_by_no_launcher_is_one_rank),
         cmocka_unit_test(the_environment_gives_a_place),
         cmocka_unit_test(large_values_go_through_shared_memory_unless_sockets_are_asked_for),
         cmocka_unit_test(a_transport_that_cannot_be_is_refused),
