@@ -6,6 +6,7 @@
  *     PROGRESS  ->          ALIVE
  *     FINDING   ->          VERDICT: the failure, and what it breaks, to all; of a TIMEOUT perhaps: wait on for so long, to who
  *                            asked
+ *               ->          nothing, of status OK: what the rank asked about has ended, and is in no line any more
  *     SHRINK    ->          SHRUNK, when all ranks of the group have said it that live: who they are; or why there is none
  *     DONE      ->          BYE: the rank has left in order; with a set of those who had left before
  * A rank of which nothing is heard for three quarters of the deadline is lost, so that all have the verdict before theirs passes. Who is

@@ -132,7 +132,6 @@ static void take_circle(psr_node_coordinator *c, uint32_t asker, const psr_msg_f
     /* Once in a wait, whatever it reports meanwhile: or who reports and asks would wait without end. */
     bool again = present_ms - c->seats[asker].circle_ms < within_ms_of(found) + 4 * CIRCLE_MS;
     size_t used = (size_t)snprintf(line, sizeof line, "%s", said);
-    snprintf(c->seats[asker].said, sizeof c->seats[asker].said, "%s", said);
     uint32_t rank = found->rank;
     for (uint32_t hops = 0; hops < c->options.ranks && rank != asker; hops++) {
         const psr_node_seat *s = &c->seats[rank];
@@ -168,6 +167,7 @@ static void take_timeout(psr_node_coordinator *c, uint32_t asker, const psr_msg_
     char line[PSR_NODE_SEAT_LINE_BYTES];
     psr_msg_failure verdict = *found;
     int64_t within_ms = within_ms_of(found);
+    snprintf(c->seats[asker].said, sizeof c->seats[asker].said, "%s", said);
     if (end >= c->options.ranks) {
         take_circle(c, asker, found, said, present_ms);
         return;
@@ -201,6 +201,10 @@ psr_err psr_node_finding_take(psr_node_coordinator *c, uint32_t rank, const psr_
     char said[PSR_NODE_SEAT_SAID_BYTES];
     PSR_TRY(psr_msg_failure_read(message, &found));
     text_of(message, said);
+    if (found.status == PSR_OK) { /* what it said that it waits in has ended */
+        c->seats[rank].said[0] = '\0';
+        return PSR_OK;
+    }
     bool known = found.rank < c->options.ranks;
     if (c->state != PSR_NODE_COORDINATOR_RUNNING || was_judged(c, &found, rank))
         return PSR_OK;

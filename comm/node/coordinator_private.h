@@ -31,7 +31,7 @@ typedef struct psr_node_seat {
     int64_t moved_ms; /* its counter, or whom it waits for, last changed */
     bool reported;
     psr_msg_progress progress;
-    /* When it asked whom it waits for in vain, and it waits for that rank still; "". */
+    /* When it asked whom it waits for in vain, and it waits for that rank still, in that call; "". */
     char said[PSR_NODE_SEAT_SAID_BYTES];
     int64_t circle_ms; /* when it was last told to wait on for what others of a circle say */
     bool awaited_end;  /* given up after all had begun: its channel is cut when all are gone */

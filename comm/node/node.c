@@ -187,6 +187,7 @@ static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited,
         psr_node_apply(node, &failure);
     else
         node->asked = r;
+    node->complained_of = node->asked;
 }
 
 static int64_t check_deadlines(psr_node *node, int64_t present_ms)

@@ -103,6 +103,8 @@ struct psr_node {
     psr_failure **out;       /* [ranks]: why it is out; owned; NULL: it is not */
     psr_node_shrink *shrink; /* what the coordinator is asked for; NULL: nothing */
     psr_node_request *asked; /* its deadline has passed, and the coordinator is asked */
+    const psr_node_request
+        *complained_of;      /* of which the coordinator has a line, and which goes on; NULL: none */
     psr_node_group *groups;  /* open */
     psr_node_closed *closed; /* groups that were */
     size_t closed_count, closed_capacity;

@@ -32,12 +32,30 @@ void psr_node_request_describe(const psr_node_request *r, char *text, size_t siz
 
 /* ---- how requests end ---- */
 
+/* What this rank said of it is over: no line names it any more. */
+static void take_complaint_back(psr_node *node, const psr_node_request *r)
+{
+    if (node->complained_of != r)
+        return;
+    node->complained_of = NULL;
+    psr_node_tell(node,
+                  &(psr_failure){.err = PSR_OK,
+                                 .scope = PSR_SCOPE_GROUP,
+                                 .epoch = r->group->epoch,
+                                 .group = r->group->id,
+                                 .rank = PSR_RANK_ANY,
+                                 .other = PSR_RANK_ANY,
+                                 .number = r->number},
+                  0);
+}
+
 void psr_node_request_end(psr_node_request *r, psr_failure *failure)
 {
     r->under_way = false;
     r->failure = failure;
     if (r->group->node->asked == r)
         r->group->node->asked = NULL;
+    take_complaint_back(r->group->node, r);
     atomic_store_explicit(&r->state, failure != NULL ? PSR_NODE_REQUEST_FAILED : PSR_NODE_REQUEST_DONE,
                           memory_order_release);
 }

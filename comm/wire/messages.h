@@ -181,7 +181,8 @@ typedef enum psr_scope {
 
 /* FINDING and VERDICT: how a communicator fails. */
 typedef struct psr_msg_failure {
-    psr_err status; /* VERDICT: PSR_OK: it has not failed, wait on */
+    psr_err
+        status; /* PSR_OK: VERDICT: it has not failed, wait on. FINDING: what the last one of a TIMEOUT was about has ended */
     psr_scope scope;
     uint32_t epoch, group; /* that it was found in; of PSR_SCOPE_GROUP alone */
     uint32_t rank, other;  /* to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */

@@ -41,7 +41,8 @@ static psr_err play_send(void *context, psr_peer to, const psr_head *head, const
         return psr_transport_send(m->transport, to, head, payload);
     const psr_message message = {.head = *head};
     expect_ok(psr_msg_failure_read(&message, &m->found));
-    snprintf(m->line, sizeof m->line, "%.*s", (int)payload->bytes, (const char *)payload->data);
+    snprintf(m->line, sizeof m->line, "%.*s", payload != NULL ? (int)payload->bytes : 0,
+             payload != NULL ? (const char *)payload->data : "");
     m->findings++;
     return PSR_OK;
 }
@@ -210,6 +211,35 @@ static void a_deadline_is_a_question_and_the_answer_may_be_to_wait_on(void **sta
         start(r, PSR_KIND_BARRIER, 0);
     settle();
     assert_true(psr_node_request_ended(m->request) && psr_node_group_failure(m->world) == NULL);
+    assert_int_equal(m->findings, 3); /* that it is over */
+    assert_true(m->found.status == PSR_OK && m->line[0] == '\0');
+    start(0, PSR_KIND_BARRIER, 0);
+    for (uint32_t r = 1; r < RANKS; r++)
+        start(r, PSR_KIND_BARRIER, 0);
+    settle();
+    assert_int_equal(m->findings, 3); /* of what it never asked about it says nothing */
+}
+
+static void what_another_question_was_about_is_not_taken_back(void **state)
+{
+    (void)state;
+    member *m = &world.members[0];
+    const psr_request_options options = {
+        .kind = PSR_KIND_RECEIVE, .type = PSR_TYPE_INT32, .receive = m->values, .count = 1, .peer = 1};
+    start(0, PSR_KIND_BARRIER, 0);
+    expect_ok(psr_node_request_new(m->world, &options, 2 * DEADLINE_MS, NULL, &m->request));
+    psr_node_request_begins(m->request);
+    psr_node_take(m->node, PSR_NODE_START, m->request, now_ms());
+    pass(DEADLINE_MS + 100);
+    assert_int_equal(m->findings, 1); /* of the barrier */
+    answer(0, &(psr_msg_failure){.rank = PSR_RANK_ANY, .within_ms = 10 * DEADLINE_MS}, "");
+    pass(DEADLINE_MS);
+    assert_int_equal(m->findings, 2); /* of the message */
+    for (uint32_t r = 1; r < RANKS; r++)
+        start(r, PSR_KIND_BARRIER, 0);
+    settle();
+    assert_int_equal(m->findings, 2);
+    assert_non_null(strstr(m->line, "receive from rank 1"));
 }
 
 static void a_verdict_ends_everything_and_gives_back_what_is_lent(void **state)
@@ -298,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(operations_end_with_their_last_message),
         TEST(a_deadline_is_a_question_and_the_answer_may_be_to_wait_on),
+        TEST(what_another_question_was_about_is_not_taken_back),
         TEST(what_comes_from_others_is_no_progress_of_a_rank),
         TEST(a_verdict_ends_everything_and_gives_back_what_is_lent),
         TEST(a_mismatch_waits_for_the_line_that_all_get),

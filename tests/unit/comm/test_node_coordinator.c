@@ -139,10 +139,10 @@ static void pass(int64_t ms, const int64_t waits_for[RANKS], int silent)
     }
 }
 
-static void ask(uint32_t rank, uint32_t awaited)
+static void ask_in(uint32_t rank, uint32_t awaited, int number)
 {
     char line[64];
-    snprintf(line, sizeof line, "rank %u has waited in barrier 3", rank);
+    snprintf(line, sizeof line, "rank %u has waited in barrier %d", rank, number);
     hear(rank,
          psr_msg_finding_head(&(psr_msg_failure){.status = PSR_ERR_TIMEOUT,
                                                  .rank = awaited,
@@ -150,6 +150,11 @@ static void ask(uint32_t rank, uint32_t awaited)
                                                  .number = 3,
                                                  .within_ms = 500}),
          line, strlen(line));
+}
+
+static void ask(uint32_t rank, uint32_t awaited)
+{
+    ask_in(rank, awaited, 3);
 }
 
 static void begin(void)
@@ -295,6 +300,48 @@ static void a_circle_is_called_one(void **state)
     expect_said(
         RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 0,
         "rank 2 has waited in barrier 3; rank 0 has waited in barrier 3; rank 1 has waited in barrier 3: "
+        "ranks wait for each other in a circle");
+}
+
+/* Rank 1 waited for rank 2 in one call, and does in the next one. */
+static void a_call_that_has_ended_is_in_no_line(void **state)
+{
+    (void)state;
+    begin();
+    pass(600, (const int64_t[]){1, 2, 0}, -1);
+    ask(1, 2);
+    hear(1,
+         psr_msg_finding_head(
+             &(psr_msg_failure){.status = PSR_OK, .rank = PSR_RANK_ANY, .other = PSR_RANK_ANY, .number = 3}),
+         NULL, 0);
+    progress(1, 2, 2);
+    pass(600, (const int64_t[]){1, 2, 0}, -1);
+    world.count = 0;
+    ask(0, 1);
+    expect_said(1, PSR_MSG_VERDICT, PSR_OK, PSR_RANK_ANY, ""); /* it has not asked in this one */
+    ask(2, 0);
+    world.count = 0;
+    ask(0, 1);
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 1,
+                "rank 0 has waited in barrier 3; rank 2 has waited in barrier 3: ranks wait for each other");
+}
+
+/* Of several calls under way it takes back what it said last. */
+static void what_a_rank_said_last_is_said_of_it(void **state)
+{
+    (void)state;
+    begin();
+    pass(600, (const int64_t[]){1, 2, 0}, -1);
+    ask(1, 2);
+    progress(2, 2, -1);
+    ask_in(1, 2, 4); /* there is no circle now */
+    pass(600, (const int64_t[]){1, 2, 0}, -1);
+    ask(0, 1);
+    world.count = 0;
+    ask(2, 0);
+    expect_said(
+        RANKS, PSR_MSG_VERDICT, PSR_ERR_TIMEOUT, 0,
+        "rank 2 has waited in barrier 3; rank 0 has waited in barrier 3; rank 1 has waited in barrier 4: "
         "ranks wait for each other in a circle");
 }
 
@@ -482,6 +529,8 @@ int main(void)
         TEST(who_is_silent_is_named_before_the_deadline),
         TEST(the_end_of_the_waiting_is_named),
         TEST(a_circle_is_called_one),
+        TEST(a_call_that_has_ended_is_in_no_line),
+        TEST(what_a_rank_said_last_is_said_of_it),
         TEST(in_a_circle_whose_push_a_shard_lacks_is_to_blame),
         TEST(a_circle_is_called_one_though_not_all_have_asked),
         TEST(who_waits_for_one_that_moves_is_told_to_wait_on),
