@@ -3,6 +3,7 @@
 #include "comm/reduce.h"
 
 #include "base/multiversion.h"
+#include "comm/pair.h"
 
 #include <assert.h>
 
@@ -215,27 +216,84 @@ INTEGER_LOOPS(uint8, uint8_t, uint32_t)
 INTEGER_LOOPS(int8, int8_t, uint32_t)
 INTEGER_LOOPS(int32, int32_t, uint32_t)
 INTEGER_LOOPS(int64, int64_t, uint64_t)
+INTEGER_LOOPS(int16, int16_t, uint32_t)
+INTEGER_LOOPS(uint16, uint16_t, uint32_t)
+INTEGER_LOOPS(uint32, uint32_t, uint32_t)
+INTEGER_LOOPS(uint64, uint64_t, uint64_t)
+
+/* Bits know no type: of so many bytes. */
+LOOP(bytes_and, uint8_t, (uint32_t), , a &b)
+LOOP(bytes_or, uint8_t, (uint32_t), , a | b)
+LOOP(bytes_xor, uint8_t, (uint32_t), , a ^ b)
+
+/* truth: is it not 0, as 0 or 1; into: from there to the type. Of integers their sign does not matter. */
+#define LOGICAL_LOOPS(name, type, truth, into)                                                               \
+    LOOP(name##_logical_and, type, truth, into, a &b)                                                        \
+    LOOP(name##_logical_or, type, truth, into, a | b)                                                        \
+    LOOP(name##_logical_xor, type, truth, into, a ^ b)
+
+#define IS_TRUE(value) (uint32_t)((value) != 0)
+#define HALF_IS_TRUE(bits) (uint32_t)(((bits)&0x7fff) != 0)
+
+LOGICAL_LOOPS(float32, float, IS_TRUE, (float))
+LOGICAL_LOOPS(float64, double, IS_TRUE, (double))
+LOGICAL_LOOPS(float16, uint16_t, HALF_IS_TRUE, 0x3c00 *)
+LOGICAL_LOOPS(bfloat16, uint16_t, HALF_IS_TRUE, 0x3f80 *)
+LOGICAL_LOOPS(bits8, uint8_t, IS_TRUE, )
+LOGICAL_LOOPS(bits16, uint16_t, IS_TRUE, )
+LOGICAL_LOOPS(bits32, uint32_t, IS_TRUE, )
+LOGICAL_LOOPS(bits64, uint64_t, IS_TRUE, )
 
 typedef void loop(void *out, const void *a, const void *b, size_t count);
+
+enum { ARITHMETIC = PSR_REDUCTION_MEAN + 1, BITWISE = 3, LOGICAL = 3, PLAIN_TYPES = PSR_TYPE_FLOAT32_INT32 };
 
 #define OF_TYPE(name)                                                                                        \
     {                                                                                                        \
         name##_sum, name##_product, name##_minimum, name##_maximum, name##_sum                               \
     }
 
-static loop *const loops[PSR_TYPES][PSR_REDUCTIONS] = {
+static loop *const arithmetic[PLAIN_TYPES][ARITHMETIC] = {
     [PSR_TYPE_UINT8] = OF_TYPE(uint8),       [PSR_TYPE_FLOAT32] = OF_TYPE(float32),
     [PSR_TYPE_FLOAT64] = OF_TYPE(float64),   [PSR_TYPE_FLOAT16] = OF_TYPE(float16),
     [PSR_TYPE_BFLOAT16] = OF_TYPE(bfloat16), [PSR_TYPE_INT8] = OF_TYPE(int8),
     [PSR_TYPE_INT32] = OF_TYPE(int32),       [PSR_TYPE_INT64] = OF_TYPE(int64),
+    [PSR_TYPE_INT16] = OF_TYPE(int16),       [PSR_TYPE_UINT16] = OF_TYPE(uint16),
+    [PSR_TYPE_UINT32] = OF_TYPE(uint32),     [PSR_TYPE_UINT64] = OF_TYPE(uint64),
+};
+
+static loop *const bitwise[BITWISE] = {bytes_and, bytes_or, bytes_xor};
+
+#define LOGICAL_OF_TYPE(name)                                                                                \
+    {                                                                                                        \
+        name##_logical_and, name##_logical_or, name##_logical_xor                                            \
+    }
+
+static loop *const logical[PLAIN_TYPES][LOGICAL] = {
+    [PSR_TYPE_UINT8] = LOGICAL_OF_TYPE(bits8),       [PSR_TYPE_FLOAT32] = LOGICAL_OF_TYPE(float32),
+    [PSR_TYPE_FLOAT64] = LOGICAL_OF_TYPE(float64),   [PSR_TYPE_FLOAT16] = LOGICAL_OF_TYPE(float16),
+    [PSR_TYPE_BFLOAT16] = LOGICAL_OF_TYPE(bfloat16), [PSR_TYPE_INT8] = LOGICAL_OF_TYPE(bits8),
+    [PSR_TYPE_INT32] = LOGICAL_OF_TYPE(bits32),      [PSR_TYPE_INT64] = LOGICAL_OF_TYPE(bits64),
+    [PSR_TYPE_INT16] = LOGICAL_OF_TYPE(bits16),      [PSR_TYPE_UINT16] = LOGICAL_OF_TYPE(bits16),
+    [PSR_TYPE_UINT32] = LOGICAL_OF_TYPE(bits32),     [PSR_TYPE_UINT64] = LOGICAL_OF_TYPE(bits64),
 };
 
 void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const void *b, size_t count)
 {
-    loops[type][op](out, a, b, count);
+    assert(psr_reduction_fits(op, type));
+    if (op <= PSR_REDUCTION_MEAN)
+        arithmetic[type][op](out, a, b, count);
+    else if (op <= PSR_REDUCTION_BITWISE_XOR)
+        bitwise[op - PSR_REDUCTION_BITWISE_AND](out, a, b, count * psr_type_bytes(type));
+    else if (op <= PSR_REDUCTION_LOGICAL_XOR)
+        logical[type][op - PSR_REDUCTION_LOGICAL_AND](out, a, b, count);
+    else if (op == PSR_REDUCTION_MINLOC)
+        psr_pair_least(type, out, a, b, count);
+    else
+        psr_pair_greatest(type, out, a, b, count);
 }
 
-/* ---- the end of a mean ---- */
+/* ---- the end of a fold ---- */
 
 #define DIVIDE(name, type, in, into, real)                                                                   \
     PSR_MULTIVERSION static void name##_divide(void *in_out, size_t count, uint32_t n)                       \
@@ -250,9 +308,8 @@ DIVIDE(float64, double, , , double)
 DIVIDE(float16, uint16_t, half_to_float, half_of_float, float)
 DIVIDE(bfloat16, uint16_t, bfloat_to_float, bfloat_of_float, float)
 
-void psr_reduce_divide(psr_type type, void *values, size_t count, uint32_t n)
+static void divide(psr_type type, void *values, size_t count, uint32_t n)
 {
-    assert(psr_reduction_fits(PSR_REDUCTION_MEAN, type) && n > 0);
     switch (type) {
     case PSR_TYPE_FLOAT32:
         float32_divide(values, count, n);
@@ -268,16 +325,41 @@ void psr_reduce_divide(psr_type type, void *values, size_t count, uint32_t n)
     }
 }
 
+bool psr_reduction_finishes(psr_reduction op)
+{
+    return op == PSR_REDUCTION_MEAN || (op >= PSR_REDUCTION_LOGICAL_AND && op <= PSR_REDUCTION_LOGICAL_XOR);
+}
+
+void psr_reduce_finish(psr_type type, psr_reduction op, void *values, size_t count, uint32_t n)
+{
+    assert(psr_reduction_finishes(op) && psr_reduction_fits(op, type) && n > 0);
+    if (op == PSR_REDUCTION_MEAN)
+        divide(type, values, count, n);
+    else /* x and x is x's truth */
+        psr_reduce(type, PSR_REDUCTION_LOGICAL_AND, values, values, values, count);
+}
+
 /* ---- names ---- */
 
 const char *psr_reduction_name(psr_reduction op)
 {
-    static const char *const names[PSR_REDUCTIONS] = {"sum", "product", "minimum", "maximum", "mean"};
+    static const char *const names[PSR_REDUCTIONS] = {
+        "sum",         "product",     "minimum",    "maximum",     "mean",   "bitwise_and", "bitwise_or",
+        "bitwise_xor", "logical_and", "logical_or", "logical_xor", "minloc", "maxloc"};
     return (unsigned)op < PSR_REDUCTIONS ? names[op] : "?";
+}
+
+static bool is_real(psr_type type)
+{
+    return type == PSR_TYPE_FLOAT32 || type == PSR_TYPE_FLOAT64 || type == PSR_TYPE_FLOAT16 ||
+           type == PSR_TYPE_BFLOAT16;
 }
 
 bool psr_reduction_fits(psr_reduction op, psr_type type)
 {
-    return op != PSR_REDUCTION_MEAN || type == PSR_TYPE_FLOAT32 || type == PSR_TYPE_FLOAT64 ||
-           type == PSR_TYPE_FLOAT16 || type == PSR_TYPE_BFLOAT16;
+    if (psr_type_is_pair(type) || op >= PSR_REDUCTION_MINLOC)
+        return psr_type_is_pair(type) && op >= PSR_REDUCTION_MINLOC;
+    if (op >= PSR_REDUCTION_BITWISE_AND && op <= PSR_REDUCTION_BITWISE_XOR)
+        return !is_real(type);
+    return op != PSR_REDUCTION_MEAN || is_real(type);
 }

@@ -39,6 +39,9 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
     [PSR_KIND_TABLE_CLOSE] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
                               [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
                               [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
+    [PSR_KIND_SCAN] = {[PSR_ALGORITHM_DOUBLING] = psr_doubling_scan, [PSR_ALGORITHM_CHAIN] = psr_chain_scan},
+    [PSR_KIND_EXSCAN] =
+        {[PSR_ALGORITHM_DOUBLING] = psr_doubling_exscan, [PSR_ALGORITHM_CHAIN] = psr_chain_exscan},
     [PSR_KIND_SEND] = {[PSR_ALGORITHM_DIRECT] = psr_direct_send},
     [PSR_KIND_RECEIVE] = {[PSR_ALGORITHM_DIRECT] = psr_direct_receive},
 };
@@ -98,6 +101,9 @@ psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks
     case PSR_KIND_REDUCE:
     case PSR_KIND_BROADCAST:
         return few || ranks <= 2 ? PSR_ALGORITHM_BINOMIAL : PSR_ALGORITHM_CHAIN;
+    case PSR_KIND_SCAN:
+    case PSR_KIND_EXSCAN:
+        return few || ranks <= 2 ? PSR_ALGORITHM_DOUBLING : PSR_ALGORITHM_CHAIN;
     case PSR_KIND_REDUCE_SCATTER:
         return few ? PSR_ALGORITHM_DIRECT : PSR_ALGORITHM_RING;
     case PSR_KIND_ALL_GATHER:
@@ -125,6 +131,8 @@ static bool is_of_same_bytes(psr_kind kind)
     case PSR_KIND_ALL_GATHER:
     case PSR_KIND_GATHER:
     case PSR_KIND_SCATTER:
+    case PSR_KIND_SCAN:
+    case PSR_KIND_EXSCAN:
     case PSR_KIND_SEND:
     case PSR_KIND_RECEIVE:
         return true;

@@ -9,12 +9,12 @@
 typedef struct psr_shape {
     uint32_t rank, ranks, root;
     uint32_t peer; /* of a message */
-    size_t count;  /* values of the whole: all-reduce, reduce, broadcast, a message */
+    size_t count;  /* values of the whole: all-reduce, reduce, scan, broadcast, a message */
     const size_t
         *begins; /* [ranks + 1]: where each rank's part begins; all-reduce: each chunk (base/fold.h) */
     const size_t *send_begins; /* all-to-all: of what goes to each rank; begins: of what comes from each */
-    bool in_place;             /* the areas SEND and RECEIVE are one: all-reduce, reduce, all-to-all */
-    bool divides;              /* the fold is a mean */
+    bool in_place;             /* the areas SEND and RECEIVE are one: all-reduce, reduce, scan, all-to-all */
+    bool finishes;             /* the fold has an end: psr_reduce_finish */
     const psr_block *send_blocks, *receive_blocks; /* neighbour exchange */
     size_t send_block_count, receive_block_count;
 } psr_shape;
@@ -49,6 +49,7 @@ psr_algorithm_writer psr_doubling_all_reduce, psr_halving_all_reduce, psr_halvin
 psr_algorithm_writer psr_binomial_broadcast, psr_binomial_reduce, psr_binomial_gather, psr_binomial_scatter;
 psr_algorithm_writer psr_chain_broadcast, psr_chain_reduce;
 psr_algorithm_writer psr_bruck_all_gather, psr_bruck_all_to_all;
+psr_algorithm_writer psr_doubling_scan, psr_doubling_exscan, psr_chain_scan, psr_chain_exscan;
 psr_algorithm_writer psr_dissemination_barrier;
 psr_algorithm_writer psr_direct_neighbors, psr_direct_send, psr_direct_receive;
 

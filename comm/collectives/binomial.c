@@ -60,8 +60,8 @@ void psr_binomial_reduce(psr_schedule *schedule, const psr_shape *shape)
     }
     if (shape->ranks == 1)
         last = psr_schedule_copy(schedule, sum, sums, shape->count, last);
-    if (shape->divides)
-        last = psr_schedule_divide(schedule, sums, shape->count, last);
+    if (shape->finishes)
+        last = psr_schedule_finish(schedule, sums, shape->count, last);
     if (!is_root)
         psr_schedule_send(schedule, shape->root, sums, shape->count, last);
 }

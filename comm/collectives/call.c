@@ -8,7 +8,8 @@ const char *psr_kind_name(psr_kind kind)
     static const char *const names[PSR_KINDS] = {
         "all_reduce", "reduce",        "reduce_scatter", "all_gather", "broadcast",         "gather",
         "scatter",    "all_to_all",    "all_to_all_v",   "barrier",    "neighbor_exchange", "send",
-        "receive",    "halo_exchange", "group_split",    "table_open", "table_close"};
+        "receive",    "halo_exchange", "group_split",    "table_open", "table_close",       "scan",
+        "exscan"};
     return (unsigned)kind < PSR_KINDS ? names[kind] : "?";
 }
 
@@ -21,7 +22,13 @@ const char *psr_algorithm_name(psr_algorithm algorithm)
 
 bool psr_kind_folds(psr_kind kind)
 {
-    return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || kind == PSR_KIND_REDUCE_SCATTER;
+    return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || kind == PSR_KIND_REDUCE_SCATTER ||
+           psr_kind_scans(kind);
+}
+
+bool psr_kind_scans(psr_kind kind)
+{
+    return kind == PSR_KIND_SCAN || kind == PSR_KIND_EXSCAN;
 }
 
 bool psr_kind_has_blocks(psr_kind kind)

@@ -23,8 +23,10 @@ typedef enum psr_kind {
     PSR_KIND_GROUP_SPLIT, /* an all-gather of colours and keys, likewise; so are the next two, of what each rank says of a table */
     PSR_KIND_TABLE_OPEN,
     PSR_KIND_TABLE_CLOSE,
+    PSR_KIND_SCAN,   /* of ranks 0 .. this one */
+    PSR_KIND_EXSCAN, /* without this one */
 } psr_kind;
-#define PSR_KINDS (PSR_KIND_TABLE_CLOSE + 1)
+#define PSR_KINDS (PSR_KIND_EXSCAN + 1)
 
 /* Each has a file in this folder, which opens with what it costs. */
 typedef enum psr_algorithm {
@@ -50,10 +52,11 @@ typedef struct psr_call {
     psr_reduction reduction; /* of those that fold */
     uint32_t root;           /* of those that have one */
     bool varying;            /* the ranks' counts differ: count is a digest of them all */
-    uint64_t count;          /* values of a rank's part (all-reduce, reduce, broadcast: of the whole) */
+    uint64_t count;          /* values of a rank's part (all-reduce, reduce, scan, broadcast: of the whole) */
 } psr_call;
 
 bool psr_kind_folds(psr_kind kind);
+bool psr_kind_scans(psr_kind kind);      /* scan, exscan */
 bool psr_kind_has_blocks(psr_kind kind); /* neighbour exchange, halo */
 /* An all-gather of the library's own words, under the name that its caller knows. */
 bool psr_kind_gathers_words(psr_kind kind);

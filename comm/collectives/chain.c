@@ -37,8 +37,8 @@ void psr_chain_reduce(psr_schedule *schedule, const psr_shape *shape)
     }
     if (is_last)
         last = psr_schedule_copy(schedule, sum, sums, shape->count, last);
-    if (shape->divides)
-        last = psr_schedule_divide(schedule, sums, shape->count, last);
+    if (shape->finishes)
+        last = psr_schedule_finish(schedule, sums, shape->count, last);
     if (!is_root)
         psr_schedule_send(schedule, shape->root, sums, shape->count, last);
 }

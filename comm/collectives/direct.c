@@ -34,7 +34,7 @@ static psr_after fold_in_order(psr_schedule *schedule, const psr_shape *shape, u
     }
     if (n == 1)
         last = psr_schedule_copy(schedule, sum, to, count, last);
-    return shape->divides ? psr_schedule_divide(schedule, to, count, last) : last;
+    return shape->finishes ? psr_schedule_finish(schedule, to, count, last) : last;
 }
 
 void psr_direct_all_reduce(psr_schedule *schedule, const psr_shape *shape)

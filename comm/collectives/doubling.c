@@ -39,8 +39,8 @@ void psr_doubling_all_reduce(psr_schedule *schedule, const psr_shape *shape)
     }
     if (shape->ranks == 1)
         last = psr_schedule_copy(schedule, sum, psr_received(0), shape->count, last);
-    if (shape->divides)
-        last = psr_schedule_divide(schedule, psr_received(0), shape->count, last);
+    if (shape->finishes)
+        last = psr_schedule_finish(schedule, psr_received(0), shape->count, last);
     if (rank < rest)
         psr_schedule_send(schedule, power + rank, psr_received(0), shape->count, last);
 }

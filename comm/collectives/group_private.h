@@ -73,7 +73,7 @@ struct psr_request {
     psr_tag tag;
     psr_schedule schedule;
     psr_request_area *areas;
-    uint8_t *scratch, *slices[2]; /* slices: of values that lie not dense */
+    uint8_t *scratch, *slices[2]; /* slices: of values that lie not dense, or have gaps */
     size_t value_bytes, slice_values;
     /* How far its actions are: */
     size_t *done; /* [action] values */

@@ -94,8 +94,8 @@ void psr_halving_all_reduce(psr_schedule *schedule, const psr_shape *shape)
     uint32_t level = 0;
     for (uint32_t distance = power / 2; distance > 0; distance /= 2)
         give_half(&h, level++, distance);
-    if (shape->divides)
-        psr_schedule_divide(schedule, psr_received(begin_of(&h, h.have)), count_of(&h, h.have), h.last);
+    if (shape->finishes)
+        psr_schedule_finish(schedule, psr_received(begin_of(&h, h.have)), count_of(&h, h.have), h.last);
     for (uint32_t distance = 1; distance < power; distance *= 2)
         get_half_back(&h, --level, distance);
     if (rank < rest)

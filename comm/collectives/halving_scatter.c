@@ -85,9 +85,9 @@ static void hand_out(halving *h)
     uint32_t rank = shape->rank, second = h->power + rank;
     size_t begin = begin_of(h, rank), own = psr_shape_part(shape, rank);
     psr_after whole = h->last;
-    if (shape->divides)
+    if (shape->finishes)
         whole =
-            psr_schedule_divide(h->schedule, psr_scratch(begin), own + psr_shape_part(shape, second), whole);
+            psr_schedule_finish(h->schedule, psr_scratch(begin), own + psr_shape_part(shape, second), whole);
     psr_schedule_send(h->schedule, second, psr_scratch(begin + own), psr_shape_part(shape, second), whole);
     psr_schedule_copy(h->schedule, psr_scratch(begin), psr_received(0), own, PSR_AFTER_ALL);
 }
@@ -122,6 +122,6 @@ void psr_halving_reduce_scatter(psr_schedule *schedule, const psr_shape *shape)
     }
     if (power == 1)
         h.last = psr_schedule_copy(schedule, h.sum, result, psr_shape_part(shape, rank), h.last);
-    if (shape->divides)
-        psr_schedule_divide(schedule, result, psr_shape_part(shape, rank), h.last);
+    if (shape->finishes)
+        psr_schedule_finish(schedule, result, psr_shape_part(shape, rank), h.last);
 }

@@ -3,6 +3,7 @@
  * can happen there: advance looks at each, until nothing more can. */
 #include "comm/collectives/group_private.h"
 
+#include "comm/pair.h"
 #include "comm/wire/encoding.h"
 #include "net/violation.h"
 
@@ -77,6 +78,8 @@ static bool may_go(const psr_request *r, uint32_t index)
     if (r->complete[before])
         return true;
     psr_place mine = place_of(action), other = place_of(&r->schedule.actions[before]);
+    if (mine.area != other.area && (action->kind == PSR_ACTION_COPY || action->kind == PSR_ACTION_FOLD))
+        mine = action->a;
     return mine.area == other.area &&
            other.offset + r->done[before] >= mine.offset + r->done[index] + next_slice(r, index);
 }
@@ -113,8 +116,13 @@ static psr_err send_slice(psr_request *r, const psr_stream *stream, uint32_t ind
     if (count == 0)
         return send(r, stream, &head, NULL);
     const uint8_t *values = values_at(r, action->a, r->done[index], count, r->slices[0]);
+    const bool gaps = psr_type_has_gaps(r->call.type);
+    if (gaps) {
+        psr_pair_copy(r->call.type, r->slices[0], values, count);
+        values = r->slices[0];
+    }
     psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, values, count * r->value_bytes);
-    if (action->lent && !r->areas[action->a.area].scattered &&
+    if (action->lent && !gaps && !r->areas[action->a.area].scattered &&
         payload.bytes > r->group->options.copied_bytes) {
         psr_loan_begin(&r->loan, 1);
         payload = psr_loan_payload(&r->loan, payload);
@@ -202,8 +210,8 @@ static void act(const psr_request *r, uint32_t index, size_t count)
     const psr_action *action = &r->schedule.actions[index];
     size_t done = r->done[index];
     uint8_t *room = room_at(r, action->to, done, r->slices[1]);
-    if (action->kind == PSR_ACTION_DIVIDE) { /* never of a block */
-        psr_reduce_divide(r->call.type, room, count, r->group->options.ranks);
+    if (action->kind == PSR_ACTION_FINISH) { /* never of a block */
+        psr_reduce_finish(r->call.type, r->call.reduction, room, count, r->group->options.ranks);
         return;
     }
     const uint8_t *values = values_at(r, action->a, done, count, r->slices[0]);

@@ -4,6 +4,7 @@
 #include "base/fold.h"
 #include "comm/collectives/algorithm_choice.h"
 #include "comm/collectives/algorithms.h"
+#include "comm/pair.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,6 +44,8 @@ static psr_err check_kind(const psr_request_options *o)
         return psr_fail(PSR_ERR_USAGE, "%s has no algorithm %s: there are %s", psr_kind_name(o->kind),
                         psr_algorithm_name(o->algorithm), list);
     }
+    if (psr_kind_scans(o->kind) && o->reduction == PSR_REDUCTION_MEAN)
+        return psr_fail(PSR_ERR_USAGE, "%s: there is no mean of a prefix", psr_kind_name(o->kind));
     if (psr_kind_folds(o->kind) &&
         ((unsigned)o->reduction >= PSR_REDUCTIONS || !psr_reduction_fits(o->reduction, o->type)))
         return psr_fail(PSR_ERR_USAGE, "%s: there is no %s of %s", psr_kind_name(o->kind),
@@ -70,9 +73,10 @@ static psr_err check_blocks(const psr_group *group, const psr_request_options *o
         if (!psr_block_count(&blocks[i], &values) || values > PTRDIFF_MAX / psr_type_bytes(o->type))
             return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have", psr_kind_name(o->kind));
         if (blocks[i].adds &&
-            ((unsigned)o->reduction >= PSR_REDUCTIONS || o->reduction == PSR_REDUCTION_MEAN))
-            return psr_fail(PSR_ERR_USAGE, "%s: blocks are not added by %s", psr_kind_name(o->kind),
-                            psr_reduction_name(o->reduction));
+            ((unsigned)o->reduction >= PSR_REDUCTIONS || psr_reduction_finishes(o->reduction) ||
+             !psr_reduction_fits(o->reduction, o->type)))
+            return psr_fail(PSR_ERR_USAGE, "%s: blocks of %s are not added by %s", psr_kind_name(o->kind),
+                            psr_type_name(o->type), psr_reduction_name(o->reduction));
         if (blocks[i].rank >= group->options.ranks)
             return psr_fail(PSR_ERR_USAGE, "%s: rank %" PRIu32 " is none of %" PRIu32, psr_kind_name(o->kind),
                             blocks[i].rank, group->options.ranks);
@@ -110,7 +114,7 @@ static psr_err check_neighbors(const psr_group *group, const psr_request_options
 static bool is_whole(psr_kind kind)
 {
     return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || kind == PSR_KIND_BROADCAST ||
-           is_message(kind);
+           psr_kind_scans(kind) || is_message(kind);
 }
 
 static bool has_parts(psr_kind kind)
@@ -206,8 +210,8 @@ static void lay_out(layout *l, const psr_group *group, const psr_request_options
 /* By one buffer, of as many values. */
 static bool can_be_in_place(psr_kind kind)
 {
-    return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || kind == PSR_KIND_ALL_TO_ALL ||
-           kind == PSR_KIND_ALL_TO_ALL_V;
+    return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || psr_kind_scans(kind) ||
+           kind == PSR_KIND_ALL_TO_ALL || kind == PSR_KIND_ALL_TO_ALL_V;
 }
 
 static psr_shape shape_of(const psr_request *r, const layout *l, const psr_request_options *o)
@@ -221,7 +225,7 @@ static psr_shape shape_of(const psr_request *r, const layout *l, const psr_reque
         .begins = l->begins,
         .send_begins = l->send_begins,
         .in_place = o->send == o->receive && can_be_in_place(o->kind),
-        .divides = psr_kind_folds(o->kind) && o->reduction == PSR_REDUCTION_MEAN,
+        .finishes = psr_kind_folds(o->kind) && psr_reduction_finishes(o->reduction),
         .send_blocks = o->send_blocks,
         .receive_blocks = o->receive_blocks,
         .send_block_count = psr_kind_has_blocks(o->kind) ? o->send_block_count : 0,
@@ -359,10 +363,11 @@ static psr_err make_areas(psr_request *r, const psr_request_options *o)
     size_t sent = blocks ? o->send_block_count : 0, received = blocks ? o->receive_block_count : 0;
     r->areas = calloc(PSR_AREA_BLOCKS + sent + received, sizeof *r->areas);
     r->scratch = r->schedule.scratch > 0 ? malloc(r->schedule.scratch * r->value_bytes) : NULL;
-    for (int i = 0; i < 2 && blocks; i++)
-        r->slices[i] = malloc(r->group->options.slice_bytes);
-    if (r->areas == NULL || (r->schedule.scratch > 0 && r->scratch == NULL) ||
-        (blocks && (r->slices[0] == NULL || r->slices[1] == NULL)))
+    const int slices = blocks ? 2 : psr_type_has_gaps(o->type) ? 1 : 0;
+    bool there = true;
+    for (int i = 0; i < slices && there; i++)
+        there = (r->slices[i] = malloc(r->slice_values * r->value_bytes)) != NULL;
+    if (r->areas == NULL || (r->schedule.scratch > 0 && r->scratch == NULL) || !there)
         return no_memory(r);
     r->areas[PSR_AREA_SEND].read = o->send;
     r->areas[PSR_AREA_RECEIVE] = (psr_request_area){.read = o->receive, .write = o->receive};

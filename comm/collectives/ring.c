@@ -51,8 +51,8 @@ static psr_after reduce_scatter(const ring *r, psr_place sums, psr_place result,
         if (step < n - 1)
             psr_schedule_send(r->schedule, r->right, to, count, folded);
     }
-    return shape->divides
-               ? psr_schedule_divide(r->schedule, result, psr_shape_part(shape, shape->rank), folded)
+    return shape->finishes
+               ? psr_schedule_finish(r->schedule, result, psr_shape_part(shape, shape->rank), folded)
                : folded;
 }
 
@@ -75,7 +75,11 @@ static void all_gather(const ring *r, psr_place own, psr_after whole, psr_after 
 
 static void alone(psr_schedule *schedule, const psr_shape *shape)
 {
-    psr_schedule_copy(schedule, psr_shape_own(shape, 0), psr_received(0), shape->begins[1], PSR_AT_ONCE);
+    size_t count = shape->begins[1];
+    psr_after copied =
+        psr_schedule_copy(schedule, psr_shape_own(shape, 0), psr_received(0), count, PSR_AT_ONCE);
+    if (shape->finishes)
+        psr_schedule_finish(schedule, psr_received(0), count, copied);
 }
 
 /* Every partial sum is sent from where it stands, and overwritten there only by the final one, which cannot come before

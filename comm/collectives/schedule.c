@@ -87,10 +87,10 @@ psr_after psr_schedule_fold(psr_schedule *schedule, psr_place a, psr_place b, ps
         (psr_action){.kind = PSR_ACTION_FOLD, .a = a, .b = b, .to = to, .count = count, .after = after});
 }
 
-psr_after psr_schedule_divide(psr_schedule *schedule, psr_place values, size_t count, psr_after after)
+psr_after psr_schedule_finish(psr_schedule *schedule, psr_place values, size_t count, psr_after after)
 {
     return add_unless_empty(
-        schedule, (psr_action){.kind = PSR_ACTION_DIVIDE, .to = values, .count = count, .after = after});
+        schedule, (psr_action){.kind = PSR_ACTION_FINISH, .to = values, .count = count, .after = after});
 }
 
 psr_after psr_schedule_signal(psr_schedule *schedule, uint32_t peer, psr_after after)

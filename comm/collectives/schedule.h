@@ -34,11 +34,12 @@ typedef enum psr_action_kind {
     PSR_ACTION_RECEIVE_FOLD, /* to = what comes from a peer, op a */
     PSR_ACTION_COPY,         /* to = a */
     PSR_ACTION_FOLD,         /* to = a op b */
-    PSR_ACTION_DIVIDE,       /* to = to / number of ranks */
+    PSR_ACTION_FINISH,       /* to = what psr_reduce_finish makes of it */
 } psr_action_kind;
 
 /* What an action comes after: another one, by what adding that returned, or one of these two. A slice may begin when the other is
- * complete, or when both work on the same area (SEND: a, else: to) and the other is beyond the slice's end there. */
+ * complete, or when both work on the same area (SEND: a, else: to) and the other is beyond the slice's end there;
+ * of a COPY or FOLD to another area the same of the area that it reads as a. */
 typedef uint32_t psr_after;
 #define PSR_AT_ONCE 0u
 #define PSR_AFTER_ALL UINT32_MAX /* that stand before it in the list */
@@ -77,7 +78,7 @@ psr_after psr_schedule_copy(psr_schedule *schedule, psr_place from, psr_place to
                             psr_after after);
 psr_after psr_schedule_fold(psr_schedule *schedule, psr_place a, psr_place b, psr_place to, size_t count,
                             psr_after after);
-psr_after psr_schedule_divide(psr_schedule *schedule, psr_place values, size_t count, psr_after after);
+psr_after psr_schedule_finish(psr_schedule *schedule, psr_place values, size_t count, psr_after after);
 
 /* A message of no values, and its arrival. */
 psr_after psr_schedule_signal(psr_schedule *schedule, uint32_t peer, psr_after after);

@@ -6,17 +6,38 @@
 #include <string.h>
 
 static const psr_type types[] = {
-    [PSRING_FLOAT32] = PSR_TYPE_FLOAT32, [PSRING_FLOAT64] = PSR_TYPE_FLOAT64,
-    [PSRING_FLOAT16] = PSR_TYPE_FLOAT16, [PSRING_BFLOAT16] = PSR_TYPE_BFLOAT16,
-    [PSRING_INT8] = PSR_TYPE_INT8,       [PSRING_UINT8] = PSR_TYPE_UINT8,
-    [PSRING_INT32] = PSR_TYPE_INT32,     [PSRING_INT64] = PSR_TYPE_INT64,
+    [PSRING_FLOAT32] = PSR_TYPE_FLOAT32,
+    [PSRING_FLOAT64] = PSR_TYPE_FLOAT64,
+    [PSRING_FLOAT16] = PSR_TYPE_FLOAT16,
+    [PSRING_BFLOAT16] = PSR_TYPE_BFLOAT16,
+    [PSRING_INT8] = PSR_TYPE_INT8,
+    [PSRING_UINT8] = PSR_TYPE_UINT8,
+    [PSRING_INT32] = PSR_TYPE_INT32,
+    [PSRING_INT64] = PSR_TYPE_INT64,
+    [PSRING_INT16] = PSR_TYPE_INT16,
+    [PSRING_UINT16] = PSR_TYPE_UINT16,
+    [PSRING_UINT32] = PSR_TYPE_UINT32,
+    [PSRING_UINT64] = PSR_TYPE_UINT64,
+    [PSRING_FLOAT32_INT32] = PSR_TYPE_FLOAT32_INT32,
+    [PSRING_FLOAT64_INT32] = PSR_TYPE_FLOAT64_INT32,
+    [PSRING_INT16_INT32] = PSR_TYPE_INT16_INT32,
+    [PSRING_INT32_INT32] = PSR_TYPE_INT32_INT32,
+    [PSRING_INT64_INT32] = PSR_TYPE_INT64_INT32,
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
 _Static_assert((int)PSRING_SUM == PSR_REDUCTION_SUM && (int)PSRING_PRODUCT == PSR_REDUCTION_PRODUCT &&
                    (int)PSRING_MINIMUM == PSR_REDUCTION_MINIMUM &&
-                   (int)PSRING_MAXIMUM == PSR_REDUCTION_MAXIMUM && (int)PSRING_MEAN == PSR_REDUCTION_MEAN,
+                   (int)PSRING_MAXIMUM == PSR_REDUCTION_MAXIMUM && (int)PSRING_MEAN == PSR_REDUCTION_MEAN &&
+                   (int)PSRING_BITWISE_AND == PSR_REDUCTION_BITWISE_AND &&
+                   (int)PSRING_LOGICAL_AND == PSR_REDUCTION_LOGICAL_AND &&
+                   (int)PSRING_MINLOC == PSR_REDUCTION_MINLOC && (int)PSRING_MAXLOC == PSR_REDUCTION_MAXLOC,
                "the same operations");
+/* What comm/pair.h takes pairs for. */
+_Static_assert(sizeof(psring_float32_int32) == 8 && sizeof(psring_float64_int32) == 16 &&
+                   sizeof(psring_int16_int32) == 8 && sizeof(psring_int32_int32) == 8 &&
+                   sizeof(psring_int64_int32) == 16 && offsetof(psring_int16_int32, index) == 4,
+               "the same pairs");
 
 const char *psr_comm_type_name(psring_type type)
 {
@@ -60,7 +81,7 @@ static psr_err check_type(const arguments *a)
         return psr_fail(PSR_ERR_USAGE, "%s: there is no type %d", psr_kind_name(a->kind), (int)a->type);
     if (!psr_kind_folds(a->kind))
         return PSR_OK;
-    if (a->op < PSRING_SUM || a->op > PSRING_MEAN)
+    if (a->op < PSRING_SUM || a->op > PSRING_MAXLOC)
         return psr_fail(PSR_ERR_USAGE, "%s: there is no operation %d", psr_kind_name(a->kind), (int)a->op);
     if (!psr_reduction_fits((psr_reduction)a->op, types[a->type]))
         return psr_fail(PSR_ERR_USAGE, "%s: there is no %s of %s", psr_kind_name(a->kind),
@@ -70,7 +91,7 @@ static psr_err check_type(const arguments *a)
 
 static psr_err check_memory(const arguments *a, const char *what, const void *data)
 {
-    if ((uintptr_t)data % psr_type_bytes(types[a->type]) == 0)
+    if ((uintptr_t)data % psr_type_alignment(types[a->type]) == 0)
         return PSR_OK;
     return psr_fail(PSR_ERR_USAGE, "%s: %s is not aligned for %s", psr_kind_name(a->kind), what,
                     psr_type_name(types[a->type]));
@@ -100,7 +121,7 @@ static bool parts_of(const psring_group *group, const arguments *a, const size_t
             return false;
     }
     *ret_all = all;
-    return all <= SIZE_MAX / sizeof(double);
+    return all <= SIZE_MAX / psr_type_bytes(types[a->type]);
 }
 
 /* What this rank's buffers have, and where its part begins in the larger one of an operation of parts. */
@@ -126,7 +147,7 @@ static bool measure(const psring_group *group, const arguments *a, const psring_
         break;
     default:
         *ret_extents = (extents){.sent = a->count, .received = a->count};
-        return a->count <= SIZE_MAX / sizeof(double);
+        return a->count <= SIZE_MAX / psr_type_bytes(types[a->type]);
     }
     if (two && !parts_of(group, a, a->send_counts, &begin, &own, &sent))
         return false;
@@ -168,8 +189,9 @@ static psr_err check_buffers(const psring_group *group, const arguments *a, cons
     bool is_root = a->root == (int)psr_node_group_rank(group->group);
     bool sends = a->kind != PSR_KIND_BROADCAST && a->kind != PSR_KIND_RECEIVE &&
                  (a->kind != PSR_KIND_SCATTER || is_root);
-    bool receives =
-        a->kind != PSR_KIND_SEND && ((a->kind != PSR_KIND_REDUCE && a->kind != PSR_KIND_GATHER) || is_root);
+    bool receives = a->kind != PSR_KIND_SEND &&
+                    ((a->kind != PSR_KIND_REDUCE && a->kind != PSR_KIND_GATHER) || is_root) &&
+                    (a->kind != PSR_KIND_EXSCAN || psr_node_group_rank(group->group) > 0);
     extents e = {0};
     bool counted = measure(group, a, call, &e);
     PSR_TRY(check_there(a, "send", a->send, sends && e.sent > 0));
@@ -313,6 +335,22 @@ psring_err psring_reduce_scatter(psring_group *group, const void *send, void *re
                          .count = count,
                          .type = type,
                          .op = op};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_scan(psring_group *group, const void *send, void *receive, size_t count, psring_type type,
+                       psring_op op, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {
+        .kind = PSR_KIND_SCAN, .send = send, .receive = receive, .count = count, .type = type, .op = op};
+    return operate(group, &a, call, ret_request);
+}
+
+psring_err psring_exscan(psring_group *group, const void *send, void *receive, size_t count, psring_type type,
+                         psring_op op, const psring_call *call, psring_request **ret_request)
+{
+    const arguments a = {
+        .kind = PSR_KIND_EXSCAN, .send = send, .receive = receive, .count = count, .type = type, .op = op};
     return operate(group, &a, call, ret_request);
 }
 

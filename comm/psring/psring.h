@@ -206,17 +206,63 @@ typedef enum psring_type {
     PSRING_UINT8,
     PSRING_INT32,
     PSRING_INT64,
+    PSRING_INT16,
+    PSRING_UINT16,
+    PSRING_UINT32,
+    PSRING_UINT64,
+    PSRING_FLOAT32_INT32, /* a value and its index: psring_float32_int32, and so on */
+    PSRING_FLOAT64_INT32,
+    PSRING_INT16_INT32,
+    PSRING_INT32_INT32,
+    PSRING_INT64_INT32,
     PSRING_TYPE_WIDTH_ = INT32_MAX
 } psring_type;
 
-/* Integers wrap. 16-bit types are added in float32 and rounded at each addition. A NaN wins MINIMUM and MAXIMUM. MEAN is SUM and one
- * division at the end, and there is none of integers. */
+/* Pairs, as MPI lays out its own (MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_SHORT_INT, MPI_2INT, MPI_LONG_INT). A
+ * count is of pairs. What lies between the members is not sent. */
+typedef struct psring_float32_int32 {
+    float value;
+    int32_t index;
+} psring_float32_int32;
+typedef struct psring_float64_int32 {
+    double value;
+    int32_t index;
+} psring_float64_int32;
+typedef struct psring_int16_int32 {
+    int16_t value;
+    int32_t index;
+} psring_int16_int32;
+typedef struct psring_int32_int32 {
+    int32_t value, index;
+} psring_int32_int32;
+typedef struct psring_int64_int32 {
+    int64_t value;
+    int32_t index;
+} psring_int64_int32;
+
+/* Integers wrap. float16 and bfloat16 are added in float32 and rounded at each addition. A NaN wins MINIMUM and
+ * MAXIMUM. What a type does not have is USAGE, which names both:
+ *     SUM, PRODUCT, MINIMUM, MAXIMUM    all types but pairs
+ *     MEAN                              floating-point types: SUM and one division at the end; not of scan
+ *     BITWISE_..                        integers
+ *     LOGICAL_..                        all types but pairs: what is not 0 (a NaN too) is true. The result is 1
+ *                                       or 0, also where one rank's value alone is folded
+ *     MINLOC, MAXLOC                    pairs: the least (greatest) value, and of equal ones the smallest index.
+ *                                       A NaN wins, and -0 is below +0, as in MINIMUM and MAXIMUM */
 typedef enum psring_op {
     PSRING_SUM,
     PSRING_PRODUCT,
     PSRING_MINIMUM,
     PSRING_MAXIMUM,
     PSRING_MEAN,
+    PSRING_BITWISE_AND,
+    PSRING_BITWISE_OR,
+    PSRING_BITWISE_XOR,
+    PSRING_LOGICAL_AND,
+    PSRING_LOGICAL_OR,
+    PSRING_LOGICAL_XOR,
+    PSRING_MINLOC,
+    PSRING_MAXLOC,
     PSRING_OP_WIDTH_ = INT32_MAX
 } psring_op;
 
@@ -232,6 +278,7 @@ typedef struct psring_call {
      *     reduce-scatter          ring, direct, halving
      *     all-gather              ring, direct, bruck
      *     reduce, broadcast       binomial, chain
+     *     scan, exscan            doubling, chain
      *     gather, scatter         direct, binomial
      *     all-to-all              direct, bruck
      *     barrier                 dissemination
@@ -320,10 +367,10 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_shrink(psring_group *group, const
 
 /* ---- collectives ----
  * The same call on every rank of the group, in the same order (a persistent one: made in the same order). count is one rank's part;
- * of all-reduce, reduce and broadcast the whole. Buffers are aligned for the type, and may be NULL where this rank has nothing there.
- * In place: one of the two is where this rank's values lie in the other: all-reduce, reduce and all-to-all: receive == send; all-gather and
- * gather: send is this rank's part of receive; reduce-scatter and scatter: receive is this rank's part of send. Otherwise the two do not
- * overlap: USAGE. Each rank chooses by itself. A fold's order is its algorithm's: the same bits on every rank and in every run.
+ * of all-reduce, reduce, scan, exscan and broadcast the whole. Buffers are aligned for the type, and may be NULL where this rank has nothing there.
+ * In place: one of the two is where this rank's values lie in the other: all-reduce, reduce, scan, exscan and all-to-all: receive == send;
+ * all-gather and gather: send is this rank's part of receive; reduce-scatter and scatter: receive is this rank's part of send. Otherwise the two
+ * do not overlap: USAGE. Each rank chooses by itself. A fold's order is its algorithm's: the same bits on every rank and in every run.
  * All: MISMATCH, naming two ranks and their calls; TIMEOUT and PEER, naming whom; USAGE. */
 
 /* receive[count] of all = send[0] op send[1] op .. */
@@ -334,6 +381,15 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_all_reduce(psring_group *group, c
 /* receive[count] of root; the others' receive is scratch and may be NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_reduce(psring_group *group, const void *send, void *receive,
                                                       size_t count, psring_type type, psring_op op, int root,
+                                                      const psring_call *call, psring_request **ret_request);
+/* receive[count] of rank r = send[0] op send[1] op .. send[r]: a prefix of the ranks. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_scan(psring_group *group, const void *send, void *receive,
+                                                    size_t count, psring_type type, psring_op op,
+                                                    const psring_call *call, psring_request **ret_request);
+/* receive[count] of rank r = send[0] op .. send[r-1]: by one algorithm the bits that psring_scan gives rank
+ * r-1. Rank 0's receive is left as it is, and may be NULL. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_exscan(psring_group *group, const void *send, void *receive,
+                                                      size_t count, psring_type type, psring_op op,
                                                       const psring_call *call, psring_request **ret_request);
 /* send[sum of all counts]; receive[this rank's count]. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_reduce_scatter(psring_group *group, const void *send,

@@ -4,9 +4,11 @@
  * file defines. */
 #include "tests/unit/comm/group_network.h"
 
+#include "comm/pair.h"
+
 #include <math.h>
 
-enum { SLICE_BYTES = 64, GUARD = 16, UNDER_WAY_MAX = 3 };
+enum { SLICE_BYTES = 64, GUARD = 16, UNDER_WAY_MAX = 3, UNTOUCHED = 0xa5 };
 
 /* What all ranks call. */
 typedef struct call {
@@ -57,11 +59,58 @@ static size_t pair_of(const call *c, uint32_t from, uint32_t to)
     return psr_rng_word(at, to) % (2 * c->count + 1);
 }
 
+/* Memory for a value of any type. */
+typedef struct cell {
+    _Alignas(16) uint8_t bytes[16];
+} cell;
+
+/* Few values, so that some are equal, of indices of both signs. */
+static void pair(const call *c, uint32_t word, void *to)
+{
+    cell out;
+    const int value = (int)(word % 5) - 2, index = (int)(word >> 8 & 0xff) - 128;
+    memset(&out, 0x3b, sizeof out); /* gaps too */
+    size_t at = 0;
+#define PUT(type)                                                                                            \
+    do {                                                                                                     \
+        const type is = (type)value;                                                                         \
+        memcpy(out.bytes, &is, sizeof is);                                                                   \
+        at = sizeof is < sizeof(int32_t) ? sizeof(int32_t) : sizeof is;                                      \
+    } while (0)
+    switch (c->type) {
+    case PSR_TYPE_FLOAT32_INT32:
+        PUT(float);
+        break;
+    case PSR_TYPE_FLOAT64_INT32:
+        PUT(double);
+        break;
+    case PSR_TYPE_INT16_INT32:
+        PUT(int16_t);
+        break;
+    case PSR_TYPE_INT32_INT32:
+        PUT(int32_t);
+        break;
+    default:
+        PUT(int64_t);
+    }
+#undef PUT
+    memcpy(out.bytes + at, &index, sizeof index);
+    memcpy(to, &out, psr_type_bytes(c->type));
+}
+
 /* Value i of what a rank gives, into memory. Floats of very different sizes, so that the order of a sum shows in its bits. */
 static void value(const call *c, uint32_t rank, size_t i, void *to)
 {
     psr_rng_at at = {.seed = c->number, .purpose = PSR_RNG_TEST, .sample = rank, .layer = 2};
     uint32_t word = psr_rng_word(at, i);
+    if (psr_type_is_pair(c->type)) {
+        pair(c, word, to);
+        return;
+    }
+    if (c->reduction >= PSR_REDUCTION_LOGICAL_AND && word % 3 == 0) {
+        memset(to, 0, psr_type_bytes(c->type));
+        return;
+    }
     int spread = c->reduction == PSR_REDUCTION_PRODUCT ? 1 : 8;
     float x =
         ldexpf((word & 1 ? -1.0f : 1.0f) * (1 + psr_rng_unit(word)), (int)(word % (2 * spread + 1)) - spread);
@@ -101,9 +150,9 @@ static void combine(const call *c, void *out, const void *a, const void *b)
 }
 
 /* From rank begin on round. */
-static void fold_round(const call *c, uint32_t n, uint32_t begin, uint32_t step, uint64_t x[])
+static void fold_round(const call *c, uint32_t n, uint32_t begin, uint32_t step, cell x[])
 {
-    uint64_t sum = x[begin];
+    cell sum = x[begin];
     for (uint32_t k = 1, rank = begin; k < n; k++) {
         rank = (rank + step) % n;
         combine(c, &sum, &sum, &x[rank]);
@@ -120,7 +169,7 @@ static uint32_t power_below(uint32_t n)
 }
 
 /* Neighbours first when up, else those at half the way. */
-static void fold_by_twos(const call *c, uint32_t n, bool up, uint64_t x[])
+static void fold_by_twos(const call *c, uint32_t n, bool up, cell x[])
 {
     uint32_t power = power_below(n);
     for (uint32_t i = 0; i + power < n; i++)
@@ -131,39 +180,58 @@ static void fold_by_twos(const call *c, uint32_t n, bool up, uint64_t x[])
                 combine(c, &x[i], &x[i], &x[i + d]);
 }
 
-static void fold_tree(const call *c, uint32_t n, uint64_t x[])
+static void fold_tree(const call *c, uint32_t n, cell x[])
 {
     for (uint32_t d = 1; d < n; d *= 2)
         for (uint32_t i = 0; i + d < n; i += 2 * d)
             combine(c, &x[i], &x[i], &x[i + d]);
 }
 
-/* x[rank]: the values of one element, each in the first bytes. Becomes the result in x[0]. chunk: of that element. */
-static void fold(const call *c, uint32_t n, uint32_t chunk, uint64_t x[])
+/* Of the first k ranks: in blocks as k is cut into powers of two, the largest first, from the last block to the first. */
+static void fold_prefix(const call *c, uint32_t k, cell x[])
 {
-    switch (c->algorithm) {
-    case PSR_ALGORITHM_DOUBLING:
-        fold_by_twos(c, n, true, x);
-        break;
-    case PSR_ALGORITHM_HALVING:
-        fold_by_twos(c, n, false, x);
-        break;
-    case PSR_ALGORITHM_BINOMIAL:
-        fold_tree(c, n, x);
-        break;
-    case PSR_ALGORITHM_CHAIN:
-        fold_round(c, n, n - 1, n - 1, x);
-        break;
-    default:
-        fold_round(c, n, (chunk + 1) % n, 1, x);
+    if (c->algorithm == PSR_ALGORITHM_CHAIN) {
+        fold_round(c, k, 0, 1, x);
+        return;
     }
-    if (c->reduction == PSR_REDUCTION_MEAN)
-        psr_reduce_divide(c->type, x, 1, n);
+    uint32_t end = k, size = k & -k;
+    fold_tree(c, size, x + k - size);
+    for (end -= size; end > 0; end -= size) {
+        size = end & -end;
+        fold_tree(c, size, x + end - size);
+        combine(c, &x[end - size], &x[end - size], &x[end]);
+    }
+}
+
+/* x[rank]: the values of one element. Becomes the result in x[0]. chunk: of that element. */
+static void fold(const call *c, uint32_t n, uint32_t chunk, cell x[])
+{
+    if (psr_kind_scans(c->kind))
+        fold_prefix(c, n, x);
+    else
+        switch (c->algorithm) {
+        case PSR_ALGORITHM_DOUBLING:
+            fold_by_twos(c, n, true, x);
+            break;
+        case PSR_ALGORITHM_HALVING:
+            fold_by_twos(c, n, false, x);
+            break;
+        case PSR_ALGORITHM_BINOMIAL:
+            fold_tree(c, n, x);
+            break;
+        case PSR_ALGORITHM_CHAIN:
+            fold_round(c, n, n - 1, n - 1, x);
+            break;
+        default:
+            fold_round(c, n, (chunk + 1) % n, 1, x);
+        }
+    if (psr_reduction_finishes(c->reduction))
+        psr_reduce_finish(c->type, c->reduction, x, 1, n);
 }
 
 static void folded(const call *c, uint32_t n, size_t i, uint32_t chunk, void *to)
 {
-    uint64_t x[NETWORK_RANKS_MAX] = {0};
+    cell x[NETWORK_RANKS_MAX] = {0};
     for (uint32_t r = 0; r < n; r++)
         value(c, r, i, &x[r]);
     fold(c, n, chunk, x);
@@ -196,6 +264,18 @@ static void expect_exchange(const call *c, uint32_t n, uint32_t rank, uint8_t *t
     }
 }
 
+/* Of k ranks. Of none: what stood there. */
+static void expect_prefix(const call *c, uint32_t k, uint8_t *to)
+{
+    size_t bytes = psr_type_bytes(c->type);
+    if (k == 0 && c->in_place)
+        fill(c, 0, 0, c->count, to);
+    else if (k == 0)
+        memset(to, UNTOUCHED, c->count * bytes);
+    for (size_t i = 0; i < c->count && k > 0; i++)
+        folded(c, k, i, 0, to + i * bytes);
+}
+
 static void expect(const call *c, uint32_t n, uint32_t rank, uint8_t *to)
 {
     size_t bytes = psr_type_bytes(c->type);
@@ -208,6 +288,10 @@ static void expect(const call *c, uint32_t n, uint32_t rank, uint8_t *to)
     case PSR_KIND_REDUCE_SCATTER:
         for (size_t i = 0; i < part_of(c, rank); i++)
             folded(c, n, begin_of(c, rank) + i, rank, to + i * bytes);
+        return;
+    case PSR_KIND_SCAN:
+    case PSR_KIND_EXSCAN:
+        expect_prefix(c, c->kind == PSR_KIND_SCAN ? rank + 1 : rank, to);
         return;
     case PSR_KIND_ALL_GATHER:
     case PSR_KIND_GATHER:
@@ -293,14 +377,14 @@ static size_t receive_count(const call *c, uint32_t n, uint32_t rank)
 static uint8_t *guarded(size_t bytes)
 {
     uint8_t *memory = malloc(bytes + 2 * GUARD);
-    memset(memory, 0xa5, bytes + 2 * GUARD);
+    memset(memory, UNTOUCHED, bytes + 2 * GUARD);
     return memory + GUARD;
 }
 
 static void check_guards(const uint8_t *memory, size_t bytes)
 {
     for (size_t i = 0; i < GUARD; i++)
-        if (memory[-1 - (ptrdiff_t)i] != 0xa5 || memory[bytes + i] != 0xa5)
+        if (memory[-1 - (ptrdiff_t)i] != UNTOUCHED || memory[bytes + i] != UNTOUCHED)
             fail_msg("memory around a buffer of %zu bytes was written", bytes);
 }
 
@@ -395,6 +479,12 @@ static begun begin(network *net, const call *c, uint32_t rank)
 
 static bool same_value(const call *c, const uint8_t *a, const uint8_t *b)
 {
+    if (psr_type_is_pair(c->type)) { /* whatever is in the gaps */
+        cell x, y;
+        psr_pair_copy(c->type, &x, a, 1);
+        psr_pair_copy(c->type, &y, b, 1);
+        return memcmp(&x, &y, psr_type_bytes(c->type)) == 0;
+    }
     if (memcmp(a, b, psr_type_bytes(c->type)) == 0)
         return true;
     if (c->type == PSR_TYPE_FLOAT16 || c->type == PSR_TYPE_BFLOAT16) {
@@ -530,7 +620,8 @@ static void add_counts(program *p, uint32_t ranks, call c)
     bool apart = c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND,
          exchange = c.kind == PSR_KIND_ALL_TO_ALL || c.kind == PSR_KIND_ALL_TO_ALL_V;
     bool is_whole = c.kind == PSR_KIND_ALL_REDUCE || c.kind == PSR_KIND_REDUCE ||
-                    c.kind == PSR_KIND_BROADCAST || c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND;
+                    c.kind == PSR_KIND_BROADCAST || c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND ||
+                    psr_kind_scans(c.kind);
     bool fixed = is_whole || exchange || c.kind == PSR_KIND_BARRIER;
     for (size_t i = 0; i < 4; i++) {
         psr_rng_at at = {.seed = ranks, .purpose = PSR_RNG_TEST, .layer = 9};
@@ -544,15 +635,29 @@ static void add_counts(program *p, uint32_t ranks, call c)
     }
 }
 
+/* Not to oneself. The others are these under other names. */
+static bool is_played(psr_kind kind, uint32_t ranks)
+{
+    return kind <= PSR_KIND_NEIGHBORS || (kind == PSR_KIND_SEND && ranks > 1) || psr_kind_scans(kind);
+}
+
+/* Folds of one type and reduction are played in half of the groups: of 2, 3, 6 and 7 ranks, or in the others. */
+static bool fits(psr_kind kind, psr_reduction reduction, psr_type type, uint32_t ranks)
+{
+    if (!psr_kind_folds(kind))
+        return reduction == 0;
+    return psr_reduction_fits(reduction, type) && (ranks / 2 + reduction + type) % 2 == 0 &&
+           !(psr_kind_scans(kind) && reduction == PSR_REDUCTION_MEAN);
+}
+
 static program every_call(uint32_t ranks)
 {
     program p = {0};
-    for (psr_kind kind = 0; kind <= (ranks > 1 ? PSR_KIND_SEND : PSR_KIND_NEIGHBORS);
-         kind++) /* not to oneself */
-        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS; algorithm++)
+    for (psr_kind kind = 0; kind < PSR_KINDS; kind++)
+        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS && is_played(kind, ranks); algorithm++)
             for (psr_type type = 0; type < PSR_TYPES && psr_algorithm_fits(algorithm, kind); type++)
                 for (psr_reduction reduction = 0; reduction < PSR_REDUCTIONS; reduction++)
-                    if (psr_kind_folds(kind) ? psr_reduction_fits(reduction, type) : reduction == 0)
+                    if (fits(kind, reduction, type, ranks))
                         add_counts(
                             &p, ranks,
                             (call){
@@ -632,8 +737,8 @@ static void who_waits_waits_for_the_dead(void **state)
 {
     (void)state;
     uint64_t seed = 0;
-    for (psr_kind kind = 0; kind <= PSR_KIND_NEIGHBORS; kind++)
-        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS; algorithm++)
+    for (psr_kind kind = 0; kind < PSR_KINDS; kind++)
+        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS && is_played(kind, 1); algorithm++)
             for (uint32_t ranks = 2; ranks < 8 && psr_algorithm_fits(algorithm, kind); ranks++)
                 for (uint32_t after = 0; after < 100; after += 1 + after / 4, seed++) {
                     call c = {.kind = kind,

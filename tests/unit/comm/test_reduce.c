@@ -2,6 +2,8 @@
 #include "tests/unit/expect.h"
 
 #include "base/rng.h"
+#include "comm/pair.h"
+#include "comm/psring/psring.h"
 #include "comm/reduce.h"
 
 #include <math.h>
@@ -136,6 +138,12 @@ static double in_double(psr_reduction op, double a, double b)
         return minimum(a, b);
     case PSR_REDUCTION_MAXIMUM:
         return maximum(a, b);
+    case PSR_REDUCTION_LOGICAL_AND:
+        return a != 0 && b != 0;
+    case PSR_REDUCTION_LOGICAL_OR:
+        return a != 0 || b != 0;
+    case PSR_REDUCTION_LOGICAL_XOR:
+        return (a != 0) != (b != 0);
     default:
         return a + b;
     }
@@ -150,16 +158,95 @@ static int64_t in_int64(psr_reduction op, int64_t a, int64_t b)
         return a < b ? a : b;
     case PSR_REDUCTION_MAXIMUM:
         return a > b ? a : b;
+    case PSR_REDUCTION_BITWISE_AND:
+        return a & b;
+    case PSR_REDUCTION_BITWISE_OR:
+        return a | b;
+    case PSR_REDUCTION_BITWISE_XOR:
+        return a ^ b;
+    case PSR_REDUCTION_LOGICAL_AND:
+        return a != 0 && b != 0;
+    case PSR_REDUCTION_LOGICAL_OR:
+        return a != 0 || b != 0;
+    case PSR_REDUCTION_LOGICAL_XOR:
+        return (a != 0) != (b != 0);
     default:
         return (int64_t)((uint64_t)a + (uint64_t)b);
     }
+}
+
+/* Some are larger than any int64. */
+static uint64_t in_uint64(psr_reduction op, uint64_t a, uint64_t b)
+{
+    if (op == PSR_REDUCTION_MINIMUM)
+        return a < b ? a : b;
+    if (op == PSR_REDUCTION_MAXIMUM)
+        return a > b ? a : b;
+    return (uint64_t)in_int64(op, (int64_t)a, (int64_t)b);
+}
+
+/* A pair by its layout in psring.h. Every value of these types is a long double too. */
+static long double pair_at(psr_type type, const void *pairs, size_t i, int32_t *ret_index)
+{
+#define READ(t)                                                                                              \
+    do {                                                                                                     \
+        const psring_##t *pair = (const psring_##t *)pairs + i;                                              \
+        *ret_index = pair->index;                                                                            \
+        return (long double)pair->value;                                                                     \
+    } while (0)
+    switch (type) {
+    case PSR_TYPE_FLOAT32_INT32:
+        READ(float32_int32);
+    case PSR_TYPE_FLOAT64_INT32:
+        READ(float64_int32);
+    case PSR_TYPE_INT16_INT32:
+        READ(int16_int32);
+    case PSR_TYPE_INT32_INT32:
+        READ(int32_int32);
+    default:
+        READ(int64_int32);
+    }
+#undef READ
+}
+
+static bool same_number(long double a, long double b)
+{
+    return isnan(a) ? isnan(b) : a == b && !signbit(a) == !signbit(b);
+}
+
+/* A NaN wins; -0 is below +0; of equal values the smallest index wins. */
+static bool right_pair(psr_type type, psr_reduction op, const void *a, const void *b, const void *out,
+                       size_t i)
+{
+    int32_t x_index, y_index, index;
+    const long double x = pair_at(type, a, i, &x_index), y = pair_at(type, b, i, &y_index),
+                      is = pair_at(type, out, i, &index);
+    bool x_wins = x < y || (x == y && signbit(x));
+    if (op == PSR_REDUCTION_MAXLOC)
+        x_wins = !x_wins;
+    if (isnan(x) || isnan(y))
+        x_wins = isnan(x);
+    if (same_number(x, y))
+        x_wins = x_index < y_index;
+    return same_number(is, x_wins ? x : y) && index == (x_wins ? x_index : y_index);
 }
 
 /* Value i of a pair of operands, as plain arithmetic has it. */
 static bool right(psr_type type, psr_reduction op, const void *a, const void *b, const void *out, size_t i)
 {
 #define INTEGER(t) (((const t *)out)[i] == (t)in_int64(op, ((const t *)a)[i], ((const t *)b)[i]))
+    if (psr_type_is_pair(type))
+        return right_pair(type, op, a, b, out, i);
     switch (type) {
+    case PSR_TYPE_UINT64:
+        return ((const uint64_t *)out)[i] ==
+               in_uint64(op, ((const uint64_t *)a)[i], ((const uint64_t *)b)[i]);
+    case PSR_TYPE_INT16:
+        return INTEGER(int16_t);
+    case PSR_TYPE_UINT16:
+        return INTEGER(uint16_t);
+    case PSR_TYPE_UINT32:
+        return INTEGER(uint32_t);
     case PSR_TYPE_UINT8:
         return INTEGER(uint8_t);
     case PSR_TYPE_INT8:
@@ -204,11 +291,20 @@ static void fill(void *memory, size_t bytes, uint32_t which)
     }
 }
 
-static void check_loop(psr_type type, psr_reduction op, size_t count)
+/* Zeros of both signs, NaNs and equal values, of 64 bits too. */
+static void fill_few(void *memory, size_t bytes, uint32_t which)
 {
-    static uint64_t a[COUNT], b[COUNT], out[COUNT], in_place[COUNT];
-    fill(a, sizeof a, 1);
-    fill(b, sizeof b, 2);
+    static const uint64_t few[] = {0, 1, 0x8000000000000000u, 0x7ff80000ffffffffu};
+    psr_rng_at at = {.seed = 8, .purpose = PSR_RNG_TEST, .sample = which};
+    for (size_t i = 0; i < bytes / 8; i++)
+        memcpy((char *)memory + 8 * i, &few[psr_rng_word(at, i) % 4], 8);
+}
+
+static void check_loop(psr_type type, psr_reduction op, size_t count, bool few)
+{
+    static uint64_t a[2 * COUNT], b[2 * COUNT], out[2 * COUNT], in_place[2 * COUNT];
+    (few ? fill_few : fill)(a, sizeof a, 1);
+    (few ? fill_few : fill)(b, sizeof b, 2);
     memset(out, 0xa5, sizeof out);
     psr_reduce(type, op, out, a, b, count);
     for (size_t i = 0; i < count; i++)
@@ -235,8 +331,10 @@ static void every_loop_computes_what_plain_arithmetic_does(void **state)
     for (psr_type type = 0; type < PSR_TYPES; type++)
         for (psr_reduction op = 0; op < PSR_REDUCTIONS; op++)
             if (psr_reduction_fits(op, type))
-                for (size_t count = 0; count <= COUNT; count = count < 70 ? count + 1 : count + 961)
-                    check_loop(type, op, count);
+                for (size_t count = 0; count <= COUNT; count = count < 70 ? count + 1 : count + 961) {
+                    check_loop(type, op, count, false);
+                    check_loop(type, op, count, true);
+                }
 }
 
 static void all_pairs_with_a_special_float16_are_right(void **state)
@@ -247,7 +345,9 @@ static void all_pairs_with_a_special_float16_are_right(void **state)
     static uint16_t a[65536], b[65536], out[65536];
     for (size_t s = 0; s < sizeof special / sizeof special[0]; s++)
         for (psr_type type = PSR_TYPE_FLOAT16; type <= PSR_TYPE_BFLOAT16; type++)
-            for (psr_reduction op = 0; op < PSR_REDUCTION_MEAN; op++) {
+            for (psr_reduction op = 0; op < PSR_REDUCTIONS; op++) {
+                if (!psr_reduction_fits(op, type) || op == PSR_REDUCTION_MEAN)
+                    continue;
                 for (size_t i = 0; i < 65536; i++) {
                     a[i] = (uint16_t)i;
                     b[i] = special[s];
@@ -274,20 +374,93 @@ static void integers_wrap(void **state)
     int8_t e;
     psr_reduce(PSR_TYPE_INT8, PSR_REDUCTION_SUM, &e, &c, &d, 1);
     assert_int_equal(e, 127);
+    const int16_t f = INT16_MIN, g = INT16_MIN;
+    int16_t h;
+    psr_reduce(PSR_TYPE_INT16, PSR_REDUCTION_SUM, &h, &f, &g, 1);
+    assert_int_equal(h, 0);
+    const uint16_t i = 65535, j = 65535; /* int, to which they are promoted, has not their product */
+    uint16_t k;
+    psr_reduce(PSR_TYPE_UINT16, PSR_REDUCTION_PRODUCT, &k, &i, &j, 1);
+    assert_int_equal(k, 1);
+    const int64_t l = INT64_MIN, m = -1;
+    int64_t n;
+    psr_reduce(PSR_TYPE_INT64, PSR_REDUCTION_PRODUCT, &n, &l, &m, 1);
+    assert_true(n == INT64_MIN);
+}
+
+static void a_logical_fold_of_one_value_is_0_or_1(void **state)
+{
+    (void)state;
+    double x[] = {0, -0.0, NAN, 1e-310, -INFINITY, 1};
+    psr_reduce_finish(PSR_TYPE_FLOAT64, PSR_REDUCTION_LOGICAL_XOR, x, 6, 1);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(x[i] == (i < 2 ? 0 : 1) && !signbit(x[i]));
+    int16_t y[] = {0, -3, 256};
+    psr_reduce_finish(PSR_TYPE_INT16, PSR_REDUCTION_LOGICAL_AND, y, 3, 1);
+    assert_true(y[0] == 0 && y[1] == 1 && y[2] == 1);
+    uint16_t z[] = {0x8000, 0x0001};
+    psr_reduce_finish(PSR_TYPE_FLOAT16, PSR_REDUCTION_LOGICAL_OR, z, 2, 1);
+    assert_true(z[0] == 0 && z[1] == 0x3c00);
+}
+
+/* Gaps of what is computed and copied are zeros, whatever stood there. */
+static void no_gap_of_a_pair_is_handed_on(void **state)
+{
+    (void)state;
+    for (psr_type type = 0; type < PSR_TYPES; type++) {
+        if (!psr_type_has_gaps(type))
+            continue;
+        uint64_t a[2], b[2], folded[2], copied[2];
+        memset(a, 0xee, sizeof a);
+        memset(b, 0xee, sizeof b);
+        memset(folded, 0xdd, sizeof folded);
+        memset(copied, 0xdd, sizeof copied);
+        psr_reduce(type, PSR_REDUCTION_MINLOC, folded, a, b, 1);
+        psr_pair_copy(type, copied, a, 1);
+        size_t zeros = 0, bytes = psr_type_bytes(type);
+        assert_memory_equal(folded, copied, bytes);
+        for (size_t i = 0; i < bytes; i++) {
+            zeros += ((uint8_t *)copied)[i] == 0;
+            assert_true(((uint8_t *)copied)[i] == 0 || ((uint8_t *)copied)[i] == 0xee);
+        }
+        assert_int_equal(zeros, type == PSR_TYPE_INT16_INT32 ? 2 : 4);
+    }
+}
+
+/* As psring.h says. */
+static void each_type_has_its_reductions(void **state)
+{
+    (void)state;
+    for (psr_type type = 0; type < PSR_TYPES; type++)
+        for (psr_reduction op = 0; op < PSR_REDUCTIONS; op++) {
+            const char *name = psr_reduction_name(op), *of = psr_type_name(type);
+            const bool is_pair = strchr(of, '_') != NULL, is_real = strstr(of, "float") != NULL;
+            bool fits = !is_pair;
+            if (strstr(name, "loc") != NULL)
+                fits = is_pair;
+            if (strstr(name, "bitwise") != NULL)
+                fits = !is_pair && !is_real;
+            if (strstr(name, "logical") != NULL)
+                fits = !is_pair;
+            if (strcmp(name, "mean") == 0)
+                fits = !is_pair && is_real;
+            if (psr_reduction_fits(op, type) != fits)
+                fail_msg("%s of %s", name, of);
+        }
 }
 
 static void a_mean_divides_once_and_integers_have_none(void **state)
 {
     (void)state;
     float x[] = {1, 10, -7};
-    psr_reduce_divide(PSR_TYPE_FLOAT32, x, 3, 3);
+    psr_reduce_finish(PSR_TYPE_FLOAT32, PSR_REDUCTION_MEAN, x, 3, 3);
     assert_true(x[0] == 1.0f / 3.0f && x[1] == 10.0f / 3.0f && x[2] == -7.0f / 3.0f);
     double y[] = {1, 10};
-    psr_reduce_divide(PSR_TYPE_FLOAT64, y, 2, 7);
+    psr_reduce_finish(PSR_TYPE_FLOAT64, PSR_REDUCTION_MEAN, y, 2, 7);
     assert_true(y[0] == 1.0 / 7.0 && y[1] == 10.0 / 7.0);
     for (size_t k = 0; k < 2; k++) {
         uint16_t z = formats[k].of_float(5);
-        psr_reduce_divide(k == 0 ? PSR_TYPE_FLOAT16 : PSR_TYPE_BFLOAT16, &z, 1, 3);
+        psr_reduce_finish(k == 0 ? PSR_TYPE_FLOAT16 : PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, &z, 1, 3);
         assert_int_equal(z, formats[k].of_float(5.0f / 3.0f));
     }
     static const psr_type integers[] = {PSR_TYPE_UINT8, PSR_TYPE_INT8, PSR_TYPE_INT32, PSR_TYPE_INT64};
@@ -306,6 +479,9 @@ int main(void)
         cmocka_unit_test(every_loop_computes_what_plain_arithmetic_does),
         cmocka_unit_test(all_pairs_with_a_special_float16_are_right),
         cmocka_unit_test(integers_wrap),
+        cmocka_unit_test(a_logical_fold_of_one_value_is_0_or_1),
+        cmocka_unit_test(no_gap_of_a_pair_is_handed_on),
+        cmocka_unit_test(each_type_has_its_reductions),
         cmocka_unit_test(a_mean_divides_once_and_integers_have_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
