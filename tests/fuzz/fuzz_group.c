@@ -32,9 +32,18 @@ static psr_request_options options_of(uint8_t which, int32_t *send, int32_t *rec
         PSR_ALGORITHM_RING,  PSR_ALGORITHM_BINOMIAL, PSR_ALGORITHM_DIRECT, PSR_ALGORITHM_BRUCK,
         PSR_ALGORITHM_CHAIN, PSR_ALGORITHM_DIRECT,   PSR_ALGORITHM_DIRECT, PSR_ALGORITHM_DIRECT};
     psr_kind kind = which % 8 < 7 ? (psr_kind)(which % 8) : which & 8 ? PSR_KIND_SEND : PSR_KIND_RECEIVE;
+    psr_algorithm algorithm = algorithms[which % 8];
+    const bool prefix = which >> 7, pairs = prefix && which & 4;
+    if (prefix) {
+        kind = which & 1 ? PSR_KIND_SCAN : PSR_KIND_EXSCAN;
+        algorithm = which & 2 ? PSR_ALGORITHM_DOUBLING : PSR_ALGORITHM_CHAIN;
+    }
     return (psr_request_options){.kind = kind,
-                                 .algorithm = algorithms[which % 8],
-                                 .type = PSR_TYPE_INT32,
+                                 .algorithm = algorithm,
+                                 .type = pairs ? PSR_TYPE_INT16_INT32 : PSR_TYPE_INT32,
+                                 .reduction = pairs    ? PSR_REDUCTION_MAXLOC
+                                              : prefix ? PSR_REDUCTION_LOGICAL_XOR
+                                                       : PSR_REDUCTION_SUM,
                                  .root = which >> 4 & 1 ? RANK : 0,
                                  .send = send,
                                  .receive = receive,
@@ -50,6 +59,7 @@ static psr_msg_call call_of(uint8_t which)
     return psr_call_message(&(psr_call){.kind = o.kind,
                                         .algorithm = o.algorithm,
                                         .type = o.type,
+                                        .reduction = o.reduction,
                                         .root = rooted ? o.root : 0,
                                         .count = o.count});
 }

@@ -407,6 +407,22 @@ static void what_cannot_be_called_is_refused(void **state)
     o.reduction = PSR_REDUCTION_MEAN;
     assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
                  "all_reduce: there is no mean of int32");
+    o.reduction = PSR_REDUCTION_MINLOC;
+    assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
+                 "all_reduce: there is no minloc of int32");
+    o.type = PSR_TYPE_FLOAT64_INT32;
+    o.reduction = PSR_REDUCTION_SUM;
+    assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
+                 "all_reduce: there is no sum of float64_int32");
+    o.type = PSR_TYPE_FLOAT16;
+    o.reduction = PSR_REDUCTION_BITWISE_XOR;
+    assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
+                 "all_reduce: there is no bitwise_xor of float16");
+    o.kind = PSR_KIND_EXSCAN;
+    o.reduction = PSR_REDUCTION_MEAN;
+    assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE, "exscan: there is no mean of a prefix");
+    o.kind = PSR_KIND_ALL_REDUCE;
+    o.type = PSR_TYPE_INT32;
     o.reduction = (psr_reduction)77;
     assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE, "all_reduce: there is no ? of int32");
     o.reduction = PSR_REDUCTION_SUM;
@@ -708,6 +724,59 @@ static void payloads_up_to_a_size_are_copied(void **state)
     psr_group_free(group);
 }
 
+/* ---- pairs ---- */
+
+/* Has every payload been of values and indices, and zeros between? */
+static psr_err look_at_gaps(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)to, (void)head;
+    const uint8_t *bytes = payload->data;
+    for (size_t i = 0; i < payload->bytes; i++)
+        assert_int_equal(bytes[i], i % 16 < 12 ? 0xee : 0);
+    *(size_t *)context += payload->bytes;
+    return payload->release != NULL ? ignore(&(uint64_t){0}, to, head, payload) : PSR_OK;
+}
+
+/* Of whole slices too, which are lent where there are no gaps, and of values that lie not dense. */
+static void what_lies_between_the_members_of_a_pair_is_not_sent(void **state)
+{
+    (void)state;
+    enum { COUNT = 21 };
+    size_t sent = 0;
+    psr_peer members[] = {name_of(0), name_of(1)};
+    psr_group_options options = {.ranks = 2,
+                                 .members = members,
+                                 .slice_bytes = SLICE_BYTES,
+                                 .window = 100,
+                                 .outbox = {.context = &sent, .send = look_at_gaps}};
+    psr_group *group;
+    assert_ok(psr_group_new(&options, &group));
+    static double pairs[4 * COUNT]; /* aligned for them */
+    memset(pairs, 0xee, sizeof pairs);
+    const psr_block every_other = {
+        .rank = 1, .data = pairs, .shape = {1, 1, 1, COUNT}, .stride = {0, 0, 0, 2}};
+    const psr_request_options calls[] = {
+        {.kind = PSR_KIND_SCAN,
+         .type = PSR_TYPE_FLOAT64_INT32,
+         .reduction = PSR_REDUCTION_MINLOC,
+         .send = pairs,
+         .receive = pairs,
+         .count = COUNT},
+        {.kind = PSR_KIND_BROADCAST, .type = PSR_TYPE_INT64_INT32, .receive = pairs, .count = COUNT},
+        {.kind = PSR_KIND_NEIGHBORS,
+         .type = PSR_TYPE_INT64_INT32,
+         .send_blocks = &every_other,
+         .send_block_count = 1}};
+    for (size_t i = 0; i < 3; i++) {
+        psr_request *request = NULL;
+        assert_ok(psr_request_new(group, &calls[i], &request));
+        assert_ok(psr_request_start(request));
+        assert_int_equal(sent, (i + 1) * 16 * COUNT);
+        psr_request_free(request);
+    }
+    psr_group_free(group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -725,6 +794,7 @@ int main(void)
         cmocka_unit_test(a_receiver_refuses_what_cannot_come_now),
         cmocka_unit_test(more_slices_than_it_had_credit_for_are_not_kept),
         cmocka_unit_test(operations_ahead_are_allowed_once_and_upwards),
+        cmocka_unit_test(what_lies_between_the_members_of_a_pair_is_not_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -272,7 +272,12 @@ static void blocks_that_cannot_be_are_refused(void **state)
     psr_request *request;
     block.adds = true;
     assert_fails(psr_request_new(net->groups[0], &options, &request), PSR_ERR_USAGE,
-                 "blocks are not added by mean");
+                 "blocks of int32 are not added by mean");
+    options.type = PSR_TYPE_INT32_INT32;
+    options.reduction = PSR_REDUCTION_SUM;
+    assert_fails(psr_request_new(net->groups[0], &options, &request), PSR_ERR_USAGE,
+                 "blocks of int32_int32 are not added by sum");
+    options.type = PSR_TYPE_INT32;
     block.adds = false;
     block.data = NULL;
     assert_fails(psr_request_new(net->groups[0], &options, &request), PSR_ERR_USAGE,

@@ -487,8 +487,8 @@ static void call_wrongly(psring_comm **comm, int rank, void *context)
     (void)context;
     expect(psring_all_reduce(world, x, x, 1, (psring_type)0, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_all_reduce(world, x, x, 1, (psring_type)99, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
-    expect(psring_all_reduce(world, x, x, 1, PSRING_FLOAT32, (psring_op)9, NULL, NULL) == PSRING_ERR_USAGE);
-    expect(strcmp(psring_err_detail(), "all_reduce: there is no operation 9") == 0);
+    expect(psring_all_reduce(world, x, x, 1, PSRING_FLOAT32, (psring_op)99, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(strcmp(psring_err_detail(), "all_reduce: there is no operation 99") == 0);
     expect(psring_all_reduce(world, x, x, 1, PSRING_INT32, PSRING_MEAN, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_all_reduce(world, NULL, x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_all_reduce(world, bytes + 1, x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==

@@ -38,6 +38,17 @@ static psring_err op(psring_group *world, bool other, int32_t *x, int32_t *y)
     return psring_reduce(world, x, y, 2, PSRING_INT32, other ? PSRING_MAXIMUM : PSRING_SUM, 0, NULL, NULL);
 }
 
+static psring_err prefix(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    return other ? psring_exscan(world, x, y, 2, PSRING_INT32, PSRING_SUM, NULL, NULL)
+                 : psring_scan(world, x, y, 2, PSRING_INT32, PSRING_SUM, NULL, NULL);
+}
+
+static psring_err sign(psring_group *world, bool other, int32_t *x, int32_t *y)
+{
+    return psring_scan(world, x, y, 2, other ? PSRING_UINT32 : PSRING_INT32, PSRING_BITWISE_OR, NULL, NULL);
+}
+
 static psring_err algorithm(psring_group *world, bool other, int32_t *x, int32_t *y)
 {
     return psring_all_gather(world, x, y, 2, PSRING_INT32, PSRING_CALL(.algorithm = other ? "bruck" : "ring"),
@@ -138,6 +149,10 @@ static const differing cases[] = {
      "rank %d calls broadcast(count 2, int32, root 1, binomial)", false},
     {op, "rank %d calls reduce(count 2, int32, sum, root 0, binomial)",
      "rank %d calls reduce(count 2, int32, maximum, root 0, binomial)", false},
+    {prefix, "rank %d calls scan(count 2, int32, sum, doubling)",
+     "rank %d calls exscan(count 2, int32, sum, doubling)", false},
+    {sign, "rank %d calls scan(count 2, int32, bitwise_or, doubling)",
+     "rank %d calls scan(count 2, uint32, bitwise_or, doubling)", false},
     {algorithm, "rank %d calls all_gather(count 2, int32, ring)",
      "rank %d calls all_gather(count 2, int32, bruck)", false},
     {counts, "rank %d calls all_gather(counts #", "rank %d calls all_gather(counts #", false},

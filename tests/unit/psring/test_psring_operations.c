@@ -78,6 +78,48 @@ static void reduce_scatter(psring_group *world, int rank, size_t count)
     free(y);
 }
 
+/* Apart, in place, and started. */
+static void scan(psring_group *world, int rank, size_t count)
+{
+    float *x = values(rank, count), *y = memory(count);
+    expect_ok(psring_scan(world, x, y, count, PSRING_FLOAT32, PSRING_SUM, NULL, NULL));
+    for (size_t i = 0; i < count; i++)
+        expect(y[i] == sum(rank + 1, i) && x[i] == value(rank, i));
+    psring_request *request = NULL;
+    expect_ok(psring_scan(world, x, x, count, PSRING_FLOAT32, PSRING_SUM, NULL, &request));
+    expect_ok(psring_wait(request, PSRING_FOREVER));
+    for (size_t i = 0; i < count; i++)
+        expect(x[i] == sum(rank + 1, i));
+    psring_request_free(&request);
+    free(x);
+    free(y);
+}
+
+/* The same; rank 0 has no memory to receive in, and another time memory that is left alone. Persistent, by the other algorithm
+ * than the library's choice for most counts. */
+static void exscan(psring_group *world, int rank, size_t count)
+{
+    float *x = values(rank, count), *y = rank > 0 ? memory(count) : NULL;
+    expect_ok(psring_exscan(world, x, y, count, PSRING_FLOAT32, PSRING_SUM, NULL, NULL));
+    for (size_t i = 0; i < count && rank > 0; i++)
+        expect(y[i] == sum(rank, i) && x[i] == value(rank, i));
+    psring_request *request = NULL;
+    expect_ok(psring_exscan(world, x, x, count, PSRING_FLOAT32, PSRING_SUM,
+                            PSRING_CALL(.persistent = true, .algorithm = "chain"), &request));
+    for (int again = 0; again < 2; again++) {
+        for (size_t i = 0; i < count; i++)
+            x[i] = value(rank, i);
+        expect_ok(psring_start(request));
+        expect_ok(psring_wait(request, PSRING_FOREVER));
+        for (size_t i = 0; i < count; i++)
+            expect(x[i] == (rank > 0 ? sum(rank, i) : value(0, i)));
+    }
+    expect(strcmp(psring_algorithm(request), "chain") == 0);
+    psring_request_free(&request);
+    free(x);
+    free(y);
+}
+
 /* ---- moves ---- */
 
 static void all_gather(psring_group *world, int rank, size_t count)
@@ -325,6 +367,8 @@ static void run_on_one_to_four_ranks(one_operation *operation)
 OPERATION(all_reduce)
 OPERATION(reduce)
 OPERATION(reduce_scatter)
+OPERATION(scan)
+OPERATION(exscan)
 OPERATION(all_gather)
 OPERATION(all_gather_of_varying_counts)
 OPERATION(broadcast)
@@ -350,6 +394,10 @@ static void every_type(psring_comm **comm, int rank, void *context)
     int32_t i32 = -(rank + 1);
     int64_t i64 = (int64_t)(rank + 1) << 40;
     uint16_t half = 0x3c00, brain = 0x3f80; /* 1 */
+    int16_t i16 = (int16_t)(INT16_MAX - rank);
+    uint16_t u16 = (uint16_t)(UINT16_MAX - rank);
+    uint32_t u32 = UINT32_MAX - (uint32_t)rank;
+    uint64_t u64 = UINT64_MAX - (uint64_t)rank;
     expect_ok(psring_all_reduce(world, &d, &d, 1, PSRING_FLOAT64, PSRING_SUM, NULL, NULL));
     expect_ok(psring_all_reduce(world, &i8, &i8, 1, PSRING_INT8, PSRING_SUM, NULL, NULL));
     expect_ok(psring_all_reduce(world, &u8, &u8, 1, PSRING_UINT8, PSRING_MAXIMUM, NULL, NULL));
@@ -359,6 +407,115 @@ static void every_type(psring_comm **comm, int rank, void *context)
     expect_ok(psring_all_reduce(world, &brain, &brain, 1, PSRING_BFLOAT16, PSRING_PRODUCT, NULL, NULL));
     expect(d == total && i8 == total && u8 == n && i32 == -n && i64 == (int64_t)total << 40);
     expect(half == 0x4200 && brain == 0x3f80); /* 3, 1 */
+    expect_ok(psring_all_reduce(world, &i16, &i16, 1, PSRING_INT16, PSRING_SUM, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &u16, &u16, 1, PSRING_UINT16, PSRING_MINIMUM, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &u32, &u32, 1, PSRING_UINT32, PSRING_SUM, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &u64, &u64, 1, PSRING_UINT64, PSRING_MAXIMUM, NULL, NULL));
+    expect(i16 == (int16_t)(n * INT16_MAX - n * (n - 1) / 2) && u16 == UINT16_MAX - (n - 1)); /* wrapped */
+    expect(u32 == (uint32_t)-total && u64 == UINT64_MAX);
+}
+
+static void bits_and_truths(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    const int n = psring_size(world);
+    uint32_t every = ~(1u << rank), any = 1u << rank, odd_ones = (1u << 16) | (1u << rank);
+    int8_t all = (int8_t)(-1 - rank), one_not = (int8_t)(n - 1 - rank);
+    float some = rank == 0 ? -0.0f : 3.5f, odd = 2.0f;
+    (void)context;
+    expect_ok(psring_all_reduce(world, &every, &every, 1, PSRING_UINT32, PSRING_BITWISE_AND, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &any, &any, 1, PSRING_UINT32, PSRING_BITWISE_OR, NULL, NULL));
+    expect_ok(
+        psring_all_reduce(world, &odd_ones, &odd_ones, 1, PSRING_UINT32, PSRING_BITWISE_XOR, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &all, &all, 1, PSRING_INT8, PSRING_LOGICAL_AND, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &one_not, &one_not, 1, PSRING_INT8, PSRING_LOGICAL_AND, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &some, &some, 1, PSRING_FLOAT32, PSRING_LOGICAL_OR, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &odd, &odd, 1, PSRING_FLOAT32, PSRING_LOGICAL_XOR, NULL, NULL));
+    const uint32_t ranks = (1u << n) - 1;
+    expect(every == ~ranks && any == ranks && odd_ones == (ranks | (n % 2 != 0 ? 1u << 16 : 0)));
+    expect(all == 1 && one_not == 0 && some == (n > 1) && odd == n % 2);
+}
+
+static void bitwise_folds_keep_bits_and_logical_ones_give_0_or_1(void **state)
+{
+    (void)state;
+    ranks_run(1, bits_and_truths, NULL);
+    ranks_run(4, bits_and_truths, NULL);
+    ranks_run(3, bits_and_truths, NULL);
+}
+
+/* Ranks 0 and 2 have the least, ranks 1 and 3 the greatest value; the last rank has the smallest index. */
+static void places(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    const int index = -rank;
+    const bool odd = rank % 2 != 0;
+    psring_float32_int32 a = {odd ? 2.5f : -1.5f, index};
+    psring_float64_int32 b = {odd ? 1e300 : -1e300, index};
+    psring_int16_int32 c = {odd ? INT16_MAX : INT16_MIN, index};
+    psring_int32_int32 d = {odd ? INT32_MAX : INT32_MIN, index};
+    psring_int64_int32 e = {odd ? INT64_MAX : INT64_MIN, index}, least;
+    psring_float64_int32 nothing = {rank == 1 ? 0.0 / 0.0 : -1.0, index};
+    (void)context;
+    expect_ok(psring_all_reduce(world, &a, &a, 1, PSRING_FLOAT32_INT32, PSRING_MINLOC, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &b, &b, 1, PSRING_FLOAT64_INT32, PSRING_MAXLOC, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &c, &c, 1, PSRING_INT16_INT32, PSRING_MINLOC, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &d, &d, 1, PSRING_INT32_INT32, PSRING_MAXLOC, NULL, NULL));
+    expect_ok(psring_scan(world, &e, &least, 1, PSRING_INT64_INT32, PSRING_MINLOC, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &e, &e, 1, PSRING_INT64_INT32, PSRING_MAXLOC, NULL, NULL));
+    expect_ok(
+        psring_all_reduce(world, &nothing, &nothing, 1, PSRING_FLOAT64_INT32, PSRING_MINLOC, NULL, NULL));
+    expect(a.value == -1.5f && a.index == -2 && b.value == 1e300 && b.index == -3);
+    expect(c.value == INT16_MIN && c.index == -2 && d.value == INT32_MAX && d.index == -3);
+    expect(e.value == INT64_MAX && e.index == -3);
+    expect(least.value == INT64_MIN && least.index == (rank < 2 ? 0 : -2));
+    expect(nothing.value != nothing.value && nothing.index == -1);
+}
+
+static void minloc_and_maxloc_find_whose_it_is(void **state)
+{
+    (void)state;
+    ranks_run(4, places, NULL);
+}
+
+static void refused_folds(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    static const struct {
+        psring_type type;
+        psring_op op;
+        const char *line;
+    } refused[] = {
+        {PSRING_UINT16, PSRING_MEAN, "all_reduce: there is no mean of uint16"},
+        {PSRING_FLOAT64, PSRING_BITWISE_AND, "all_reduce: there is no bitwise_and of float64"},
+        {PSRING_INT64_INT32, PSRING_SUM, "all_reduce: there is no sum of int64_int32"},
+        {PSRING_FLOAT32_INT32, PSRING_LOGICAL_OR, "all_reduce: there is no logical_or of float32_int32"},
+        {PSRING_INT32, PSRING_MAXLOC, "all_reduce: there is no maxloc of int32"},
+    };
+    double x[2] = {0};
+    (void)rank, (void)context;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        expect(psring_all_reduce(world, x, x, 1, refused[i].type, refused[i].op, NULL, NULL) ==
+               PSRING_ERR_USAGE);
+        expect(strcmp(psring_err_detail(), refused[i].line) == 0);
+    }
+    expect(psring_scan(world, x, x, 1, PSRING_FLOAT64, PSRING_MEAN, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(strcmp(psring_err_detail(), "scan: there is no mean of a prefix") == 0);
+    expect(psring_scan(world, NULL, x, 1, PSRING_FLOAT64, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_scan(world, x, x + 1, 2, PSRING_FLOAT64, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
+    /* A pair is aligned as its value or index is. */
+    expect(psring_all_reduce(world, (char *)x + 2, (char *)x + 2, 1, PSRING_INT16_INT32, PSRING_MINLOC, NULL,
+                             NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, (char *)x + 4, (char *)x + 4, 1, PSRING_FLOAT64_INT32, PSRING_MINLOC,
+                             NULL, NULL) == PSRING_ERR_USAGE);
+    expect_ok(psring_all_reduce(world, (char *)x + 4, (char *)x + 4, 1, PSRING_INT16_INT32, PSRING_MINLOC,
+                                NULL, NULL));
+}
+
+static void a_fold_that_a_type_does_not_have_is_refused_by_both_names(void **state)
+{
+    (void)state;
+    ranks_run(2, refused_folds, NULL);
 }
 
 static void every_type_is_its_own(void **state)
@@ -401,6 +558,8 @@ int main(void)
         cmocka_unit_test(all_reduce_on_one_to_four_ranks),
         cmocka_unit_test(reduce_on_one_to_four_ranks),
         cmocka_unit_test(reduce_scatter_on_one_to_four_ranks),
+        cmocka_unit_test(scan_on_one_to_four_ranks),
+        cmocka_unit_test(exscan_on_one_to_four_ranks),
         cmocka_unit_test(all_gather_on_one_to_four_ranks),
         cmocka_unit_test(all_gather_of_varying_counts_on_one_to_four_ranks),
         cmocka_unit_test(broadcast_on_one_to_four_ranks),
@@ -413,6 +572,9 @@ int main(void)
         cmocka_unit_test(neighbors_on_one_to_four_ranks),
         cmocka_unit_test(halo_on_one_to_four_ranks),
         cmocka_unit_test(every_type_is_its_own),
+        cmocka_unit_test(bitwise_folds_keep_bits_and_logical_ones_give_0_or_1),
+        cmocka_unit_test(minloc_and_maxloc_find_whose_it_is),
+        cmocka_unit_test(a_fold_that_a_type_does_not_have_is_refused_by_both_names),
         cmocka_unit_test(algorithms_are_taken_by_name),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
