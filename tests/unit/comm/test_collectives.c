@@ -265,10 +265,10 @@ static void expect_exchange(const call *c, uint32_t n, uint32_t rank, uint8_t *t
 }
 
 /* Of k ranks. Of none: what stood there. */
-static void expect_prefix(const call *c, uint32_t k, uint8_t *to)
+static void expect_prefix(const call *c, bool in_place, uint32_t k, uint8_t *to)
 {
     size_t bytes = psr_type_bytes(c->type);
-    if (k == 0 && c->in_place)
+    if (k == 0 && in_place)
         fill(c, 0, 0, c->count, to);
     else if (k == 0)
         memset(to, UNTOUCHED, c->count * bytes);
@@ -276,8 +276,9 @@ static void expect_prefix(const call *c, uint32_t k, uint8_t *to)
         folded(c, k, i, 0, to + i * bytes);
 }
 
-static void expect(const call *c, uint32_t n, uint32_t rank, uint8_t *to)
+static void expect(const begun *b, uint32_t n, uint32_t rank, uint8_t *to)
 {
+    const call *c = b->call;
     size_t bytes = psr_type_bytes(c->type);
     switch (c->kind) {
     case PSR_KIND_ALL_REDUCE:
@@ -291,7 +292,7 @@ static void expect(const call *c, uint32_t n, uint32_t rank, uint8_t *to)
         return;
     case PSR_KIND_SCAN:
     case PSR_KIND_EXSCAN:
-        expect_prefix(c, c->kind == PSR_KIND_SCAN ? rank + 1 : rank, to);
+        expect_prefix(c, b->in_place, c->kind == PSR_KIND_SCAN ? rank + 1 : rank, to);
         return;
     case PSR_KIND_ALL_GATHER:
     case PSR_KIND_GATHER:
@@ -502,7 +503,7 @@ static void check(const network *net, begun *b, uint32_t rank)
     size_t bytes = psr_type_bytes(c->type);
     if (b->receive != NULL) {
         uint8_t *want = malloc(b->receive_bytes + 1);
-        expect(c, net->ranks, rank, want);
+        expect(b, net->ranks, rank, want);
         for (size_t i = 0; i < b->receive_bytes / bytes; i++)
             if (!same_value(c, want + i * bytes, b->receive + i * bytes))
                 fail_msg("seed %llu, rank %u of %u: %s by %s, %s of %s, count %zu%s%s, root %u: value %zu is "
