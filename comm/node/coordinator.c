@@ -62,6 +62,8 @@ void psr_node_seats_verdict(psr_node_coordinator *c, const psr_msg_failure *verd
 {
     keep_verdict(c, verdict->status, line);
     psr_node_seats_send(c, psr_msg_verdict_head(verdict), line, strlen(line));
+    if (c->options.judged != NULL)
+        c->options.judged(c->options.context, verdict, line);
 }
 
 /* Everything has failed, and there is no going on. */

@@ -40,6 +40,8 @@ typedef struct psr_node_coordinator_options {
     void (*cut)(void *context, psr_peer peer);
     /* It is given up: what it still says may be dropped. */
     void (*retire)(void *context, psr_peer peer);
+    /* All who are here are told this verdict. NULL: nobody else wants to know. */
+    void (*judged)(void *context, const psr_msg_failure *verdict, const char *line);
 } psr_node_coordinator_options;
 
 /* NOMEM. ret owns. */

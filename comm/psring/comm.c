@@ -452,6 +452,36 @@ static psr_err what_was_not_told(psring_comm *comm)
     return err;
 }
 
+static bool has(const psring_group *group, uint32_t rank)
+{
+    const uint32_t *ranks = psr_node_group_ranks(group->group);
+    for (uint32_t i = 0; i < psr_node_group_size(group->group); i++)
+        if (ranks[i] == rank)
+            return true;
+    return false;
+}
+
+/* It broke a group of this rank's of which no call has said that it failed. */
+static bool concerns(psring_comm *comm, const psr_failure *failure)
+{
+    for (const psring_group *g = &comm->world; g != NULL; g = g == &comm->world ? comm->groups : g->next)
+        if (!was_told(comm, g->group) && (failure->scope == PSR_SCOPE_ALL || has(g, failure->rank)))
+            return true;
+    return false;
+}
+
+/* Who hosts the scheduler is there until the others have left, and hears of it what broke them meanwhile. */
+static psr_err outlast_others(psring_comm *comm)
+{
+    psr_driver_stop(comm->driver);
+    psr_hosting_await(comm->hosting);
+    const psr_failure *failure = NULL;
+    for (size_t i = 0; (failure = psr_hosting_verdict(comm->hosting, i)) != NULL; i++)
+        if (concerns(comm, failure))
+            return psr_fail(failure->err, "%s", failure->line);
+    return PSR_OK;
+}
+
 psring_err psring_close(psring_comm **comm)
 {
     if (comm == NULL || *comm == NULL)
@@ -465,14 +495,22 @@ psring_err psring_close(psring_comm **comm)
     if (psr_node_failure(gone->node) == NULL)
         (void)psr_comm_leave_shards(gone); /* what it fails with is the communicator's failure */
     err = what_was_not_told(gone);
+    bool goes_on = psr_node_failure(gone->node) == NULL; /* others may need what was sent last */
+    int linger_ms = goes_on ? LINGER_MS : ABORT_LINGER_MS;
+    psr_hosting_keep_verdicts(gone->hosting);
     char line[PSR_ERR_DETAIL_BYTES];
     if (err == PSR_OK)
         memcpy(line, gone->detail, sizeof line);
     else
         psr_err_detail_keep(line);
-    bool goes_on = psr_node_failure(gone->node) == NULL; /* others may need what was sent last */
     psr_driver_leave(gone->driver, goes_on ? gone->deadline_ms : 0);
-    free_comm(gone, goes_on ? LINGER_MS : ABORT_LINGER_MS, NULL);
+    if (err == PSR_OK && goes_on && gone->hosting != NULL) {
+        linger_ms = ABORT_LINGER_MS; /* nobody is left to take anything */
+        err = outlast_others(gone);
+        if (err != PSR_OK)
+            psr_err_detail_keep(line);
+    }
+    free_comm(gone, linger_ms, NULL);
     psr_err_detail_restore(line);
     return (psring_err)err;
 }

@@ -6,12 +6,14 @@
 
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     BURST = 256,      /* messages between two looks at the time */
     LINGER_MS = 2000, /* for BYE, or the verdict, to leave */
+    VERDICTS_KEPT = 64,
 };
 
 struct psr_hosting {
@@ -21,7 +23,10 @@ struct psr_hosting {
     psr_node_coordinator *coordinator;
     pthread_t thread;
     bool runs;
-    _Atomic bool quit;
+    _Atomic bool quit, keeps;
+    /* The thread's, and when that has ended its owner's: */
+    psr_failure verdicts[VERDICTS_KEPT];
+    size_t verdict_count;
 };
 
 static psr_err send_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
@@ -52,6 +57,23 @@ static void retire(void *context, psr_peer peer)
 {
     psr_hosting *h = context;
     psr_transport_retire(h->transport, peer);
+}
+
+/* What others do with a group that this rank has left is theirs. */
+static void keep_verdict(void *context, const psr_msg_failure *verdict, const char *line)
+{
+    psr_hosting *h = context;
+    if (!atomic_load(&h->keeps) || verdict->scope == PSR_SCOPE_GROUP || h->verdict_count == VERDICTS_KEPT)
+        return;
+    psr_failure *kept = &h->verdicts[h->verdict_count++];
+    *kept = (psr_failure){.err = verdict->status,
+                          .scope = verdict->scope,
+                          .epoch = verdict->epoch,
+                          .group = verdict->group,
+                          .rank = verdict->rank,
+                          .other = verdict->other,
+                          .number = verdict->number};
+    snprintf(kept->line, sizeof kept->line, "%s", line);
 }
 
 static bool take_message(void *context, psr_message *message)
@@ -102,7 +124,8 @@ static psr_err open_all(psr_hosting *h)
                                                       .connect = connect_to,
                                                       .refuse = refuse,
                                                       .cut = cut,
-                                                      .retire = retire};
+                                                      .retire = retire,
+                                                      .judged = keep_verdict};
     PSR_TRY(psr_transport_zmq_new(&zmq, &h->transport));
     PSR_TRY(psr_node_coordinator_new(&coordinator, psr_clock_ms(), &h->coordinator));
     PSR_TRY(psr_thread_start("psr-scheduler", run, h, &h->thread));
@@ -135,6 +158,24 @@ static void tell_why(psr_hosting *h, const psr_failure *why)
 {
     psr_err err = psr_fail(why->err, "%s", why->line);
     psr_node_coordinator_fail(h->coordinator, err, why->rank);
+}
+
+void psr_hosting_keep_verdicts(psr_hosting *hosting)
+{
+    if (hosting != NULL)
+        atomic_store(&hosting->keeps, true);
+}
+
+void psr_hosting_await(psr_hosting *hosting)
+{
+    if (hosting->runs)
+        pthread_join(hosting->thread, NULL);
+    hosting->runs = false;
+}
+
+const psr_failure *psr_hosting_verdict(const psr_hosting *hosting, size_t index)
+{
+    return index < hosting->verdict_count ? &hosting->verdicts[index] : NULL;
 }
 
 void psr_hosting_free(psr_hosting *hosting, const psr_failure *why)

@@ -15,6 +15,12 @@ typedef struct psr_hosting_options {
  * *provision, the scheduler's, on failure too. IO: somebody else listens there. ret owns. */
 PSR_MUST_CHECK psr_err psr_hosting_new(const psr_hosting_options *options, psr_provision *provision,
                                        psr_hosting **ret_hosting);
+/* From here on it is kept which ranks die or break the protocol: who leaves hears of it no other way. NULL allowed. */
+void psr_hosting_keep_verdicts(psr_hosting *hosting);
+/* Waits until all ranks have left, or were given up. */
+void psr_hosting_await(psr_hosting *hosting);
+/* After that: what was kept, the first one as 0; NULL: there is no such. Borrowed from hosting. */
+const psr_failure *psr_hosting_verdict(const psr_hosting *hosting, size_t index);
 /* why NULL: waits until all ranks have left, or were given up. Else it ends at once, and all are told. NULL allowed. */
 void psr_hosting_free(psr_hosting *hosting, const psr_failure *why);
 

@@ -166,8 +166,9 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_o
 PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *options, psring_comm **ret_comm);
 
 /* Waits until what was started has ended and has left this process, and leaves in order: others do not take that for a death. Who
- * hosts the scheduler waits until the others have left, or are given up. Consumes, on failure too (but for USAGE: another thread is in
- * a call). Returns the failure that broke the communicator, when no call has said it before. NULL, and a pointer to it, are allowed. */
+ * hosts the scheduler waits until the others have left, or are given up, so it hears here of one that died or broke the protocol in a
+ * group with it; another rank may have left when that is found. Consumes, on failure too (but for USAGE: another thread is in a call). Returns
+ * the failure that broke the communicator, or a group of this rank's, when no call has said it before. NULL, and a pointer to it, are allowed. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_close(psring_comm **comm);
 
 /* Leaves as soon as the scheduler has this line, without one that answers after five seconds or the deadline, whichever is shorter. Every

@@ -71,6 +71,126 @@ static void the_scheduler_that_is_killed_is_named(void **state)
     ranks_folder_remove(&folder);
 }
 
+/* ---- closing ---- */
+
+typedef struct closing {
+    ranks_folder folder;
+    int ranks, ready[2], may_close[2]; /* pipes */
+} closing;
+
+static psring_comm *join(const closing *c, int rank)
+{
+    psring_comm *comm = NULL;
+    const psring_options options = ranks_options(&c->folder, c->ranks, rank, SHORT_MS);
+    expect_ok(psring_init(&options, &comm));
+    expect_ok(psring_barrier(psring_world(comm), NULL, NULL));
+    return comm;
+}
+
+/* The one that is killed never comes to close; another one may have left when that is found. */
+static void join_and_close(const closing *c, int rank)
+{
+    char byte;
+    psring_comm *comm = join(c, rank);
+    expect(write(c->ready[1], "r", 1) == 1);
+    close(c->may_close[1]);
+    expect(read(c->may_close[0], &byte, 1) == 0);
+    psring_err err = psring_close(&comm);
+    _exit(err == PSRING_OK || err == PSRING_ERR_PEER ? 0 : 1);
+}
+
+/* Rank 1 is dead, and not missed yet, when the others close. */
+static void close_beside_a_dead_one(int ranks)
+{
+    closing c = {.ranks = ranks};
+    pid_t pids[RANKS];
+    int status = 0;
+    char byte;
+    ranks_folder_make(&c.folder);
+    expect(pipe(c.ready) == 0 && pipe(c.may_close) == 0);
+    for (int r = 1; r < ranks; r++) {
+        pids[r] = fork();
+        expect(pids[r] >= 0);
+        if (pids[r] == 0)
+            join_and_close(&c, r);
+    }
+    psring_comm *comm = join(&c, 0);
+    for (int r = 1; r < ranks; r++)
+        expect(read(c.ready[0], &byte, 1) == 1);
+    expect(kill(pids[1], SIGKILL) == 0 && waitpid(pids[1], NULL, 0) == pids[1]);
+    close(c.may_close[1]);
+    expect(psring_close(&comm) == PSRING_ERR_PEER && comm == NULL);
+    expect(strstr(psring_err_detail(), "rank 1 on ") != NULL);
+    for (int r = 2; r < ranks; r++)
+        expect(waitpid(pids[r], &status, 0) == pids[r] && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close(c.may_close[0]);
+    close(c.ready[0]);
+    close(c.ready[1]);
+    ranks_folder_empty(&c.folder);
+    ranks_folder_remove(&c.folder);
+}
+
+static void who_hosts_the_scheduler_hears_in_closing_of_who_died_before(void **state)
+{
+    (void)state;
+    close_beside_a_dead_one(2);
+    close_beside_a_dead_one(3);
+}
+
+/* Rank 0 waits for the others in psring_close. */
+static void abort_behind_who_has_left(psring_comm **comm, int rank, void *context)
+{
+    sem_t *leaves = context;
+    expect_ok(psring_barrier(psring_world(*comm), NULL, NULL));
+    if (rank == 0) {
+        expect(sem_post(leaves) == 0);
+        expect(psring_close(comm) == PSRING_ERR_PEER);
+        expect(strstr(psring_err_detail(), "rank 1 on ") != NULL &&
+               strstr(psring_err_detail(), "aborted: too late") != NULL);
+    } else {
+        expect(sem_wait(leaves) == 0);
+        psring_abort(comm, "too late");
+    }
+}
+
+static void who_hosts_the_scheduler_hears_in_closing_of_an_abort(void **state)
+{
+    (void)state;
+    sem_t leaves;
+    expect(sem_init(&leaves, 0, 0) == 0);
+    ranks_run(2, abort_behind_who_has_left, &leaves);
+    sem_destroy(&leaves);
+}
+
+/* What breaks a group of others alone is nothing to who is not in it. */
+static void fail_without_rank_0(psring_comm **comm, int rank, void *context)
+{
+    sem_t *leaves = context;
+    psring_group *others = NULL;
+    expect_ok(psring_group_split(psring_world(*comm), rank > 0, 0, NULL, &others));
+    if (rank == 0) {
+        expect(sem_post(leaves) == 0);
+        expect_ok(psring_close(comm));
+        return;
+    }
+    if (rank == 1) {
+        expect(sem_wait(leaves) == 0);
+        expect_ok(psring_revoke(others, "enough"));
+    } else {
+        expect(psring_barrier(others, NULL, NULL) == PSRING_ERR_CANCELLED);
+    }
+    expect_ok(psring_close(comm));
+}
+
+static void what_breaks_others_alone_is_not_said_in_closing(void **state)
+{
+    (void)state;
+    sem_t leaves;
+    expect(sem_init(&leaves, 0, 0) == 0);
+    ranks_run(3, fail_without_rank_0, &leaves);
+    sem_destroy(&leaves);
+}
+
 /* ---- alive, but ---- */
 
 static void call_nothing(psring_comm **comm, int rank, void *context)
@@ -174,6 +294,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_scheduler_that_is_killed_is_named),
+        cmocka_unit_test(who_hosts_the_scheduler_hears_in_closing_of_who_died_before),
+        cmocka_unit_test(who_hosts_the_scheduler_hears_in_closing_of_an_abort),
+        cmocka_unit_test(what_breaks_others_alone_is_not_said_in_closing),
         cmocka_unit_test(a_rank_that_calls_nothing_is_named),
         cmocka_unit_test(who_waits_for_a_rank_that_reports_progress_waits_on),
         cmocka_unit_test(ranks_that_wait_for_each_other_are_told_so),
