@@ -109,6 +109,14 @@ static psr_err begin_with_barrier(psring_comm *comm, psr_node_group *group, cons
     return psr_comm_finish(comm, request);
 }
 
+/* Some of its ranks may have it and others not: all have the same, and hear of the failure in its next call. */
+static bool failed_alone(const psring_comm *comm, const psr_node_group *opened, const psr_node_group *parent)
+{
+    const psr_failure *failure = psr_node_group_failure(opened);
+    return failure != NULL && failure->scope == PSR_SCOPE_GROUP && psr_node_group_failure(parent) == NULL &&
+           psr_node_failure(comm->node) == NULL;
+}
+
 /* All of the new group call it. It begins with a barrier, so that nobody hears of it long before it is open there. */
 static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ranks, uint32_t count,
                           const psring_call *call, psring_group **ret_group)
@@ -131,6 +139,11 @@ static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ran
     }
     psr_comm_add_group(comm, opened, group);
     err = begin_with_barrier(comm, opened, call);
+    if (err != PSR_OK && failed_alone(comm, opened, parent->group)) {
+        *psr_node_group_told(opened) = false;
+        *ret_group = group;
+        return PSR_OK;
+    }
     if (err != PSR_OK) { /* the group ends with comm; where its parent has failed, that is why */
         *psr_node_group_told(opened) = true;
         if (psr_node_group_failure(parent->group) != NULL)

@@ -335,7 +335,8 @@ PSRING_API int psring_group_translate(const psring_group *from, int rank, const 
 
 /* Groups are made together: each call is made by all of parent, or by those that are listed, in the same order. They return when all of the
  * new group are there. ret owns: psring_group_free. USAGE: a rank that there is not, or twice, or this one is not listed. MISMATCH: the lists
- * differ, in their order too. TIMEOUT: this rank lists one that does not list it, or that does not call. */
+ * differ, in their order too. TIMEOUT: this rank lists one that does not list it, or that does not call. A group that fails while it is made, where
+ * parent is whole, is made on all of its ranks: its first call says how it failed. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_from_ranks(psring_group *parent, const int *ranks,
                                                                 int count, const psring_call *call,
                                                                 psring_group **ret_group);

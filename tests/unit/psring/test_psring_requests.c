@@ -117,12 +117,15 @@ static void take_failures(psring_comm **comm, int rank, void *context)
     psring_request *requests[3] = {NULL};
     int32_t x[3] = {0};
     size_t indices[3], ended = 0, told = 0;
-    (void)context;
+    sem_t *started = context;
     for (int k = 0; k < 3; k++)
         expect_ok(psring_receive(world, &x[k], 1, PSRING_INT32, 1 - rank, (uint32_t)k, NULL, &requests[k]));
-    expect_ok(psring_barrier(world, NULL, NULL));
-    if (rank == 0)
+    if (rank == 0) {
+        expect(sem_wait(started) == 0);
         expect_ok(psring_revoke(world, "enough"));
+    } else {
+        expect(sem_post(started) == 0);
+    }
     for (; told < 3; told += ended) {
         expect(psring_wait_some(requests, 3, PSRING_FOREVER, indices, &ended) == PSRING_ERR_CANCELLED);
         expect(ended > 0 && strstr(psring_err_detail(), "enough") != NULL);
@@ -134,7 +137,10 @@ static void take_failures(psring_comm **comm, int rank, void *context)
 static void failures_are_taken_together_too(void **state)
 {
     (void)state;
-    ranks_run(2, take_failures, NULL);
+    sem_t started;
+    expect(sem_init(&started, 0, 0) == 0);
+    ranks_run(2, take_failures, &started);
+    sem_destroy(&started);
 }
 
 static void several_operations_are_under_way_at_once(void **state)
@@ -393,6 +399,32 @@ static void a_split_has_its_own_order_of_calls(void **state)
     ranks_run(5, split, NULL);
 }
 
+/* Rank 0 revokes it as soon as it has it, when others may not have it yet: they have it too, and hear why it failed in its first call. */
+static void revoke_at_once(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    (void)context;
+    for (int round = 0; round < 200; round++) {
+        psring_group *group = NULL;
+        expect_ok(round % 2 == 0 ? psring_group_split(world, 0, 0, NULL, &group)
+                                 : psring_group_on_host(world, NULL, &group));
+        expect(group != NULL && psring_size(group) == psring_size(world));
+        if (rank == 0)
+            expect_ok(psring_revoke(group, "enough"));
+        psring_err err = psring_barrier(group, NULL, NULL);
+        expect(err == (rank == 0 ? PSRING_ERR_BROKEN : PSRING_ERR_CANCELLED));
+        expect(strstr(psring_err_detail(), "enough") != NULL);
+        psring_group_free(&group);
+        expect(sum_in(world, 1) == psring_size(world));
+    }
+}
+
+static void a_group_that_fails_while_it_is_made_is_had_by_all(void **state)
+{
+    (void)state;
+    ranks_run(5, revoke_at_once, NULL);
+}
+
 /* Overlapping groups of listed ranks, each called by those alone. */
 static void list(psring_comm **comm, int rank, void *context)
 {
@@ -518,6 +550,7 @@ int main(void)
         cmocka_unit_test(persistent_messages_are_sent_again),
         cmocka_unit_test(what_was_not_freed_ends_with_the_communicator),
         cmocka_unit_test(a_split_has_its_own_order_of_calls),
+        cmocka_unit_test(a_group_that_fails_while_it_is_made_is_had_by_all),
         cmocka_unit_test(groups_of_listed_ranks_overlap),
         cmocka_unit_test(lists_that_differ_are_a_mismatch),
         cmocka_unit_test(what_is_sent_and_received_and_how_long_calls_waited_is_counted),
