@@ -34,8 +34,14 @@ static const struct argp_option options[] = {
     {"end", 'e', "BYTES", 0, "largest size (128M)", 0},
     {"factor", 'f', "N", 0, "each size is the one before times N (2)", 0},
     {"operation", 'o', "LIST", 0, "operations, separated by commas, or all (all)", 0},
-    {"type", 't', "float32|float64|float16|bfloat16|int8|uint8|int32|int64", 0, "of the values (float32)", 0},
-    {"op", 'O', "sum|product|minimum|maximum|mean", 0, "how values become one (sum)", 0},
+    {"type", 't', "float32|float64|float16|bfloat16|int32|int64|TYPE", 0,
+     "of the values; also int8, int16, uint8, uint16, uint32, uint64, and pairs of a value and an index: "
+     "float32_int32, float64_int32, int16_int32, int32_int32, int64_int32 (float32)",
+     0},
+    {"op", 'O', "sum|product|minimum|maximum|mean|OP", 0,
+     "how values become one; also logical_and, logical_or, logical_xor; of integers bitwise_and, "
+     "bitwise_or, bitwise_xor; of pairs minloc, maxloc (sum)",
+     0},
     {"root", 'r', "RANK", 0, "root of the operations that have one (0)", 0},
     {"algorithm", 'a', "NAME", 0,
      "algorithm, where all operations of LIST have it; auto: by the library's table (auto)", 0},
@@ -223,11 +229,21 @@ static psring_err run_operation(const settings *s, const bench_operation *operat
     }
 }
 
+/* Can it be, of so many ranks? NULL: yes. */
+static const char *lacks(const settings *s, const bench_operation *operation, int ranks)
+{
+    if (operation->least_ranks > ranks)
+        return "an operation of the list needs more ranks";
+    if (operation->scans && s->op == PSRING_MEAN)
+        return "an operation of the list has no mean";
+    return NULL;
+}
+
 static psring_err run_all(const settings *s, psring_group *world, bench_table *table, int64_t *wrong)
 {
     psring_err err = PSRING_OK;
     for (size_t k = 0; k < bench_operation_count && err == PSRING_OK; k++)
-        if (is_wanted(s, &bench_operations[k]) && psring_size(world) >= bench_operations[k].least_ranks)
+        if (is_wanted(s, &bench_operations[k]) && lacks(s, &bench_operations[k], psring_size(world)) == NULL)
             err = run_operation(s, &bench_operations[k], world, table, wrong);
     return err;
 }
@@ -242,8 +258,8 @@ static const char *refuse(const settings *s, int ranks)
         const bench_operation *operation = &bench_operations[k];
         if (operation->folds && is_wanted(s, operation))
             why_not = bench_values_refuse(s->type, s->op, ranks);
-        if (operation->least_ranks > ranks && lists(s->operations, operation->name))
-            why_not = "an operation of the list needs more ranks";
+        if (why_not == NULL && lists(s->operations, operation->name))
+            why_not = lacks(s, operation, ranks);
     }
     return why_not;
 }

@@ -95,8 +95,21 @@ static size_t receive_nothing(const bench_call *c, bench_part *parts)
 
 static size_t receive_folded(const bench_call *c, bench_part *parts)
 {
-    parts[0] = (bench_part){BENCH_FOLDED, 0, c->unit};
+    parts[0] = (bench_part){BENCH_FOLDED(c->ranks), 0, c->unit};
     return 1;
+}
+
+static size_t receive_prefix(const bench_call *c, bench_part *parts)
+{
+    parts[0] = (bench_part){BENCH_FOLDED(c->rank + 1), 0, c->unit};
+    return 1;
+}
+
+/* Rank 0 receives nothing. */
+static size_t receive_prefix_before(const bench_call *c, bench_part *parts)
+{
+    parts[0] = (bench_part){BENCH_FOLDED(c->rank), 0, c->unit};
+    return c->rank > 0;
 }
 
 static size_t receive_folded_at_root(const bench_call *c, bench_part *parts)
@@ -106,7 +119,7 @@ static size_t receive_folded_at_root(const bench_call *c, bench_part *parts)
 
 static size_t receive_folded_part(const bench_call *c, bench_part *parts)
 {
-    parts[0] = (bench_part){BENCH_FOLDED, c->unit * (size_t)c->rank, c->unit};
+    parts[0] = (bench_part){BENCH_FOLDED(c->ranks), c->unit * (size_t)c->rank, c->unit};
     return 1;
 }
 
@@ -208,6 +221,16 @@ static psring_err reduce_scatter(const bench_call *c, psring_request **r)
     return psring_reduce_scatter(c->group, c->send, c->receive, c->unit, c->type, c->op, c->options, r);
 }
 
+static psring_err scan(const bench_call *c, psring_request **r)
+{
+    return psring_scan(c->group, c->send, c->receive, c->unit, c->type, c->op, c->options, r);
+}
+
+static psring_err exscan(const bench_call *c, psring_request **r)
+{
+    return psring_exscan(c->group, c->send, c->receive, c->unit, c->type, c->op, c->options, r);
+}
+
 static psring_err all_gather(const bench_call *c, psring_request **r)
 {
     return psring_all_gather(c->group, c->send, c->receive, c->unit, c->type, c->options, r);
@@ -302,6 +325,10 @@ const bench_operation bench_operations[] = {
      .received = receive_folded_at_root, .start = reduce},
     {"reduce_scatter", .folds = true, .count_is_of_rank = true, .units = one_of_each, .bus_factor = of_others,
      .sent = send_to_each, .received = receive_folded_part, .start = reduce_scatter},
+    {"scan", .folds = true, .scans = true, .units = one, .bus_factor = whole, .sent = send_unit,
+     .received = receive_prefix, .start = scan},
+    {"exscan", .folds = true, .scans = true, .units = one, .bus_factor = whole, .sent = send_unit,
+     .received = receive_prefix_before, .start = exscan},
     {"all_gather", .count_is_of_rank = true, .units = one_of_each, .bus_factor = of_others, .sent = send_unit,
      .received = receive_from_each, .start = all_gather},
     {"broadcast", .has_root = true, .in_place = true, .units = one, .bus_factor = whole, .sent = send_nothing,

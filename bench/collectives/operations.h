@@ -17,7 +17,7 @@ typedef struct bench_call {
     const psring_call *options; /* NULL: defaults */
 } bench_call;
 
-/* A part of what is received: values of one rank, or of all folded. */
+/* A part of what is received: values of one rank, or of several folded. */
 typedef struct bench_part {
     int source; /* rank, or BENCH_FOLDED */
     size_t first, count;
@@ -26,6 +26,7 @@ typedef struct bench_part {
 typedef struct bench_operation {
     const char *name;
     bool folds, has_root, in_place;
+    bool scans;            /* it folds, and has no mean */
     bool count_is_of_rank; /* the table's count is one rank's part, not the whole */
     int least_ranks;
     size_t (*units)(int ranks); /* how many units its size is. 0: it has no size */

@@ -6,7 +6,8 @@
 
 #include <psring/psring.h>
 
-enum { BENCH_FOLDED = -1 }; /* a source: all ranks' values together */
+/* A source: the first so many ranks' values together. */
+#define BENCH_FOLDED(ranks) (-(ranks))
 
 /* A static text; NULL: there is none. */
 const char *bench_type_name(psring_type type);

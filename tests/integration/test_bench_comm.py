@@ -17,7 +17,7 @@ from psring_run import PATIENCE_S, Tap
 RANKS = 3
 # Units of its size, and the bus factor of 3 ranks (docs/figures.md).
 OPERATIONS = {
-    "all_reduce": (1, 4 / 3), "reduce": (1, 1), "reduce_scatter": (3, 2 / 3), "all_gather": (3, 2 / 3), "broadcast": (1, 1),
+    "all_reduce": (1, 4 / 3), "reduce": (1, 1), "reduce_scatter": (3, 2 / 3), "scan": (1, 1), "exscan": (1, 1), "all_gather": (3, 2 / 3), "broadcast": (1, 1),
     "gather": (3, 2 / 3), "scatter": (3, 2 / 3), "all_to_all": (3, 2 / 3), "all_to_all_v": (6, 5 / 6), "send_receive": (1, 1),
     "neighbor_exchange": (2, 1), "halo_exchange": (2, 1), "barrier": (0, 1),
 }
@@ -62,10 +62,15 @@ def every_operation_and_size(tap, bench):
 
 def types_and_ops(tap, bench):
     for options in (["-t", "float16", "-O", "mean"], ["-t", "bfloat16", "-O", "sum"], ["-t", "int8", "-O", "product"],
-                    ["-t", "uint8", "-O", "sum"], ["-t", "float64", "-O", "minimum"], ["-t", "int64", "-O", "maximum", "-r", 2]):
-        done = run(bench, "-n", RANKS, "-b", 8200, "-e", 8200, "-o", "all_reduce,reduce,reduce_scatter", "--json", *SHORT, *options)
+                    ["-t", "uint8", "-O", "sum"], ["-t", "float64", "-O", "minimum"], ["-t", "int64", "-O", "maximum", "-r", 2],
+                    ["-t", "int16", "-O", "sum"], ["-t", "uint16", "-O", "bitwise_and"], ["-t", "uint32", "-O", "bitwise_or"],
+                    ["-t", "uint64", "-O", "bitwise_xor"], ["-t", "int8", "-O", "logical_and"], ["-t", "bfloat16", "-O", "logical_or"],
+                    ["-t", "float64", "-O", "logical_xor"], ["-t", "float32_int32", "-O", "minloc"], ["-t", "float64_int32", "-O", "maxloc"],
+                    ["-t", "int16_int32", "-O", "minloc"], ["-t", "int32_int32", "-O", "maxloc"], ["-t", "int64_int32", "-O", "minloc"]):
+        scans = "" if options[3] == "mean" else ",scan,exscan"
+        done = run(bench, "-n", RANKS, "-b", 8200, "-e", 8200, "-o", "all_reduce,reduce,reduce_scatter" + scans, "--json", *SHORT, *options)
         rows = rows_of(done)
-        tap.ok(len(rows) == 3 and all(row["wrong"] == 0 and row["type"] == options[1] and row["op"] == options[3] for row in rows),
+        tap.ok(len(rows) == (5 if scans else 3) and all(row["wrong"] == 0 and row["type"] == options[1] and row["op"] == options[3] for row in rows),
                "%s of %s is right" % (options[3], options[1]), [done.stdout, done.stderr])
 
 
@@ -149,7 +154,9 @@ def what_cannot_be(tap, bench):
     for options, status, line in (
             (["-o", "all_reduce,nothing"], 2, "--operation all_reduce,nothing"), (["-b", "2K", "-e", "1K"], 2, "--begin is beyond --end"),
             (["-b", "8X"], 2, "8X"), (["-o", "all_reduce", "-a", "chain"], 1, "all_reduce has no algorithm chain"),
-            (["-t", "int32", "-O", "mean"], 1, "no mean of integers"), (["-r", 3], 1, "no such rank")):
+            (["-t", "int32", "-O", "mean"], 1, "no mean of integers"), (["-t", "float32", "-O", "bitwise_or"], 1, "bitwise ops are of integers"),
+            (["-t", "int32", "-O", "minloc"], 1, "minloc and maxloc are of pairs"), (["-t", "int32_int32"], 1, "pairs have no other op"),
+            (["-o", "scan", "-O", "mean"], 1, "an operation of the list has no mean"), (["-r", 3], 1, "no such rank")):
         done = run(bench, "-n", RANKS, *options)
         tap.ok(done.returncode == status and line in done.stderr and (status == 1 or len(done.stderr.splitlines()) == 1), "refused: %s" % " ".join(map(str, options)), [done.stdout, done.stderr])
     done = run(bench, "-n", 1, "-o", "send_receive")

@@ -31,6 +31,10 @@ static void the_choice_is_the_documented_table(void **state)
         {PSR_KIND_REDUCE, 65536, 9, 1, PSR_ALGORITHM_BINOMIAL},
         {PSR_KIND_REDUCE, 65537, 9, 1, PSR_ALGORITHM_CHAIN},
         {PSR_KIND_REDUCE, 65537, 2, 1, PSR_ALGORITHM_BINOMIAL},
+        {PSR_KIND_SCAN, 65536, 9, 1, PSR_ALGORITHM_DOUBLING},
+        {PSR_KIND_SCAN, 65537, 2, 1, PSR_ALGORITHM_DOUBLING},
+        {PSR_KIND_EXSCAN, 65537, 3, 1, PSR_ALGORITHM_CHAIN},
+        {PSR_KIND_EXSCAN, 65537, 3, 2, PSR_ALGORITHM_DOUBLING},
         {PSR_KIND_BROADCAST, 262144, 9, 2, PSR_ALGORITHM_BINOMIAL},
         {PSR_KIND_BROADCAST, 262145, 9, 2, PSR_ALGORITHM_CHAIN},
         {PSR_KIND_REDUCE_SCATTER, 65536, 9, 1, PSR_ALGORITHM_DIRECT},
@@ -119,15 +123,11 @@ static void slices_grow_with_what_is_as_large_on_all_ranks(void **state)
         uint64_t bytes;
         size_t most, want;
     } rows[] = {
-        {PSR_KIND_ALL_REDUCE, 0, 1024, 256},
-        {PSR_KIND_ALL_REDUCE, 32 * 512 - 1, 1024, 256},
-        {PSR_KIND_ALL_REDUCE, 32 * 512, 1024, 512},
-        {PSR_KIND_BROADCAST, 32 * 1024 - 1, 1024, 512},
-        {PSR_KIND_SEND, 32 * 1024, 1024, 1024},
-        {PSR_KIND_RECEIVE, UINT64_MAX, 1024, 1024},
-        {PSR_KIND_ALL_REDUCE, UINT64_MAX, 0, 256},
-        {PSR_KIND_ALL_REDUCE, UINT64_MAX, 1000, 512},
-        {PSR_KIND_ALL_TO_ALL_V, UINT64_MAX, 1024, 256},
+        {PSR_KIND_ALL_REDUCE, 0, 1024, 256},          {PSR_KIND_ALL_REDUCE, 32 * 512 - 1, 1024, 256},
+        {PSR_KIND_ALL_REDUCE, 32 * 512, 1024, 512},   {PSR_KIND_BROADCAST, 32 * 1024 - 1, 1024, 512},
+        {PSR_KIND_EXSCAN, 32 * 1024, 1024, 1024},     {PSR_KIND_SEND, 32 * 1024, 1024, 1024},
+        {PSR_KIND_RECEIVE, UINT64_MAX, 1024, 1024},   {PSR_KIND_ALL_REDUCE, UINT64_MAX, 0, 256},
+        {PSR_KIND_ALL_REDUCE, UINT64_MAX, 1000, 512}, {PSR_KIND_ALL_TO_ALL_V, UINT64_MAX, 1024, 256},
         {PSR_KIND_HALO, UINT64_MAX, 1024, 256},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

@@ -300,11 +300,10 @@ static void fill_few(void *memory, size_t bytes, uint32_t which)
         memcpy((char *)memory + 8 * i, &few[psr_rng_word(at, i) % 4], 8);
 }
 
-static void check_loop(psr_type type, psr_reduction op, size_t count, bool few)
+static void check_loop(psr_type type, psr_reduction op, size_t count, const uint64_t a[2 * COUNT],
+                       const uint64_t b[2 * COUNT])
 {
-    static uint64_t a[2 * COUNT], b[2 * COUNT], out[2 * COUNT], in_place[2 * COUNT];
-    (few ? fill_few : fill)(a, sizeof a, 1);
-    (few ? fill_few : fill)(b, sizeof b, 2);
+    static uint64_t out[2 * COUNT], in_place[2 * COUNT];
     memset(out, 0xa5, sizeof out);
     psr_reduce(type, op, out, a, b, count);
     for (size_t i = 0; i < count; i++)
@@ -314,11 +313,11 @@ static void check_loop(psr_type type, psr_reduction op, size_t count, bool few)
     const size_t bytes = count * psr_type_bytes(type);
     for (size_t i = bytes; i < sizeof out; i++)
         assert_int_equal(((const uint8_t *)out)[i], 0xa5);
-    memcpy(in_place, a, sizeof a);
+    memcpy(in_place, a, sizeof in_place);
     psr_reduce(type, op, in_place, in_place, b, count);
     for (size_t i = 0; i < count; i++)
         assert_true(right(type, op, a, b, in_place, i));
-    memcpy(in_place, b, sizeof b);
+    memcpy(in_place, b, sizeof in_place);
     psr_reduce(type, op, in_place, a, in_place, count);
     for (size_t i = 0; i < count; i++)
         assert_true(right(type, op, a, b, in_place, i));
@@ -327,13 +326,18 @@ static void check_loop(psr_type type, psr_reduction op, size_t count, bool few)
 
 static void every_loop_computes_what_plain_arithmetic_does(void **state)
 {
+    static uint64_t any[2][2 * COUNT], few[2][2 * COUNT];
     (void)state;
+    for (uint32_t k = 0; k < 2; k++) {
+        fill(any[k], sizeof any[k], 1 + k);
+        fill_few(few[k], sizeof few[k], 1 + k);
+    }
     for (psr_type type = 0; type < PSR_TYPES; type++)
         for (psr_reduction op = 0; op < PSR_REDUCTIONS; op++)
             if (psr_reduction_fits(op, type))
                 for (size_t count = 0; count <= COUNT; count = count < 70 ? count + 1 : count + 961) {
-                    check_loop(type, op, count, false);
-                    check_loop(type, op, count, true);
+                    check_loop(type, op, count, any[0], any[1]);
+                    check_loop(type, op, count, few[0], few[1]);
                 }
 }
 
