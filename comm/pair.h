@@ -1,9 +1,10 @@
 /* Pairs of a value and an index, as psring.h has them, and their folds: MINLOC and MAXLOC.
  *
- * A pair's bytes may have a gap between or behind its members. What computes or copies pairs here writes zeros
- * there, so that nothing of a caller's memory leaves with them.
- * Of two pairs the one with the least (greatest) value wins, of equal values the one with the smallest index. A NaN
- * wins, -0 is below +0. That is a total order but for the bits of NaNs, so no order of operands shows in a result.
+ * A pair's bytes may have a gap between or behind its members. What computes or copies pairs here
+ * writes zeros there, so that nothing else of a caller's memory leaves with them.
+ * Of two pairs the one with the least (greatest) value wins, of equal values the one with the
+ * smallest index. A NaN wins, and -0 is below +0. That orders all pairs (but for the bits of NaNs),
+ * so no order of operands shows in a result.
  * Any thread; no state. */
 #ifndef PSR_COMM_PAIR_H
 #define PSR_COMM_PAIR_H

@@ -226,7 +226,8 @@ LOOP(bytes_and, uint8_t, (uint32_t), , a &b)
 LOOP(bytes_or, uint8_t, (uint32_t), , a | b)
 LOOP(bytes_xor, uint8_t, (uint32_t), , a ^ b)
 
-/* truth: is it not 0, as 0 or 1; into: from there to the type. Of integers their sign does not matter. */
+/* truth: 1 of what is not 0, else 0; into: from there to the type. The sign of integers does not
+ * matter. */
 #define LOGICAL_LOOPS(name, type, truth, into)                                                               \
     LOOP(name##_logical_and, type, truth, into, a &b)                                                        \
     LOOP(name##_logical_or, type, truth, into, a | b)                                                        \

@@ -4,9 +4,10 @@
  * even, at each step (exact sums and products of two of them fit float32 or round alike: 24 >= 2 * 11 + 2 bits). Sums and
  * products of integers wrap. MINIMUM and MAXIMUM: a NaN wins, and -0 is below +0 (IEEE 754-2019, section 9.6), so that no
  * order of operands shows in a result. Of NaNs only that they are NaN is promised, not their bits.
- * MEAN folds as SUM does and divides once, at the end; there is none of integers. BITWISE ones are of integers alone.
- * LOGICAL ones: what is not 0 is true, a NaN too; the result is 1 or 0. MINLOC and MAXLOC are of pairs, and pairs have no others
- * (comm/pair.h). Any thread; no state. */
+ * MEAN folds as SUM does and divides once, at the end; there is none of integers. BITWISE_AND, _OR
+ * and _XOR are of integers alone. In LOGICAL_AND, _OR and _XOR what is not 0 is true, a NaN too,
+ * and the result is 1 or 0. MINLOC and MAXLOC are of pairs, which have no other (comm/pair.h). Any
+ * thread; no state. */
 #ifndef PSR_COMM_REDUCE_H
 #define PSR_COMM_REDUCE_H
 
@@ -38,9 +39,10 @@ bool psr_reduction_fits(psr_reduction op, psr_type type);
 /* out[i] = a[i] op b[i]. out may be a or b; else nothing overlaps. Aligned for the type. */
 void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const void *b, size_t count);
 
-/* Does a fold by it have an end: a MEAN its division, a LOGICAL one that a value which was folded with no other becomes 1 or 0? */
+/* Is anything to be done when all is folded? A MEAN is divided; a logical fold of one value alone
+ * becomes 1 or 0. */
 bool psr_reduction_finishes(psr_reduction op);
-/* That end. values[i]: of n values, 0 < n < 2^24. */
+/* Does that. values[i] was folded of n values, 0 < n < 2^24. */
 void psr_reduce_finish(psr_type type, psr_reduction op, void *values, size_t count, uint32_t n);
 
 /* The 16-bit types, one value. To float32 is exact; from it rounds to the nearest, ties to even; what is too large becomes

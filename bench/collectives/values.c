@@ -115,8 +115,8 @@ static int64_t sum_of_small(int ranks, size_t i)
     return sum;
 }
 
-/* A product is 2 or -2, since one rank alone has more than 1 there. A mean is an integer: rank 0 evens it out. Of a
- * pair the value times INDICES, and the index, which is the rank. */
+/* A product is 2 or -2, since one rank alone has more than 1 there. A mean is an integer: rank 0
+ * evens it out. A pair stands as its value times INDICES, plus its index, which is the rank. */
 static int64_t value_of(const bench_source *s, int rank, size_t i)
 {
     if (is_pair(s->type))

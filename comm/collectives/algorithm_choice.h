@@ -5,8 +5,9 @@
 
 #include "comm/collectives/call.h"
 
-/* bytes: of all values together (all-reduce, reduce, scan, broadcast: of the whole). A message across hosts costs about as much as
- * so many bytes more, so with several hosts few bytes are four times as many (k = 4; on one host k = 1).
+/* bytes: of all values together (all-reduce, reduce, scan, exscan, broadcast: of the whole). A
+ * message across hosts costs about as much as so many bytes more, so with several hosts few bytes
+ * are four times as many (k = 4; on one host k = 1).
  *
  * all_reduce      up to k * 64 KiB and 2 ranks, k * 16 KiB and 4, k * 1 KiB and 8, direct; up to k * 64 KiB doubling; up to k * 1 MiB, from 4
  *                 ranks on, halving; else ring (docs/measurements.md)

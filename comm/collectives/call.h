@@ -52,7 +52,8 @@ typedef struct psr_call {
     psr_reduction reduction; /* of those that fold */
     uint32_t root;           /* of those that have one */
     bool varying;            /* the ranks' counts differ: count is a digest of them all */
-    uint64_t count;          /* values of a rank's part (all-reduce, reduce, scan, broadcast: of the whole) */
+    /* Values of a rank's part (all-reduce, reduce, scan, exscan, broadcast: of the whole). */
+    uint64_t count;
 } psr_call;
 
 bool psr_kind_folds(psr_kind kind);

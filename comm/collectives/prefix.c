@@ -1,21 +1,23 @@
-/* Scan and exscan: rank r gets the fold of ranks 0 .. r, or of those before r. For any number of ranks.
+/* Scan and exscan: rank r gets the fold of ranks 0 .. r, or of those before r. Any number of ranks.
  *
  * n ranks, M bytes, slices of S bytes, a seconds a message, B bytes/s.
  *
- * Doubling (Sanders, Traeff, "Parallel prefix (scan) algorithms for MPI", EuroPVM/MPI 2006, section 2):
- * at distance d = 1, 2, 4, .. rank r and rank r xor d exchange the folds of their blocks of d ranks. The upper
- * one folds what comes into its prefix. Both make the fold of their block of 2d ranks of it, if somebody needs
- * that: what nobody needs is not sent. ceil(log2 n) steps, at most M ceil(log2 n) bytes sent and received by
- * each rank, ceil(log2 n) (a + M/B), and at most 2M bytes of memory. For few bytes.
- * Order: a block of 2d ranks is the fold of its lower half, then of its upper half. A prefix of k ranks is cut into
- * blocks as k is into powers of two, the largest first, and folded from the last block to the first:
- * k = 7: x[0..3] op (x[4..5] op x[6]). That of all ranks is doubling's all-reduce, where n is a power of two.
+ * Doubling (Sanders, Traeff, "Parallel prefix (scan) algorithms for MPI", EuroPVM/MPI 2006): at
+ * distance d = 1, 2, 4, .. rank r and rank r xor d exchange the folds of their blocks of d ranks.
+ * The upper one folds what comes into its prefix. Both make the fold of their block of 2d ranks of
+ * it, if another rank needs that; a fold that nobody needs is not sent. ceil(log2 n) steps, at most
+ * M ceil(log2 n) bytes sent and received by each rank, ceil(log2 n) (a + M/B), and at most 2M bytes
+ * of memory. For few bytes.
+ * Order: a block of 2d ranks is (its lower half) op (its upper half). A prefix of k ranks is cut
+ * into blocks as k is into powers of two, the largest first, and folded from the last block to the
+ * first. k = 7: x[0..3] op (x[4..5] op x[6]). Where n is a power of two, the prefix of all ranks
+ * has the bits of doubling's all-reduce.
  *
- * Chain: rank r gets the prefix of rank r-1 and hands on its own, slice by slice. M bytes sent and received by
- * each rank, (M/S + n - 2)(a + S/B): for many bytes, M/B, whatever n is.
+ * Chain: rank r gets the prefix of rank r-1 and hands on its own, slice by slice. M bytes sent and
+ * received by each rank, (M/S + n - 2)(a + S/B): for many bytes, M/B, whatever n is.
  * Order: ((x[0] op x[1]) op x[2]) ..
  *
- * In both the prefix of k ranks has the same bits, whether it is a scan's or an exscan's, and whatever n is. */
+ * In both, the prefix of k ranks has the same bits in scan and in exscan, and whatever n is. */
 #include "comm/collectives/algorithms.h"
 
 /* ---- doubling ---- */
@@ -30,8 +32,9 @@ typedef struct prefix {
     psr_after block_made;
 } prefix;
 
-/* Does another rank need, of this rank, the fold of its block of so many ranks? Who needs it is above it at that distance, or
- * a rank below, for the block of twice as many. A block that needs it is whole: the ranks above it are there. */
+/* Does another rank need this rank's fold of its block of so many ranks? The rank at that distance
+ * above does, for its prefix. A rank below does where its own block of twice as many is needed. A
+ * block that is needed is whole, since there are ranks above it. */
 static bool is_needed(const psr_shape *shape, uint32_t rank, uint32_t size)
 {
     for (; size < shape->ranks; size *= 2) {
@@ -61,7 +64,8 @@ static psr_after send_block(const prefix *p, uint32_t to)
     return psr_schedule_send_copy(p->schedule, to, p->block, p->shape->count, p->block_made);
 }
 
-/* With the rank above, which needs this block. */
+/* With the rank above, which needs this rank's block. goes_on: this rank's next block is needed
+ * too. */
 static void exchange_upwards(prefix *p, uint32_t partner, bool goes_on)
 {
     psr_after sent = send_block(p, partner);
@@ -167,7 +171,8 @@ void psr_chain_scan(psr_schedule *schedule, const psr_shape *shape)
         psr_schedule_send(schedule, rank + 1, sum, shape->count, made);
 }
 
-/* Handed on is the prefix with the own values in it, which in place are copied before the prefix comes there. */
+/* Each rank hands on the prefix with its own values in it. In place the prefix comes to where they
+ * are, so they are copied first. */
 void psr_chain_exscan(psr_schedule *schedule, const psr_shape *shape)
 {
     uint32_t rank = shape->rank;

@@ -38,8 +38,9 @@ typedef enum psr_action_kind {
 } psr_action_kind;
 
 /* What an action comes after: another one, by what adding that returned, or one of these two. A slice may begin when the other is
- * complete, or when both work on the same area (SEND: a, else: to) and the other is beyond the slice's end there;
- * of a COPY or FOLD to another area the same of the area that it reads as a. */
+ * complete, or when both work on the same area (SEND: a, else: to) and the other is beyond the
+ * slice's end there. A COPY or FOLD whose `to` is in another area than the other's may read what
+ * the other has made: then its a counts. */
 typedef uint32_t psr_after;
 #define PSR_AT_ONCE 0u
 #define PSR_AFTER_ALL UINT32_MAX /* that stand before it in the list */

@@ -219,8 +219,8 @@ typedef enum psring_type {
     PSRING_TYPE_WIDTH_ = INT32_MAX
 } psring_type;
 
-/* Pairs, as MPI lays out its own (MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_SHORT_INT, MPI_2INT, MPI_LONG_INT). A
- * count is of pairs. What lies between the members is not sent. */
+/* Pairs, laid out as MPI's (MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_SHORT_INT, MPI_2INT, MPI_LONG_INT).
+ * count is of pairs. Bytes that are no member's are not sent, and undefined in what is received. */
 typedef struct psring_float32_int32 {
     float value;
     int32_t index;
@@ -241,15 +241,16 @@ typedef struct psring_int64_int32 {
     int32_t index;
 } psring_int64_int32;
 
-/* Integers wrap. float16 and bfloat16 are added in float32 and rounded at each addition. A NaN wins MINIMUM and
- * MAXIMUM. What a type does not have is USAGE, which names both:
- *     SUM, PRODUCT, MINIMUM, MAXIMUM    all types but pairs
- *     MEAN                              floating-point types: SUM and one division at the end; not of scan
- *     BITWISE_..                        integers
- *     LOGICAL_..                        all types but pairs: what is not 0 (a NaN too) is true. The result is 1
- *                                       or 0, also where one rank's value alone is folded
- *     MINLOC, MAXLOC                    pairs: the least (greatest) value, and of equal ones the smallest index.
- *                                       A NaN wins, and -0 is below +0, as in MINIMUM and MAXIMUM */
+/* Integers wrap. float16 and bfloat16 are added in float32 and rounded at each addition. In MINIMUM,
+ * MAXIMUM, MINLOC and MAXLOC a NaN wins, and -0 is below +0. Each is of some types; of others it is
+ * USAGE, which names both:
+ *     SUM, PRODUCT, MINIMUM, MAXIMUM  all but pairs
+ *     MEAN                            floating-point types; SUM, and a division at the end; not of scans
+ *     BITWISE_AND and so on           integers
+ *     LOGICAL_AND and so on           all but pairs; what is not 0 is true, a NaN too; the result
+ *                                     is 1 or 0, also where it is of one rank's value alone
+ *     MINLOC, MAXLOC                  pairs; the pair with the least or greatest value, and of
+ *                                     those the one with the smallest index */
 typedef enum psring_op {
     PSRING_SUM,
     PSRING_PRODUCT,
@@ -388,8 +389,8 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_reduce(psring_group *group, const
 PSRING_API PSRING_MUST_CHECK psring_err psring_scan(psring_group *group, const void *send, void *receive,
                                                     size_t count, psring_type type, psring_op op,
                                                     const psring_call *call, psring_request **ret_request);
-/* receive[count] of rank r = send[0] op .. send[r-1]: by one algorithm the bits that psring_scan gives rank
- * r-1. Rank 0's receive is left as it is, and may be NULL. */
+/* receive[count] of rank r = send[0] op .. send[r-1]; by the same algorithm the bits that
+ * psring_scan gives rank r-1. Rank 0's receive is left as it is, and may be NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_exscan(psring_group *group, const void *send, void *receive,
                                                       size_t count, psring_type type, psring_op op,
                                                       const psring_call *call, psring_request **ret_request);

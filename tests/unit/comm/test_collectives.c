@@ -187,7 +187,8 @@ static void fold_tree(const call *c, uint32_t n, cell x[])
             combine(c, &x[i], &x[i], &x[i + d]);
 }
 
-/* Of the first k ranks: in blocks as k is cut into powers of two, the largest first, from the last block to the first. */
+/* Of the first k ranks: in blocks as k is cut into powers of two, the largest first, from the last
+ * block to the first. */
 static void fold_prefix(const call *c, uint32_t k, cell x[])
 {
     if (c->algorithm == PSR_ALGORITHM_CHAIN) {
@@ -642,7 +643,8 @@ static bool is_played(psr_kind kind, uint32_t ranks)
     return kind <= PSR_KIND_NEIGHBORS || (kind == PSR_KIND_SEND && ranks > 1) || psr_kind_scans(kind);
 }
 
-/* Folds of one type and reduction are played in half of the groups: of 2, 3, 6 and 7 ranks, or in the others. */
+/* Folds of one type and reduction are played in half of the groups: of 2, 3, 6 and 7 ranks, or in
+ * the others. */
 static bool fits(psr_kind kind, psr_reduction reduction, psr_type type, uint32_t ranks)
 {
     if (!psr_kind_folds(kind))

@@ -724,6 +724,43 @@ static void payloads_up_to_a_size_are_copied(void **state)
     psr_group_free(group);
 }
 
+/* ---- prefixes ---- */
+
+/* By a chain: the last rank gets its first slice before the first rank has sent all of its own. */
+static void a_prefix_goes_slice_by_slice_through_the_ranks(void **state)
+{
+    (void)state;
+    enum { RANKS_HERE = 3, COUNT = 20 * SLICE_INTS };
+    for (uint32_t which = 0; which < 4; which++) {
+        network *net = network_open(RANKS_HERE, SLICE_BYTES, WINDOW, which);
+        static int32_t values[RANKS_HERE][COUNT], prefixes[RANKS_HERE][COUNT];
+        psr_request *requests[RANKS_HERE];
+        const bool scans = which % 2 == 0, in_place = which / 2 > 0;
+        for (uint32_t r = 0; r < RANKS_HERE; r++) {
+            fill(values[r], COUNT, 1);
+            requests[r] = start(net, r,
+                                &(psr_request_options){.kind = scans ? PSR_KIND_SCAN : PSR_KIND_EXSCAN,
+                                                       .algorithm = PSR_ALGORITHM_CHAIN,
+                                                       .type = PSR_TYPE_INT32,
+                                                       .send = values[r],
+                                                       .receive = in_place ? values[r] : prefixes[r],
+                                                       .count = COUNT});
+        }
+        while (psr_sim_under_way(net->sim, name_of(1), name_of(2), PSR_MSG_VALUES) == 0)
+            assert_true(network_deliver(net, NULL));
+        assert_false(psr_request_done(requests[0]));
+        network_settle(net);
+        const int32_t *last = in_place ? values[2] : prefixes[2];
+        for (int32_t i = 0; i < COUNT; i++)
+            assert_int_equal(last[i], (scans ? 3 : 2) * (i + 1));
+        for (uint32_t r = 0; r < RANKS_HERE; r++) {
+            assert_true(psr_request_done(requests[r]));
+            psr_request_free(requests[r]);
+        }
+        network_close(net);
+    }
+}
+
 /* ---- pairs ---- */
 
 /* Has every payload been of values and indices, and zeros between? */
@@ -794,6 +831,7 @@ int main(void)
         cmocka_unit_test(a_receiver_refuses_what_cannot_come_now),
         cmocka_unit_test(more_slices_than_it_had_credit_for_are_not_kept),
         cmocka_unit_test(operations_ahead_are_allowed_once_and_upwards),
+        cmocka_unit_test(a_prefix_goes_slice_by_slice_through_the_ranks),
         cmocka_unit_test(what_lies_between_the_members_of_a_pair_is_not_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

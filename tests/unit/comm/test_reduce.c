@@ -382,7 +382,7 @@ static void integers_wrap(void **state)
     int16_t h;
     psr_reduce(PSR_TYPE_INT16, PSR_REDUCTION_SUM, &h, &f, &g, 1);
     assert_int_equal(h, 0);
-    const uint16_t i = 65535, j = 65535; /* int, to which they are promoted, has not their product */
+    const uint16_t i = 65535, j = 65535; /* their product is too large for an int */
     uint16_t k;
     psr_reduce(PSR_TYPE_UINT16, PSR_REDUCTION_PRODUCT, &k, &i, &j, 1);
     assert_int_equal(k, 1);

@@ -95,8 +95,8 @@ static void scan(psring_group *world, int rank, size_t count)
     free(y);
 }
 
-/* The same; rank 0 has no memory to receive in, and another time memory that is left alone. Persistent, by the other algorithm
- * than the library's choice for most counts. */
+/* Rank 0 has no memory to receive in; then, in place, memory that is left alone. Persistent and by
+ * name. */
 static void exscan(psring_group *world, int rank, size_t count)
 {
     float *x = values(rank, count), *y = rank > 0 ? memory(count) : NULL;
@@ -444,7 +444,7 @@ static void bitwise_folds_keep_bits_and_logical_ones_give_0_or_1(void **state)
     ranks_run(3, bits_and_truths, NULL);
 }
 
-/* Ranks 0 and 2 have the least, ranks 1 and 3 the greatest value; the last rank has the smallest index. */
+/* Ranks 0 and 2 have the least value, ranks 1 and 3 the greatest; indices go down. */
 static void places(psring_comm **comm, int rank, void *context)
 {
     psring_group *world = psring_world(*comm);
