@@ -116,16 +116,6 @@ static psr_err mismatch_in_order(const psr_group *group, psr_tag tag, uint32_t f
 
 /* ---- which operation ---- */
 
-/* The one under way of that tag; of messages, which goes one way between two ranks, the one in which this rank sends (or receives). */
-static psr_request *find(const psr_group *group, psr_tag tag, uint32_t peer, bool sends)
-{
-    for (psr_request *r = group->first; r != NULL; r = r->next)
-        if (r->tag.slot == tag.slot && r->tag.round == tag.round &&
-            (!r->is_message || (r->peer == peer && (r->call.kind == PSR_KIND_SEND) == sends)))
-            return r;
-    return NULL;
-}
-
 /* A message of the order of calls whose operation is not under way any more: another call was meant, or it came twice. */
 static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag, const psr_msg_values *says,
                              const psr_message *message)
@@ -149,13 +139,45 @@ static psr_err keep(psr_group *group, uint32_t from, uint32_t key, uint32_t most
 
 /* ---- messages ---- */
 
-static void leave_when_done(psr_group *group, const psr_request *request)
+static void leave_when_done(psr_group *group, psr_request *request)
 {
-    psr_request **at = &group->first;
-    while (*at != request)
-        at = &(*at)->next;
-    if (!request->active)
-        *at = request->next;
+    if (request->active)
+        return;
+    psr_request_index_remove(&group->under_way, request);
+    if (request->ended)
+        return;
+    request->ended = true;
+    request->next_ended = NULL;
+    *(group->last_ended != NULL ? &group->last_ended->next_ended : &group->first_ended) = request;
+    group->last_ended = request;
+}
+
+/* Of the first at once, which psr_group_take_ended takes. */
+static void tell_no_more(psr_group *group, psr_request *request)
+{
+    psr_request **at = &group->first_ended, *before = NULL;
+    for (; *at != request; at = &(*at)->next_ended)
+        before = *at;
+    *at = request->next_ended;
+    if (group->last_ended == request)
+        group->last_ended = before;
+    request->ended = false;
+}
+
+void *psr_group_take_ended(psr_group *group)
+{
+    psr_request *request = group->first_ended;
+    if (request == NULL)
+        return NULL;
+    tell_no_more(group, request);
+    return request->owner;
+}
+
+void psr_request_leave(psr_request *request)
+{
+    psr_request_index_remove(&request->group->under_way, request);
+    if (request->ended)
+        tell_no_more(request->group, request);
 }
 
 static psr_err of_group(const psr_group *group, const psr_message *message, psr_tag tag)
@@ -171,7 +193,7 @@ static psr_err take_values(psr_group *group, uint32_t from, psr_message **messag
     psr_msg_values says;
     PSR_TRY(psr_msg_values_read(*message, &says));
     PSR_TRY(of_group(group, *message, says.tag));
-    psr_request *r = find(group, says.tag, from, false);
+    psr_request *r = psr_request_index_find(&group->under_way, says.tag, from, false);
     if (r == NULL && says.tag.slot == 0 && says.tag.round > group->calls)
         return keep(group, from, PSR_KEPT_VALUES, PSR_AHEAD_OPERATIONS * group->options.window, message);
     if (r == NULL && says.tag.slot == 0)
@@ -196,7 +218,7 @@ static psr_err take_credit(psr_group *group, uint32_t from, psr_message **messag
     psr_msg_credit says;
     PSR_TRY(psr_msg_credit_read(*message, &says));
     PSR_TRY(of_group(group, *message, says.tag));
-    psr_request *r = find(group, says.tag, from, true);
+    psr_request *r = psr_request_index_find(&group->under_way, says.tag, from, true);
     if (r == NULL && says.tag.slot > 0)
         return keep(group, from, PSR_KEPT_CREDITS, PSR_CREDITS_KEPT, message);
     if (r == NULL)
@@ -222,13 +244,18 @@ static psr_err take_ahead(psr_group *group, uint32_t from, const psr_message *me
     if (says.tag.slot != 0 || says.tag.round != 0 || says.operations <= peer->allowed_operations)
         return psr_violation(message, "%" PRIu64 " were allowed before", peer->allowed_operations);
     peer->allowed_operations = says.operations;
-    for (psr_request *r = group->first, *next; r != NULL; r = next) {
+    psr_request *r = peer->held;
+    for (psr_request *next; r != NULL; r = next) {
         next = r->next;
-        if (psr_request_out(r, from) == NULL)
+        const psr_stream *out = r->tag.slot == 0 ? psr_request_out(r, from) : NULL;
+        if (out == NULL)
             continue;
+        if (out->ordinal >= says.operations)
+            break;
         PSR_TRY(psr_request_advance(r));
         leave_when_done(group, r);
     }
+    peer->held = r;
     return PSR_OK;
 }
 
@@ -275,35 +302,11 @@ psr_err psr_group_message(psr_group *group, psr_message **message)
 
 /* ---- starting ---- */
 
-/* The number of a message with this tag to, or from, that rank. */
-static psr_err next_message(psr_group *group, const psr_request *r, uint64_t *ret_round)
-{
-    bool received = r->call.kind == PSR_KIND_RECEIVE;
-    for (size_t i = 0; i < group->message_count_count; i++) {
-        psr_message_count *c = &group->message_counts[i];
-        if (c->peer == r->peer && c->slot == r->tag.slot && c->received == received) {
-            *ret_round = ++c->count;
-            return PSR_OK;
-        }
-    }
-    if (group->message_count_count == group->message_count_capacity) {
-        size_t larger = group->message_count_capacity > 0 ? 2 * group->message_count_capacity : 8;
-        psr_message_count *moved = realloc(group->message_counts, larger * sizeof *moved);
-        if (moved == NULL)
-            return psr_fail(PSR_ERR_NOMEM, "no memory for another tag of messages");
-        group->message_counts = moved;
-        group->message_count_capacity = larger;
-    }
-    group->message_counts[group->message_count_count++] =
-        (psr_message_count){r->peer, r->tag.slot, received, 1};
-    *ret_round = 1;
-    return PSR_OK;
-}
-
 static psr_err number(psr_group *group, psr_request *r)
 {
     if (r->is_message)
-        return next_message(group, r, &r->tag.round);
+        return psr_message_counts_next(&group->message_counts, r->peer, r->tag.slot,
+                                       r->call.kind == PSR_KIND_RECEIVE, &r->tag.round);
     if (r->persistent) {
         r->tag.round++;
         return PSR_OK;
@@ -335,9 +338,12 @@ static psr_err hear_operation(psr_group *group, uint32_t from)
 /* Tells those who send that it is begun here. */
 static psr_err greet(psr_group *group, psr_request *r)
 {
-    if (r->tag.slot == 0)
-        for (uint32_t i = 0; i < r->out_count; i++)
-            r->out[i].ordinal = group->peers[r->out[i].peer].sent_operations++;
+    for (uint32_t i = 0; r->tag.slot == 0 && i < r->out_count; i++) {
+        psr_group_peer *to = &group->peers[r->out[i].peer];
+        r->out[i].ordinal = to->sent_operations++;
+        if (to->held == NULL && r->out[i].ordinal >= to->allowed_operations)
+            to->held = r;
+    }
     for (uint32_t i = 0; i < r->in_count; i++)
         PSR_TRY(r->tag.slot == 0 ? hear_operation(group, r->in[i].peer)
                                  : psr_request_grant(r, &r->in[i], group->options.window));
@@ -379,7 +385,7 @@ static psr_err take_kept(psr_group *group, const psr_request *r, uint32_t key)
 static psr_err meet_oneself(psr_group *group, psr_request *r)
 {
     bool sends = r->call.kind == PSR_KIND_SEND;
-    psr_request *other = find(group, r->tag, r->peer, !sends);
+    psr_request *other = psr_request_index_find(&group->under_way, r->tag, r->peer, !sends);
     if (other == NULL)
         return PSR_OK;
     psr_request *from = sends ? r : other, *to = sends ? other : r;
@@ -394,22 +400,13 @@ static psr_err meet_oneself(psr_group *group, psr_request *r)
     return PSR_OK;
 }
 
-static void join(psr_group *group, psr_request *r)
-{
-    psr_request **at = &group->first;
-    while (*at != NULL)
-        at = &(*at)->next;
-    r->next = NULL;
-    *at = r;
-}
-
 psr_err psr_request_start(psr_request *request)
 {
     assert(!request->active);
     psr_group *group = request->group;
     PSR_TRY(number(group, request));
     psr_request_begin(request);
-    join(group, request);
+    psr_request_index_add(&group->under_way, request);
     if (request->is_message && request->peer == group->options.rank)
         return meet_oneself(group, request);
     PSR_TRY(greet(group, request));
@@ -420,10 +417,20 @@ psr_err psr_request_start(psr_request *request)
 
 bool psr_group_waits(const psr_group *group, psr_waiting *ret_waiting, const psr_request **ret_request)
 {
-    if (group->first == NULL)
+    if (group->under_way.first == NULL)
         return false;
-    *ret_request = group->first;
-    return psr_request_waits(group->first, ret_waiting);
+    *ret_request = group->under_way.first;
+    return psr_request_waits(group->under_way.first, ret_waiting);
+}
+
+const psr_request *psr_group_next(const psr_group *group, const psr_request *before)
+{
+    return before != NULL ? before->next : group->under_way.first;
+}
+
+void *psr_request_owner(const psr_request *request)
+{
+    return request->owner;
 }
 
 /* ---- beginning and end ---- */
@@ -460,6 +467,7 @@ static psr_err open_parts(psr_group *group)
             (psr_group_peer){.name = group->options.members[r], .allowed_operations = PSR_AHEAD_OPERATIONS};
     group->options.members = NULL;
     PSR_TRY(sort_names(group));
+    PSR_TRY(psr_request_index_init(&group->under_way));
     return psr_early_new(PSR_KEPT, SIZE_MAX, &group->early); /* peers[].kept bounds it */
 }
 
@@ -485,8 +493,9 @@ void psr_group_free(psr_group *group)
     if (group == NULL)
         return;
     psr_early_free(group->early);
+    psr_request_index_done(&group->under_way);
     free(group->peers);
     free(group->by_name);
-    free(group->message_counts);
+    psr_message_counts_done(&group->message_counts);
     free(group);
 }

@@ -86,6 +86,7 @@ typedef struct psr_request_options {
     bool persistent;    /* not of messages, which may be started again as they are */
     const char *within; /* the call that it is a step of, for lines; static; NULL: it is one itself */
     bool uncounted; /* lines number calls without this one, which begins the group: its caller made none */
+    void *owner;    /* what psr_group_take_ended says of it; borrowed */
 } psr_request_options;
 
 /* Can it be made? USAGE: no such rank, algorithm, or reduction of that type; counts that no memory has; what a rank would send itself is
@@ -105,6 +106,13 @@ uint32_t psr_request_lent(const psr_request *request);
 const psr_call *psr_request_call(const psr_request *request);
 /* When it is done, or its group is broken, and nothing is lent. NULL allowed. */
 void psr_request_free(psr_request *request);
+
+/* The owner of a request that has ended well, each time that it does once. NULL: there is no more. */
+void *psr_group_take_ended(psr_group *group);
+
+/* Of the requests under way the one that began next after `before`; NULL: of all the first. NULL: there is none. */
+const psr_request *psr_group_next(const psr_group *group, const psr_request *before);
+void *psr_request_owner(const psr_request *request); /* of its options */
 
 /* Of the requests under way the oldest. false: there is none. */
 bool psr_group_waits(const psr_group *group, psr_waiting *ret_waiting, const psr_request **ret_request);

@@ -3,6 +3,8 @@
 #define PSR_COMM_COLLECTIVES_GROUP_PRIVATE_H
 
 #include "comm/collectives/group.h"
+#include "comm/collectives/message_counts.h"
+#include "comm/collectives/request_index.h"
 #include "comm/collectives/schedule.h"
 #include "comm/operations/early.h"
 #include "comm/operations/loan.h"
@@ -15,16 +17,10 @@ typedef struct psr_group_peer {
     psr_peer name;
     uint64_t sent_operations;    /* of the order of calls, in which this rank sends to it */
     uint64_t allowed_operations; /* of those, that may have begun to be sent */
+    psr_request *held;           /* under way, the first that may not; NULL: there is none */
     uint64_t heard_operations;   /* of the order of calls, started here, in which it sends to this rank */
     uint32_t kept[PSR_KEPT];     /* messages */
 } psr_group_peer;
-
-/* Messages of one tag, to or from one rank. */
-typedef struct psr_message_count {
-    uint32_t peer, slot;
-    bool received;
-    uint64_t count; /* started */
-} psr_message_count;
 
 struct psr_group {
     psr_group_options options;
@@ -35,12 +31,12 @@ struct psr_group {
     psr_msg_call kept_calls[PSR_CALLS_KEPT]; /* [round % that] */
     uint64_t calls_digest;                   /* of all of them, ever */
     uint32_t persistent;                     /* made: the slot of the last */
-    psr_message_count *message_counts;
-    size_t message_count_count, message_count_capacity;
+    psr_message_counts message_counts;
     psr_early *early; /* [PSR_KEPT_..] */
     size_t early_count[PSR_KEPT];
-    psr_request *first; /* under way, the oldest first */
-    bool failed;        /* of a message of this member: */
+    psr_request_index under_way;
+    psr_request *first_ended, *last_ended; /* that psr_group_take_ended has not told of */
+    bool failed;                           /* of a message of this member: */
     uint32_t failed_of;
 };
 
@@ -65,7 +61,11 @@ typedef struct psr_request_area {
 
 struct psr_request {
     psr_group *group;
-    psr_request *next; /* of those under way */
+    psr_request *next, *previous, *in_place; /* of those under way: comm/collectives/request_index.h */
+    bool listed;                             /* it is among them */
+    psr_request *next_ended;
+    bool ended; /* it is among those that have ended and are not told of */
+    void *owner;
     psr_call call;
     psr_msg_call says, before; /* before: as psr_msg_values */
     bool is_message, persistent, uncounted, active;
@@ -96,6 +96,8 @@ static inline uint32_t psr_group_name(const psr_group *group, uint32_t rank)
 psr_stream *psr_request_out(const psr_request *request, uint32_t rank); /* NULL: it sends that rank nothing */
 psr_stream *psr_request_in(const psr_request *request, uint32_t rank);
 
+/* Is under way no longer, and of no interest to anybody. */
+void psr_request_leave(psr_request *request);
 /* Its tag is set. Nothing is done yet. */
 void psr_request_begin(psr_request *request);
 /* The two ends of a message to oneself, which have begun: both are over. */

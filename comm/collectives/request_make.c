@@ -401,6 +401,7 @@ psr_err psr_request_new(psr_group *group, const psr_request_options *options, ps
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an operation");
     r->group = group;
+    r->owner = options->owner;
     psr_err err = make(r, options);
     if (err != PSR_OK) {
         psr_request_free(r);
@@ -415,20 +416,11 @@ psr_err psr_request_new(psr_group *group, const psr_request_options *options, ps
     return PSR_OK;
 }
 
-static void leave(psr_group *group, const psr_request *request)
-{
-    for (psr_request **at = &group->first; *at != NULL; at = &(*at)->next)
-        if (*at == request) {
-            *at = request->next;
-            return;
-        }
-}
-
 void psr_request_free(psr_request *request)
 {
     if (request == NULL)
         return;
-    leave(request->group, request);
+    psr_request_leave(request);
     psr_schedule_done(&request->schedule);
     psr_early_free(request->early);
     free(request->areas);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LOOK_EVERY_MS = 50 /* at deadlines */ };
+
 static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
 
 /* ---- orders ---- */
@@ -190,22 +192,47 @@ static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited,
     node->complained_of = node->asked;
 }
 
-static int64_t check_deadlines(psr_node *node, int64_t present_ms)
+void psr_node_look_by(psr_node *node, int64_t since_ms, int64_t deadline_ms)
 {
-    int64_t soonest_ms = INT64_MAX;
+    int64_t until_ms = since_ms > INT64_MAX - deadline_ms ? INT64_MAX : since_ms + deadline_ms;
+    node->soonest_ms = until_ms < node->soonest_ms ? until_ms : node->soonest_ms;
+    node->look_ms = until_ms < node->look_ms ? until_ms : node->look_ms;
+}
+
+/* The first that has passed, if there is one. ret_left_ms: how long until the soonest. */
+static bool check_deadlines(psr_node *node, int64_t present_ms, int64_t *ret_left_ms)
+{
+    *ret_left_ms = INT64_MAX;
     for (psr_node_group *g = node->groups; g != NULL; g = g->next)
-        for (psr_node_request *r = g->first; r != NULL; r = r->next) {
+        for (psr_node_request *r = g->under_way > 0 ? g->first : NULL; r != NULL; r = r->next) {
             psr_waiting waiting = {0};
             if (!r->under_way || g->state != PSR_NODE_WHOLE)
                 continue;
             int64_t last_ms = 0, left = left_ms(r, present_ms, &waiting, &last_ms);
             if (left <= 0) {
                 pass_deadline(node, r, waiting.peer.rank, present_ms - last_ms);
-                return INT64_MAX;
+                return true;
             }
-            soonest_ms = left < soonest_ms ? left : soonest_ms;
+            *ret_left_ms = left < *ret_left_ms ? left : *ret_left_ms;
         }
-    return soonest_ms;
+    return false;
+}
+
+/* All are looked at from time to time, not with every message. */
+static int64_t look_at_deadlines(psr_node *node, int64_t present_ms)
+{
+    if (present_ms >= node->look_ms) {
+        int64_t left_ms = 0;
+        node->look_ms = INT64_MIN; /* when one has passed: again */
+        if (check_deadlines(node, present_ms, &left_ms))
+            return INT64_MAX;
+        node->soonest_ms = node->look_ms = INT64_MAX;
+        if (left_ms < INT64_MAX) {
+            node->soonest_ms = present_ms + left_ms;
+            node->look_ms = present_ms + (left_ms < LOOK_EVERY_MS ? left_ms : LOOK_EVERY_MS);
+        }
+    }
+    return node->soonest_ms == INT64_MAX ? INT64_MAX : node->soonest_ms - present_ms;
 }
 
 void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
@@ -214,16 +241,30 @@ void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
     int64_t present_ms = psr_presence_clock_ms(&node->presence, now_ms);
     int64_t soonest_ms = psr_node_failure_tick(node, now_ms, present_ms);
     if (node->asked == NULL) {
-        int64_t left_ms = check_deadlines(node, present_ms);
+        int64_t left_ms = look_at_deadlines(node, present_ms);
         soonest_ms = left_ms < soonest_ms ? left_ms : soonest_ms;
     }
     if (soonest_ms == INT64_MAX)
         return;
-    int64_t look_ms = psr_presence_clock_every_ms(&node->presence);
-    *ret_next_ms = now_ms + (soonest_ms < look_ms ? soonest_ms : look_ms);
+    int64_t every_ms = psr_presence_clock_every_ms(&node->presence);
+    *ret_next_ms = now_ms + (soonest_ms < every_ms ? soonest_ms : every_ms);
 }
 
 /* ---- what it reports ---- */
+
+/* What others may know of, of the group. NULL: there is none. */
+static const psr_node_request *oldest_of(const psr_node_group *g)
+{
+    const psr_node_request *oldest = NULL;
+    for (const psr_request *r = NULL; oldest == NULL && (r = psr_group_next(g->group, r)) != NULL;) {
+        const psr_node_request *owner = psr_request_owner(r);
+        oldest = owner->unasked ? NULL : owner;
+    }
+    for (const psr_node_request *r = g->table != NULL ? g->first : NULL; r != NULL; r = r->next)
+        if (r->of_table && r->under_way && (oldest == NULL || r->since_ms < oldest->since_ms))
+            oldest = r;
+    return oldest;
+}
 
 /* Whom this rank waits for: for those who wait for its tables, else in the oldest of what is under way, of any group. */
 static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret_phase)
@@ -234,22 +275,20 @@ static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret
             *ret_phase = PSR_PHASE_PUSH;
             return true;
         }
-    for (psr_node_group *g = node->groups; g != NULL; g = g->next)
-        for (psr_node_request *r = g->first; r != NULL; r = r->next)
-            if (r->under_way && !r->unasked && g->state == PSR_NODE_WHOLE &&
-                (oldest == NULL || r->since_ms < oldest->since_ms))
-                oldest = r;
+    for (psr_node_group *g = node->groups; g != NULL; g = g->next) {
+        const psr_node_request *r = g->state == PSR_NODE_WHOLE ? oldest_of(g) : NULL;
+        if (r != NULL && (oldest == NULL || r->since_ms < oldest->since_ms))
+            oldest = r;
+    }
     return oldest != NULL && psr_node_request_waits(oldest, ret_waiting);
 }
 
 bool psr_node_busy(const psr_node *node)
 {
     for (const psr_node_group *g = node->groups; g != NULL; g = g->next) {
-        if (g->state == PSR_NODE_FOUND || (g->state == PSR_NODE_BROKEN && g->cut_ms != INT64_MAX))
+        if (g->state == PSR_NODE_FOUND || (g->state == PSR_NODE_BROKEN && g->cut_ms != INT64_MAX) ||
+            g->under_way > 0)
             return true;
-        for (const psr_node_request *r = g->first; r != NULL; r = r->next)
-            if (r->under_way)
-                return true;
     }
     return node->shrink != NULL;
 }
@@ -296,6 +335,7 @@ psr_err psr_node_new(const psr_node_options *options, int64_t now_ms, psr_node *
     node->early = early;
     node->out = out;
     node->presence = psr_presence_clock_for(now_ms, options->deadline_ms);
+    node->look_ms = node->soonest_ms = INT64_MAX;
     atomic_store(&node->begun, options->alone);
     *ret_node = node;
     return PSR_OK;

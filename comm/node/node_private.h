@@ -72,6 +72,7 @@ struct psr_node_group {
     psr_group *group;
     psr_node_table *table;          /* owned; NULL: none */
     psr_node_request *first, *last; /* all that there are */
+    size_t under_way;               /* of those */
     uint64_t calls;                 /* of the order of calls, started */
     const psr_node_group *of;       /* that it is made of; NULL: none */
     _Atomic bool begun;             /* it no longer matters of what */
@@ -110,12 +111,18 @@ struct psr_node {
     size_t closed_count, closed_capacity;
     psr_early *early; /* of groups that are not open yet */
     size_t early_count;
+    int64_t look_ms, soonest_ms; /* present time: deadlines are to be looked at, and the soonest of them */
     psr_presence_clock presence;
     uint64_t moves; /* what its owner did: what comes from others is no progress of this rank's */
     _Atomic uint64_t step, steps_told;
     psr_failure failure;        /* of everything */
     _Atomic bool begun, broken; /* broken: failure is written */
 };
+
+/* ---- node.c ---- */
+
+/* A request has begun, whose deadline is the soonest perhaps. */
+void psr_node_look_by(psr_node *node, int64_t since_ms, int64_t deadline_ms);
 
 /* ---- node_failure.c ---- */
 

@@ -51,6 +51,7 @@ static void take_complaint_back(psr_node *node, const psr_node_request *r)
 
 void psr_node_request_end(psr_node_request *r, psr_failure *failure)
 {
+    r->group->under_way -= r->under_way;
     r->under_way = false;
     r->failure = failure;
     if (r->group->node->asked == r)
@@ -60,22 +61,21 @@ void psr_node_request_end(psr_node_request *r, psr_failure *failure)
                           memory_order_release);
 }
 
-static bool is_done(const psr_node_request *r)
-{
-    return r->of_table ? r->call.done : psr_request_done(r->request);
-}
-
 bool psr_node_request_waits(const psr_node_request *r, psr_waiting *ret_waiting)
 {
     return r->of_table ? psr_node_table_call_waits(r->group->table, &r->call, ret_waiting)
                        : psr_request_waits(r->request, ret_waiting);
 }
 
+/* A table says not which of its calls are done: it has few. */
 void psr_node_group_end_what_is_done(psr_node_group *g)
 {
     bool any = false;
-    for (psr_node_request *r = g->first; r != NULL; r = r->next) {
-        if (!r->under_way || !is_done(r))
+    for (psr_node_request *r; (r = psr_group_take_ended(g->group)) != NULL; any = true)
+        if (r->under_way)
+            psr_node_request_end(r, NULL);
+    for (psr_node_request *r = g->table != NULL ? g->first : NULL; r != NULL; r = r->next) {
+        if (!r->under_way || !r->of_table || !r->call.done)
             continue;
         psr_node_request_end(r, NULL);
         any = true;
@@ -125,6 +125,8 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
     r->since_ms = psr_presence_clock_ms(&node->presence, now_ms);
     r->wait_on_until_ms = r->since_ms;
     r->under_way = true;
+    r->group->under_way++;
+    psr_node_look_by(node, r->since_ms, r->deadline_ms);
     if (r->group->state == PSR_NODE_FOUND)
         return; /* the verdict will end it */
     err = r->of_table ? psr_node_table_start(r->group->table, &r->call) : psr_request_start(r->request);
@@ -193,6 +195,7 @@ psr_err psr_node_request_new(psr_node_group *group, const psr_request_options *o
         return psr_fail(PSR_ERR_NOMEM, "no memory for %s", psr_kind_name(options->kind));
     r->group = group;
     r->options = *options;
+    r->options.owner = r;
     r->deadline_ms = deadline_ms;
     snprintf(r->name, sizeof r->name, "%s", name != NULL ? name : "");
     psr_err err = copy_arrays(r);

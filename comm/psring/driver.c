@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { COMMANDS_MAX = 1 /* the loop's own queue is not used */ };
 
@@ -26,8 +27,8 @@ struct psr_driver {
 
     pthread_mutex_t mutex;
     /* Under mutex: */
-    ordered *orders;
-    size_t count, capacity;
+    ordered *orders; /* [first, count) are to be taken */
+    size_t first, count, capacity;
     bool leaves; /* say DONE, once */
 };
 
@@ -45,6 +46,11 @@ static psr_err add(psr_driver *d, psr_node_order order, void *object)
 {
     psr_err err = PSR_OK;
     pthread_mutex_lock(&d->mutex);
+    if (d->count == d->capacity && d->first > d->count / 2) { /* what is moved is less than what was taken */
+        memmove(d->orders, d->orders + d->first, (d->count - d->first) * sizeof *d->orders);
+        d->count -= d->first;
+        d->first = 0;
+    }
     if (d->count == d->capacity) {
         size_t larger = d->capacity > 0 ? 2 * d->capacity : 16;
         ordered *grown = realloc(d->orders, larger * sizeof *grown);
@@ -65,13 +71,11 @@ static psr_err add(psr_driver *d, psr_node_order order, void *object)
 static bool next_order(psr_driver *d, ordered *ret_order)
 {
     pthread_mutex_lock(&d->mutex);
-    bool any = d->count > 0;
-    if (any) {
-        *ret_order = d->orders[0];
-        d->count--;
-        for (size_t i = 0; i < d->count; i++)
-            d->orders[i] = d->orders[i + 1];
-    }
+    bool any = d->first < d->count;
+    if (any)
+        *ret_order = d->orders[d->first++];
+    if (d->first == d->count)
+        d->first = d->count = 0;
     pthread_mutex_unlock(&d->mutex);
     return any;
 }

@@ -149,6 +149,39 @@ static void several_operations_are_under_way_at_once(void **state)
     ranks_run(3, start_several, NULL);
 }
 
+/* What one costs does not grow with how many there are: or who looks at all of them with each message says nothing until it is taken for dead. */
+static void start_very_many(psring_comm **comm, int rank, void *context)
+{
+    enum { REQUESTS = 20000 };
+    psring_group *world = psring_world(*comm);
+    psring_request **requests = calloc(REQUESTS, sizeof(psring_request *));
+    int32_t *x = calloc(REQUESTS, sizeof *x);
+    int n = psring_size(world);
+    (void)context;
+    expect(requests != NULL && x != NULL);
+    for (int k = 0; k < REQUESTS; k++) {
+        x[k] = rank + k;
+        expect_ok(psring_all_reduce(world, &x[k], &x[k], 1, PSRING_INT32, PSRING_SUM, NULL, &requests[k]));
+    }
+    for (int k = REQUESTS - 1; k >= 0; k--) {
+        expect_ok(psring_wait(requests[k], PSRING_FOREVER));
+        expect(x[k] == n * (n - 1) / 2 + n * k);
+    }
+    for (int k = 0; k < REQUESTS; k++)
+        psring_request_free(&requests[k]);
+    for (uint32_t tag = 0; tag < 2000; tag++)
+        expect_ok(rank == 0 ? psring_send(world, x, 1, PSRING_INT32, 1, tag, NULL, NULL)
+                            : psring_receive(world, x, 1, PSRING_INT32, 0, tag, NULL, NULL));
+    free(requests);
+    free(x);
+}
+
+static void very_many_operations_are_under_way_at_once(void **state)
+{
+    (void)state;
+    ranks_run(2, start_very_many, NULL);
+}
+
 /* What the other rank has not begun has not ended. */
 static void be_busy(psring_comm **comm, int rank, void *context)
 {
@@ -541,6 +574,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_operations_are_under_way_at_once),
+        cmocka_unit_test(very_many_operations_are_under_way_at_once),
         cmocka_unit_test(all_that_have_ended_are_taken_together),
         cmocka_unit_test(failures_are_taken_together_too),
         cmocka_unit_test(what_has_not_ended_is_busy),
