@@ -283,11 +283,21 @@ psr_err psr_coordinator_check_text(const psr_message *message)
                          PSR_MEMBER_TEXT_MAX);
 }
 
+psr_msg_limits psr_coordinator_limits(const psr_coordinator *c)
+{
+    psr_msg_limits limits = {.workers = c->options.workers,
+                             .shards = c->options.shards,
+                             .buckets = c->view.plan.bucket_count};
+    c->options.user.limit(c->options.user.context, &limits);
+    return limits;
+}
+
 static psr_err take_progress(psr_coordinator *c, psr_seat *seat, const psr_message *message, int64_t now_ms)
 {
     psr_msg_progress says;
-    PSR_TRY(psr_msg_progress_read(message, &says));
-    PSR_TRY(c->options.user.progress(c->options.user.context, message, &says));
+    const psr_msg_limits limits = psr_coordinator_limits(c);
+    PSR_TRY(psr_msg_progress_read(message, &limits, &says));
+    c->options.user.progress(c->options.user.context, message->from, &says);
     if (!seat->done)
         psr_liveness_progress(c->liveness, seat->entry.peer, &says, now_ms);
     seat->asked = false;

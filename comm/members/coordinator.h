@@ -63,8 +63,10 @@ typedef struct psr_coordinator_user {
     psr_err (*ready)(void *context, const psr_message *message);
     /* Everybody has been told START. */
     psr_err (*started)(void *context);
-    /* A PROGRESS, before it counts. */
-    psr_err (*progress)(void *context, const psr_message *message, const psr_msg_progress *says);
+    /* Steps and samples of the run, as far as they are known; the rest of the limits is in place. */
+    void (*limit)(void *context, psr_msg_limits *limits);
+    /* A PROGRESS, which counts. */
+    void (*progress)(void *context, psr_peer from, const psr_msg_progress *says);
     /* From START on: any other message of a member that is not done. */
     psr_err (*message)(void *context, const psr_message *message);
 } psr_coordinator_user;
@@ -133,6 +135,8 @@ bool psr_coordinator_awaits_late(const psr_coordinator *coordinator);
 /* From `begin` on. */
 const psr_view *psr_coordinator_view(const psr_coordinator *coordinator);
 
+/* What the numbers of a member's message are held against. */
+psr_msg_limits psr_coordinator_limits(const psr_coordinator *coordinator);
 /* PROTOCOL when a message's payload is longer than PSR_MEMBER_TEXT_MAX. */
 PSR_MUST_CHECK psr_err psr_coordinator_check_text(const psr_message *message);
 

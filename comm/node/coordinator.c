@@ -17,6 +17,11 @@ void psr_node_seat_send(psr_node_coordinator *c, uint32_t rank, psr_head head, c
     (void)err;
 }
 
+psr_msg_limits psr_node_seats_limits(const psr_node_coordinator *c)
+{
+    return (psr_msg_limits){.workers = c->options.ranks, .epoch = c->epoch, .steps = UINT64_MAX};
+}
+
 bool psr_node_seat_is_here(const psr_node_seat *s)
 {
     return s->state == PSR_NODE_SEAT_JOINED || s->state == PSR_NODE_SEAT_AGREES;
@@ -178,7 +183,8 @@ static psr_err take_progress(psr_node_coordinator *c, uint32_t rank, const psr_m
 {
     psr_node_seat *s = &c->seats[rank];
     psr_msg_progress says;
-    PSR_TRY(psr_msg_progress_read(message, &says));
+    const psr_msg_limits limits = psr_node_seats_limits(c);
+    PSR_TRY(psr_msg_progress_read(message, &limits, &says));
     if (!s->reported || says.counter != s->progress.counter || says.waits != s->progress.waits ||
         (says.waits && !psr_peer_equal(says.waits_for, s->progress.waits_for)))
         s->moved_ms = present_ms;

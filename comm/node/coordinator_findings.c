@@ -43,20 +43,30 @@ static bool was_judged(psr_node_coordinator *c, const psr_msg_failure *found, ui
 
 /* ---- findings ---- */
 
+static bool waits_for_a_rank(const psr_node_seat *s)
+{
+    return s->progress.waits && s->progress.waits_for.role == PSR_ROLE_WORKER;
+}
+
+/* Whom a rank that is here waits for. false: for nobody, or for itself. */
+static bool awaits(const psr_node_coordinator *c, uint32_t rank, uint32_t *ret_rank)
+{
+    const psr_node_seat *s = &c->seats[rank];
+    if (!psr_node_seat_is_here(s))
+        return false;
+    if (psr_node_shrinking_awaits(c, rank, ret_rank))
+        return true;
+    if (!waits_for_a_rank(s) || s->progress.waits_for.rank == rank)
+        return false;
+    *ret_rank = s->progress.waits_for.rank;
+    return true;
+}
+
 uint32_t psr_node_seat_end_of_waiting(const psr_node_coordinator *c, uint32_t rank)
 {
-    for (uint32_t hops = 0; hops <= c->options.ranks; hops++) {
-        const psr_node_seat *s = &c->seats[rank];
-        psr_peer awaited = s->progress.waits_for;
-        if (!psr_node_seat_is_here(s) || psr_node_shrinking_awaits(c, rank, &awaited.rank)) {
-            if (!psr_node_seat_is_here(s))
-                return rank;
-        } else if (!s->progress.waits || awaited.role != PSR_ROLE_WORKER ||
-                   awaited.rank >= c->options.ranks || awaited.rank == rank) {
+    for (uint32_t hops = 0; hops <= c->options.ranks; hops++)
+        if (!awaits(c, rank, &rank))
             return rank;
-        }
-        rank = awaited.rank;
-    }
     return c->options.ranks;
 }
 
@@ -95,17 +105,10 @@ static void answer_wait_on(psr_node_coordinator *c, uint32_t rank, int64_t for_m
     psr_node_seat_send(c, rank, psr_msg_verdict_head(&none), NULL, 0);
 }
 
-/* Anybody's number: times are added to it. */
-static int64_t within_ms_of(const psr_msg_failure *found)
-{
-    const int64_t most = INT64_MAX / 4;
-    return found->within_ms < (uint64_t)most ? (int64_t)found->within_ms : most;
-}
-
 /* A shard has no call of its own that asks: what it waits for is a push. false: it is none. */
 static bool lacks_push(const psr_node_seat *s)
 {
-    return s->progress.waits && s->progress.phase == PSR_PHASE_PUSH;
+    return waits_for_a_rank(s) && s->progress.phase == PSR_PHASE_PUSH;
 }
 
 /* Why this one waits, for a circle's line. "": it has not asked. */
@@ -130,7 +133,7 @@ static void take_circle(psr_node_coordinator *c, uint32_t asker, const psr_msg_f
     psr_msg_failure verdict = *found;
     bool all_asked = true;
     /* Once in a wait, whatever it reports meanwhile: or who reports and asks would wait without end. */
-    bool again = present_ms - c->seats[asker].circle_ms < within_ms_of(found) + 4 * CIRCLE_MS;
+    bool again = present_ms - c->seats[asker].circle_ms < (int64_t)found->within_ms + 4 * CIRCLE_MS;
     size_t used = (size_t)snprintf(line, sizeof line, "%s", said);
     uint32_t rank = found->rank;
     for (uint32_t hops = 0; hops < c->options.ranks && rank != asker; hops++) {
@@ -144,9 +147,7 @@ static void take_circle(psr_node_coordinator *c, uint32_t asker, const psr_msg_f
             verdict.rank = s->progress.waits_for.rank;
         if (has_asked && used < sizeof line)
             used += (size_t)snprintf(line + used, sizeof line - used, "; %s", why);
-        if (!psr_node_shrinking_awaits(c, rank, &rank))
-            rank = s->progress.waits_for.rank;
-        if (rank >= c->options.ranks)
+        if (!awaits(c, rank, &rank))
             break;
     }
     if (!all_asked && !again) {
@@ -166,7 +167,7 @@ static void take_timeout(psr_node_coordinator *c, uint32_t asker, const psr_msg_
     uint32_t end = psr_node_seat_end_of_waiting(c, found->rank);
     char line[PSR_NODE_SEAT_LINE_BYTES];
     psr_msg_failure verdict = *found;
-    int64_t within_ms = within_ms_of(found);
+    int64_t within_ms = (int64_t)found->within_ms;
     snprintf(c->seats[asker].said, sizeof c->seats[asker].said, "%s", said);
     if (end >= c->options.ranks) {
         take_circle(c, asker, found, said, present_ms);
@@ -199,21 +200,20 @@ psr_err psr_node_finding_take(psr_node_coordinator *c, uint32_t rank, const psr_
 {
     psr_msg_failure found;
     char said[PSR_NODE_SEAT_SAID_BYTES];
-    PSR_TRY(psr_msg_failure_read(message, &found));
+    const psr_msg_limits limits = psr_node_seats_limits(c);
+    PSR_TRY(psr_msg_failure_read(message, &limits, &found));
     text_of(message, said);
     if (found.status == PSR_OK) { /* what it said that it waits in has ended */
         c->seats[rank].said[0] = '\0';
         return PSR_OK;
     }
-    bool known = found.rank < c->options.ranks;
+    bool known = found.rank != PSR_RANK_ANY;
     if (c->state != PSR_NODE_COORDINATOR_RUNNING || was_judged(c, &found, rank))
         return PSR_OK;
     if (found.scope > PSR_SCOPE_RANK) { /* of itself alone */
         psr_node_seat_lose(c, rank, PSR_ERR_PEER, said);
         return PSR_OK;
     }
-    if (found.scope == PSR_SCOPE_RANK && !known)
-        return psr_violation(message, "there is no rank %" PRIu32, found.rank);
     if (found.status == PSR_ERR_TIMEOUT && known && found.within_ms > 0) {
         take_timeout(c, rank, &found, said, present_ms);
         return PSR_OK;

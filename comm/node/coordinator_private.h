@@ -72,6 +72,8 @@ struct psr_node_coordinator {
 
 /* ---- coordinator.c ---- */
 
+/* What a rank's numbers are held against. A program's steps are its own. */
+psr_msg_limits psr_node_seats_limits(const psr_node_coordinator *coordinator);
 bool psr_node_seat_is_here(const psr_node_seat *seat);
 /* "rank 2 on host7" */
 void psr_node_seat_name(const psr_node_coordinator *coordinator, uint32_t rank,

@@ -159,7 +159,8 @@ psr_err psr_node_shrinking_take(psr_node_coordinator *coordinator, uint32_t rank
     psr_node_coordinator *c = coordinator;
     psr_msg_shrink says;
     uint32_t *ranks = NULL, count = 0;
-    PSR_TRY(psr_msg_shrink_read(message, &says));
+    const psr_msg_limits limits = psr_node_seats_limits(c);
+    PSR_TRY(psr_msg_shrink_read(message, &limits, &says));
     if (that_waits(c, rank) != NULL)
         return psr_violation(message, "it has said so before, and has no answer");
     PSR_TRY(psr_msg_rank_list_read(message, c->options.ranks, &ranks, &count));
@@ -193,9 +194,10 @@ void psr_node_shrinking_without(psr_node_coordinator *coordinator, uint32_t rank
 bool psr_node_shrinking_awaits(const psr_node_coordinator *coordinator, uint32_t rank, uint32_t *ret_rank)
 {
     const psr_node_shrinking *s = that_waits(coordinator, rank);
-    if (s == NULL)
+    const uint32_t awaited = s != NULL ? missing(coordinator, s) : coordinator->options.ranks;
+    if (awaited == coordinator->options.ranks)
         return false;
-    *ret_rank = missing(coordinator, s);
+    *ret_rank = awaited;
     return true;
 }
 

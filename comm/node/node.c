@@ -73,7 +73,8 @@ static psr_failure failure_in(const psr_message *message, const psr_msg_failure 
 static void take_verdict(psr_node *node, const psr_message *message, int64_t now_ms)
 {
     psr_msg_failure says;
-    psr_err err = psr_msg_failure_read(message, &says);
+    const psr_msg_limits limits = psr_node_limits(node);
+    psr_err err = psr_msg_failure_read(message, &limits, &says);
     if (err != PSR_OK) {
         psr_node_fail(node, err, now_ms);
         return;
@@ -90,10 +91,7 @@ static void take_verdict(psr_node *node, const psr_message *message, int64_t now
         return;
     }
     const psr_failure failure = failure_in(message, &says);
-    if ((says.scope == PSR_SCOPE_RANK || says.scope == PSR_SCOPE_LOST) && says.rank >= node->ranks)
-        psr_node_fail(node, psr_violation(message, "there is no rank %" PRIu32, says.rank), now_ms);
-    else
-        psr_node_apply(node, &failure);
+    psr_node_apply(node, &failure);
 }
 
 static psr_err keep_early(psr_node *node, psr_message **message)

@@ -10,6 +10,11 @@ enum { GRACE_MS = 1000 /* for the coordinator's words on what was found here */ 
 
 static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
 
+psr_msg_limits psr_node_limits(const psr_node *node)
+{
+    return (psr_msg_limits){.workers = node->ranks, .epoch = UINT32_MAX};
+}
+
 void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t size)
 {
     const psr_view_member *member = psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, rank});

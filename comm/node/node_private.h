@@ -127,6 +127,8 @@ void psr_node_look_by(psr_node *node, int64_t since_ms, int64_t deadline_ms);
 /* ---- node_failure.c ---- */
 
 /* "rank 2 on host7" */
+/* What the scheduler's numbers are held against. Of smaller groups a rank hears only where it is in one. */
+psr_msg_limits psr_node_limits(const psr_node *node);
 void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t size);
 /* Breaks everything, for good: what is under way has failed. */
 void psr_node_break(psr_node *node, const psr_failure *failure);

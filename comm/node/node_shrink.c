@@ -103,7 +103,8 @@ static psr_err take(psr_node *node, const psr_message *message, int64_t now_ms)
     psr_node_shrink *s = node->shrink;
     psr_msg_shrunk says;
     uint32_t *ranks = NULL, count = 0;
-    PSR_TRY(psr_msg_shrunk_read(message, &says));
+    const psr_msg_limits limits = psr_node_limits(node);
+    PSR_TRY(psr_msg_shrunk_read(message, &limits, &says));
     if (s == NULL || says.epoch != s->of->epoch || says.group != s->of->id)
         return psr_fail(PSR_ERR_PROTOCOL, "the scheduler sent SHRUNK, which nobody here asked for");
     if (says.status != PSR_OK) {

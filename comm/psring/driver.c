@@ -230,7 +230,8 @@ static void forget_who_left(psr_driver *d, const psr_message *bye)
 static void note_verdict(psr_driver *d, const psr_message *message)
 {
     psr_msg_failure says;
-    if (psr_msg_failure_read(message, &says) != PSR_OK || says.status == PSR_OK)
+    const psr_msg_limits limits = {.workers = d->options.view->member_count, .epoch = UINT32_MAX};
+    if (psr_msg_failure_read(message, &limits, &says) != PSR_OK || says.status == PSR_OK)
         return;
     bool own = says.scope == PSR_SCOPE_ALL || (says.scope == PSR_SCOPE_LOST && says.rank == d->options.rank);
     if (!own && !d->options.together)

@@ -34,6 +34,43 @@ static psr_span span_of(const psr_head *head)
     return (psr_span){head->fields[OFFSET], head->fields[COUNT]};
 }
 
+/* ---- against what there is ---- */
+
+static psr_err check_below(const psr_message *message, const char *name, uint64_t value, uint64_t limit)
+{
+    if (value < limit)
+        return PSR_OK;
+    return psr_violation(message, "its %s is %" PRIu64 ", and there are %" PRIu64, name, value, limit);
+}
+
+/* Somebody that there is. */
+static psr_err check_peer(const psr_message *message, const psr_msg_limits *limits, uint64_t role,
+                          uint64_t rank)
+{
+    const uint32_t counts[] = {
+        [PSR_ROLE_SCHEDULER] = 1, [PSR_ROLE_SHARD] = limits->shards, [PSR_ROLE_WORKER] = limits->workers};
+    PSR_TRY(at_most(message, "role", role, PSR_ROLE_WORKER));
+    if (rank < counts[role])
+        return PSR_OK;
+    return psr_violation(message, "there is no %s %" PRIu64, psr_role_name((psr_role)role), rank);
+}
+
+/* A worker, or nobody. */
+static psr_err check_rank(const psr_message *message, const psr_msg_limits *limits, uint64_t rank)
+{
+    return rank == PSR_RANK_ANY ? PSR_OK : check_peer(message, limits, PSR_ROLE_WORKER, rank);
+}
+
+static psr_err check_epoch(const psr_message *message, const psr_msg_limits *limits)
+{
+    return at_most(message, "epoch", message->head.tag.epoch, limits->epoch);
+}
+
+static uint64_t within(uint64_t within_ms)
+{
+    return within_ms < PSR_MSG_WITHIN_MS_MAX ? within_ms : PSR_MSG_WITHIN_MS_MAX;
+}
+
 /* ---- parts of a bucket ---- */
 
 static psr_tag bucket_tag(uint32_t bucket, uint64_t step)
@@ -359,25 +396,32 @@ psr_head psr_msg_progress_head(const psr_msg_progress *progress)
     return head;
 }
 
-psr_err psr_msg_progress_read(const psr_message *message, psr_msg_progress *ret_progress)
+psr_err psr_msg_progress_read(const psr_message *message, const psr_msg_limits *limits,
+                              psr_msg_progress *ret_progress)
 {
     const psr_head *head = &message->head;
     uint32_t bucket = 0;
     PSR_TRY(read_bucket(message, &bucket));
     PSR_TRY(field_at_most(message, PROGRESS_PHASE, PSR_PHASE_SHUTDOWN));
     PSR_TRY(field_at_most(message, PROGRESS_WAITS, 1));
-    PSR_TRY(field_at_most(message, PROGRESS_ROLE, PSR_ROLE_WORKER));
-    PSR_TRY(field_at_most(message, PROGRESS_RANK, UINT32_MAX));
+    if (head->fields[PROGRESS_WAITS] == 1)
+        PSR_TRY(check_peer(message, limits, head->fields[PROGRESS_ROLE], head->fields[PROGRESS_RANK]));
     PSR_TRY(field_at_most(message, PROGRESS_EVALUATES, 1));
+    PSR_TRY(field_at_most(message, PROGRESS_COUNTED, limits->samples));
+    PSR_TRY(at_most(message, "wire step", head->tag.round, limits->steps));
+    if (bucket > 0)
+        PSR_TRY(check_below(message, "bucket", bucket, limits->buckets));
     *ret_progress = (psr_msg_progress){
         .step = head->tag.round,
         .bucket = bucket,
         .phase = (psr_phase)head->fields[PROGRESS_PHASE],
         .counter = head->fields[PROGRESS_COUNTER],
         .waits = head->fields[PROGRESS_WAITS] == 1,
-        .waits_for = {(psr_role)head->fields[PROGRESS_ROLE], (uint32_t)head->fields[PROGRESS_RANK]},
         .evaluates = head->fields[PROGRESS_EVALUATES] == 1,
         .counted = head->fields[PROGRESS_COUNTED]};
+    if (ret_progress->waits)
+        ret_progress->waits_for =
+            (psr_peer){(psr_role)head->fields[PROGRESS_ROLE], (uint32_t)head->fields[PROGRESS_RANK]};
     return PSR_OK;
 }
 
@@ -389,8 +433,9 @@ psr_head psr_msg_done_head(const psr_msg_done *done)
                       .fields = {[DONE_STEPS] = done->steps, [DONE_LEFT_OUT] = done->left_out}};
 }
 
-psr_err psr_msg_done_read(const psr_message *message, psr_msg_done *ret_done)
+psr_err psr_msg_done_read(const psr_message *message, const psr_msg_limits *limits, psr_msg_done *ret_done)
 {
+    PSR_TRY(field_at_most(message, DONE_STEPS, limits->steps));
     PSR_TRY(field_at_most(message, DONE_LEFT_OUT, 1));
     *ret_done = (psr_msg_done){message->head.fields[DONE_STEPS], message->head.fields[DONE_LEFT_OUT] == 1};
     return PSR_OK;
@@ -420,6 +465,8 @@ psr_head psr_msg_restore_head(const psr_msg_piece *piece)
 psr_err psr_msg_piece_read(const psr_message *message, psr_msg_piece *ret_piece)
 {
     const psr_head *head = &message->head;
+    if (head->fields[COUNT] > SIZE_MAX - head->fields[OFFSET])
+        return psr_violation(message, "no section is as long");
     PSR_TRY(field_at_most(message, PIECE_SECTION, UINT32_MAX));
     *ret_piece =
         (psr_msg_piece){head->fields[PIECE_STEPS], (uint32_t)head->fields[PIECE_SECTION], span_of(head)};
@@ -443,8 +490,9 @@ psr_head psr_msg_held_head(uint64_t step)
     return (psr_head){.type = PSR_MSG_HELD, .fields = {step}};
 }
 
-psr_err psr_msg_held_read(const psr_message *message, uint64_t *ret_step)
+psr_err psr_msg_held_read(const psr_message *message, const psr_msg_limits *limits, uint64_t *ret_step)
 {
+    PSR_TRY(check_below(message, psr_head_field_name(PSR_MSG_HELD, 0), message->head.fields[0], limits->steps));
     *ret_step = message->head.fields[0];
     return PSR_OK;
 }
@@ -492,7 +540,7 @@ static psr_head failure_head(psr_message_type type, const psr_msg_failure *failu
                                  [FAILURE_RANK] = failure->rank,
                                  [FAILURE_OTHER] = failure->other,
                                  [FAILURE_NUMBER] = failure->number,
-                                 [FAILURE_WITHIN] = failure->within_ms,
+                                 [FAILURE_WITHIN] = within(failure->within_ms),
                                  [FAILURE_SCOPE] = (uint64_t)failure->scope}};
 }
 
@@ -506,14 +554,25 @@ psr_head psr_msg_verdict_head(const psr_msg_failure *failure)
     return failure_head(PSR_MSG_VERDICT, failure);
 }
 
-psr_err psr_msg_failure_read(const psr_message *message, psr_msg_failure *ret_failure)
+/* What breaks with a rank needs one. */
+static psr_err check_blamed(const psr_message *message, const psr_msg_limits *limits)
 {
     const uint64_t *fields = message->head.fields;
+    bool of_rank = fields[FAILURE_SCOPE] == PSR_SCOPE_RANK || fields[FAILURE_SCOPE] == PSR_SCOPE_LOST;
+    PSR_TRY(check_rank(message, limits, fields[FAILURE_OTHER]));
+    return of_rank ? check_peer(message, limits, PSR_ROLE_WORKER, fields[FAILURE_RANK])
+                   : check_rank(message, limits, fields[FAILURE_RANK]);
+}
+
+psr_err psr_msg_failure_read(const psr_message *message, const psr_msg_limits *limits,
+                             psr_msg_failure *ret_failure)
+{
+    const uint64_t *fields = message->head.fields;
+    PSR_TRY(check_epoch(message, limits));
     PSR_TRY(field_at_most(message, FAILURE_STATUS, PSR_ERR_LAST));
-    PSR_TRY(field_at_most(message, FAILURE_RANK, UINT32_MAX));
-    PSR_TRY(field_at_most(message, FAILURE_OTHER, UINT32_MAX));
-    PSR_TRY(field_at_most(message, FAILURE_WITHIN, INT64_MAX));
+    PSR_TRY(field_at_most(message, FAILURE_WITHIN, PSR_MSG_WITHIN_MS_MAX));
     PSR_TRY(field_at_most(message, FAILURE_SCOPE, PSR_SCOPES - 1));
+    PSR_TRY(check_blamed(message, limits));
     *ret_failure = (psr_msg_failure){.status = (psr_err)fields[FAILURE_STATUS],
                                      .scope = (psr_scope)fields[FAILURE_SCOPE],
                                      .epoch = message->head.tag.epoch,
@@ -529,13 +588,15 @@ psr_head psr_msg_shrink_head(const psr_msg_shrink *shrink)
 {
     return (psr_head){.type = PSR_MSG_SHRINK,
                       .tag = {.epoch = shrink->epoch, .group = shrink->group},
-                      .fields = {shrink->within_ms}};
+                      .fields = {within(shrink->within_ms)}};
 }
 
-psr_err psr_msg_shrink_read(const psr_message *message, psr_msg_shrink *ret_shrink)
+psr_err psr_msg_shrink_read(const psr_message *message, const psr_msg_limits *limits,
+                            psr_msg_shrink *ret_shrink)
 {
     const psr_head *head = &message->head;
-    PSR_TRY(field_at_most(message, 0, INT64_MAX));
+    PSR_TRY(check_epoch(message, limits));
+    PSR_TRY(field_at_most(message, 0, PSR_MSG_WITHIN_MS_MAX));
     *ret_shrink = (psr_msg_shrink){head->tag.epoch, head->tag.group, head->fields[0]};
     return PSR_OK;
 }
@@ -551,11 +612,13 @@ psr_head psr_msg_shrunk_head(const psr_msg_shrunk *shrunk)
                                  [SHRUNK_EPOCH] = shrunk->new_epoch}};
 }
 
-psr_err psr_msg_shrunk_read(const psr_message *message, psr_msg_shrunk *ret_shrunk)
+psr_err psr_msg_shrunk_read(const psr_message *message, const psr_msg_limits *limits,
+                            psr_msg_shrunk *ret_shrunk)
 {
     const psr_head *head = &message->head;
+    PSR_TRY(check_epoch(message, limits));
     PSR_TRY(field_at_most(message, SHRUNK_STATUS, PSR_ERR_LAST));
-    PSR_TRY(field_at_most(message, SHRUNK_RANK, UINT32_MAX));
+    PSR_TRY(check_rank(message, limits, head->fields[SHRUNK_RANK]));
     PSR_TRY(field_at_most(message, SHRUNK_EPOCH, UINT32_MAX));
     *ret_shrunk = (psr_msg_shrunk){.epoch = head->tag.epoch,
                                    .group = head->tag.group,

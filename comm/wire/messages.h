@@ -1,14 +1,29 @@
 /* What the head of each type of message says, by name. docs/wire.md has the same as tables.
  *
  * psr_msg_NAME_head makes a head and checks nothing. psr_msg_NAME_read takes apart the head of a message whose type the
- * caller has looked at; its ret is untouched on failure. PROTOCOL: a field is beyond what it may be (the detail names it). What
- * a field may be in this run, at this time, is the receiver's to check; the payload's size is checked by comm/wire/encoding.h.
+ * caller has looked at; its ret is untouched on failure. PROTOCOL: a field is beyond what it may be (the detail names it). A rank, an
+ * epoch, a step and a count of what members tell the scheduler are held against what there is (psr_msg_limits): behind the
+ * function that reads a message nobody sees one that was not. Of a bucket and its span psr_plan_find says which slice it is, or
+ * that there is none (comm/plan.h). When a message is due is the receiver's to check; the payload's size is checked by
+ * comm/wire/encoding.h.
  * Types that are not here (JOIN, FACTS, READY, METRICS, ..) have no fields. Plain data; any thread. */
 #ifndef PSR_COMM_MESSAGES_H
 #define PSR_COMM_MESSAGES_H
 
 #include "base/span.h"
 #include "net/message.h"
+
+/* What there is in a run or a communicator. What is 0 there is not: a message that speaks of it is refused. */
+typedef struct psr_msg_limits {
+    uint32_t workers, shards; /* a rank of each role is below */
+    uint32_t epoch;           /* the last that was given */
+    uint32_t buckets;         /* a bucket is below; 0 is one wherever buckets are counted from */
+    uint64_t steps;           /* all that are taken: a step that is begun is below, or is the end */
+    uint64_t samples;         /* of an evaluation */
+} psr_msg_limits;
+
+/* Milliseconds that a rank waits, at most: times can be added to it. Who waits for longer says so much. */
+#define PSR_MSG_WITHIN_MS_MAX ((uint64_t)INT64_MAX / 4)
 
 /* ---- parts of a bucket: floats of the parameter arena; a step counts from 0 ---- */
 
@@ -153,7 +168,7 @@ typedef struct psr_msg_progress {
     psr_phase phase;
     uint64_t counter; /* of the compute thread: what makes no progress keeps it */
     bool waits;
-    psr_peer waits_for; /* when it waits */
+    psr_peer waits_for; /* when it waits; else it is zero where it is read */
     bool evaluates;
     uint64_t counted; /* samples of the evaluation that goes on */
 } psr_msg_progress;
@@ -167,7 +182,7 @@ typedef struct psr_msg_done {
 typedef struct psr_msg_piece {
     uint64_t steps; /* after which it is the state */
     uint32_t section;
-    psr_span span; /* floats of the section */
+    psr_span span; /* floats of the section; its end can be counted to */
 } psr_msg_piece;
 
 /* What a failure breaks. */
@@ -194,7 +209,8 @@ typedef struct psr_msg_failure {
 psr_head psr_msg_finding_head(const psr_msg_failure *failure);
 psr_head psr_msg_verdict_head(const psr_msg_failure *failure);
 /* Of either. */
-PSR_MUST_CHECK psr_err psr_msg_failure_read(const psr_message *message, psr_msg_failure *ret_failure);
+PSR_MUST_CHECK psr_err psr_msg_failure_read(const psr_message *message, const psr_msg_limits *limits,
+                                            psr_msg_failure *ret_failure);
 
 /* SHRINK: a rank waits for a group of those of this group's ranks that live. */
 typedef struct psr_msg_shrink {
@@ -212,8 +228,10 @@ typedef struct psr_msg_shrunk {
 
 psr_head psr_msg_shrink_head(const psr_msg_shrink *shrink);
 psr_head psr_msg_shrunk_head(const psr_msg_shrunk *shrunk);
-PSR_MUST_CHECK psr_err psr_msg_shrink_read(const psr_message *message, psr_msg_shrink *ret_shrink);
-PSR_MUST_CHECK psr_err psr_msg_shrunk_read(const psr_message *message, psr_msg_shrunk *ret_shrunk);
+PSR_MUST_CHECK psr_err psr_msg_shrink_read(const psr_message *message, const psr_msg_limits *limits,
+                                           psr_msg_shrink *ret_shrink);
+PSR_MUST_CHECK psr_err psr_msg_shrunk_read(const psr_message *message, const psr_msg_limits *limits,
+                                           psr_msg_shrunk *ret_shrunk);
 
 /* The payload of both: ranks, four bytes each, the lowest first. bytes[4 * count]. */
 void psr_msg_rank_list_write(const uint32_t *ranks, uint32_t count, uint8_t *ret_bytes);
@@ -230,11 +248,14 @@ psr_head psr_msg_held_head(uint64_t step);       /* the last one begun */
 psr_head psr_msg_stop_at_head(uint64_t step);    /* the last one to take */
 psr_head psr_msg_saved_head(uint64_t steps);     /* after which the checkpoint is that is in place */
 psr_head psr_msg_failed_head(psr_err status);
-PSR_MUST_CHECK psr_err psr_msg_progress_read(const psr_message *message, psr_msg_progress *ret_progress);
-PSR_MUST_CHECK psr_err psr_msg_done_read(const psr_message *message, psr_msg_done *ret_done);
+PSR_MUST_CHECK psr_err psr_msg_progress_read(const psr_message *message, const psr_msg_limits *limits,
+                                             psr_msg_progress *ret_progress);
+PSR_MUST_CHECK psr_err psr_msg_done_read(const psr_message *message, const psr_msg_limits *limits,
+                                         psr_msg_done *ret_done);
 PSR_MUST_CHECK psr_err psr_msg_piece_read(const psr_message *message, psr_msg_piece *ret_piece);
 PSR_MUST_CHECK psr_err psr_msg_alive_read(const psr_message *message, bool *ret_report_wanted);
-PSR_MUST_CHECK psr_err psr_msg_held_read(const psr_message *message, uint64_t *ret_step);
+PSR_MUST_CHECK psr_err psr_msg_held_read(const psr_message *message, const psr_msg_limits *limits,
+                                         uint64_t *ret_step);
 PSR_MUST_CHECK psr_err psr_msg_stop_at_read(const psr_message *message, uint64_t *ret_step);
 PSR_MUST_CHECK psr_err psr_msg_saved_read(const psr_message *message, uint64_t *ret_steps);
 /* A set of ranks as a payload: bit r % 8 of byte r / 8. What is beyond its end is not in it. */

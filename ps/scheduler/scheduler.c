@@ -25,18 +25,19 @@ psr_bytes psr_scheduler_payload_of(const psr_message *message)
 
 /* ---- messages while the run is on ---- */
 
-static psr_err take_progress(void *context, const psr_message *message, const psr_msg_progress *says)
+/* As worker 0 tells, whose facts all have; before it does, nobody has begun a step. */
+static void limit(void *context, psr_msg_limits *limits)
 {
-    psr_scheduler *scheduler = context;
-    uint32_t samples = psr_scheduler_find(scheduler, message->from)->facts.test_count;
-    if (says->counted > samples)
-        return psr_violation(message, "it has counted %" PRIu64 " samples of %" PRIu32, says->counted,
-                             samples);
-    if (says->evaluates && message->from.role == PSR_ROLE_WORKER &&
-        psr_coordinator_running(scheduler->coordinator))
-        scheduler->events.evaluating(scheduler->events.context, message->from.rank, says->step + 1,
-                                     says->counted);
-    return PSR_OK;
+    const psr_facts *facts = &psr_scheduler_worker(context, 0)->facts;
+    limits->steps = facts->total_steps;
+    limits->samples = facts->test_count;
+}
+
+static void take_progress(void *context, psr_peer from, const psr_msg_progress *says)
+{
+    const psr_scheduler *scheduler = context;
+    if (says->evaluates && from.role == PSR_ROLE_WORKER && psr_coordinator_running(scheduler->coordinator))
+        scheduler->events.evaluating(scheduler->events.context, from.rank, says->step + 1, says->counted);
 }
 
 static psr_err take_message(void *context, const psr_message *message)
@@ -80,6 +81,7 @@ static psr_err open_coordinator(psr_scheduler *scheduler, const char *host, int6
                  .welcomed = psr_scheduler_welcomed,
                  .ready = psr_scheduler_take_ready,
                  .started = psr_scheduler_started,
+                 .limit = limit,
                  .progress = take_progress,
                  .message = take_message},
         .host = host,

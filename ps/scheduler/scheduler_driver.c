@@ -482,7 +482,8 @@ static bool take_message(void *context, psr_message *message)
     if (message->head.type == PSR_MSG_JOIN)
         psr_fault_point("start", 0);
     psr_msg_done done;
-    if (message->head.type == PSR_MSG_DONE && psr_msg_done_read(message, &done) == PSR_OK)
+    const psr_msg_limits limits = psr_coordinator_limits(d->coordinator);
+    if (message->head.type == PSR_MSG_DONE && psr_msg_done_read(message, &limits, &done) == PSR_OK)
         psr_fault_point("shutdown", done.steps);
     psr_coordinator_message(d->coordinator, message, psr_clock_ms());
     psr_message_free(&message);

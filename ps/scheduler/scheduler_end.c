@@ -99,10 +99,8 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
                                 const psr_message *message)
 {
     psr_msg_done says;
-    PSR_TRY(psr_msg_done_read(message, &says));
-    if (says.steps > psr_scheduler_worker(scheduler, 0)->facts.total_steps)
-        return psr_violation(message, "the run has %" PRIu64 " steps",
-                             psr_scheduler_worker(scheduler, 0)->facts.total_steps);
+    const psr_msg_limits limits = psr_coordinator_limits(scheduler->coordinator);
+    PSR_TRY(psr_msg_done_read(message, &limits, &says));
     PSR_TRY(take_figures(scheduler, member->peer, message));
     if (member->peer.role == PSR_ROLE_WORKER && message->payload_bytes > 0)
         PSR_TRY(compare_last_weights(scheduler, member->peer, says.steps, message));
@@ -199,9 +197,8 @@ psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *
     if (!scheduler->holding || member->peer.role != PSR_ROLE_WORKER || member->held)
         return psr_violation(message, "nobody told it to hold");
     uint64_t last_step;
-    PSR_TRY(psr_msg_held_read(message, &last_step));
-    if (last_step >= member->facts.total_steps)
-        return psr_violation(message, "the run has %" PRIu64 " steps", member->facts.total_steps);
+    const psr_msg_limits limits = psr_coordinator_limits(scheduler->coordinator);
+    PSR_TRY(psr_msg_held_read(message, &limits, &last_step));
     member->held = true;
     member->last_step = last_step;
     return stop_all(scheduler);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS = 2, SHARDS = 1, SENT_MAX = 64, BYTES_MAX = 2048, DEADLINE_MS = 8000 };
+enum { WORKERS = 2, SHARDS = 1, STEPS = 20, SENT_MAX = 64, BYTES_MAX = 2048, DEADLINE_MS = 8000 };
 
 static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0};
 
@@ -164,11 +164,16 @@ static psr_err on_started(void *context)
     return PSR_OK;
 }
 
-static psr_err on_progress(void *context, const psr_message *message, const psr_msg_progress *says)
+static void on_limit(void *context, psr_msg_limits *limits)
 {
-    (void)message, (void)says;
+    (void)context;
+    limits->steps = STEPS;
+}
+
+static void on_progress(void *context, psr_peer from, const psr_msg_progress *says)
+{
+    (void)from, (void)says;
     ((fixture *)context)->reports++;
-    return PSR_OK;
 }
 
 static psr_err on_message(void *context, const psr_message *message)
@@ -201,6 +206,7 @@ static int set_up(void **state)
                  .welcomed = on_welcomed,
                  .ready = on_ready,
                  .started = on_started,
+                 .limit = on_limit,
                  .progress = on_progress,
                  .message = on_message},
         .host = "head",

@@ -153,7 +153,9 @@ static psr_msg_progress report_told(size_t i)
     psr_message message = {.head = s.told[i].head};
     psr_msg_progress says;
     assert_int_equal(message.head.type, PSR_MSG_PROGRESS);
-    assert_ok(psr_msg_progress_read(&message, &says));
+    const psr_msg_limits limits = {
+        .workers = UINT32_MAX, .shards = UINT32_MAX, .buckets = UINT32_MAX, .steps = UINT64_MAX};
+    assert_ok(psr_msg_progress_read(&message, &limits, &says));
     return says;
 }
 

@@ -11,6 +11,10 @@ static psr_message with(psr_head head)
     return (psr_message){.from = {PSR_ROLE_WORKER, 1}, .head = head};
 }
 
+/* What messages here are held against: there is all of what they say, and no more. */
+static const psr_msg_limits limits = {
+    .workers = 8, .shards = 5, .epoch = 3, .buckets = 4, .steps = 43, .samples = 30};
+
 /* The same head with one of its fields changed. */
 static psr_message changed(psr_head head, size_t field, uint64_t value)
 {
@@ -93,7 +97,7 @@ static void what_collectives_and_members_say_comes_back_as_it_was(void **state)
     const psr_msg_progress doing = {8, 3, PSR_PHASE_SHUTDOWN, 99, true, {PSR_ROLE_SHARD, 4}, true, 30};
     message = with(psr_msg_progress_head(&doing));
     psr_msg_progress progress;
-    expect_ok(psr_msg_progress_read(&message, &progress));
+    expect_ok(psr_msg_progress_read(&message, &limits, &progress));
     assert_int_equal(progress.step, 8);
     assert_int_equal(progress.bucket, 3);
     assert_int_equal(progress.phase, PSR_PHASE_SHUTDOWN);
@@ -104,7 +108,7 @@ static void what_collectives_and_members_say_comes_back_as_it_was(void **state)
 
     message = with(psr_msg_done_head(&(psr_msg_done){20, true}));
     psr_msg_done done;
-    expect_ok(psr_msg_done_read(&message, &done));
+    expect_ok(psr_msg_done_read(&message, &limits, &done));
     assert_int_equal(done.steps, 20);
     assert_true(done.left_out);
 
@@ -114,7 +118,7 @@ static void what_collectives_and_members_say_comes_back_as_it_was(void **state)
     expect_ok(psr_msg_ack_read(&message, &number));
     assert_int_equal(number, 41);
     message = with(psr_msg_held_head(42));
-    expect_ok(psr_msg_held_read(&message, &number));
+    expect_ok(psr_msg_held_read(&message, &limits, &number));
     assert_int_equal(number, 42);
     message = with(psr_msg_stop_at_head(43));
     expect_ok(psr_msg_stop_at_read(&message, &number));
@@ -138,13 +142,34 @@ static void what_collectives_and_members_say_comes_back_as_it_was(void **state)
         assert_memory_equal(&ret_, &before_, sizeof ret_);                                                   \
     } while (0)
 
+static void expect_words(psr_err err, const char *words)
+{
+    assert_int_equal(err, PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(psr_err_detail(), words));
+}
+
+static psr_err read_progress(const psr_message *message, psr_msg_progress *ret_progress)
+{
+    return psr_msg_progress_read(message, &limits, ret_progress);
+}
+
+static psr_err read_done(const psr_message *message, psr_msg_done *ret_done)
+{
+    return psr_msg_done_read(message, &limits, ret_done);
+}
+
+static psr_err read_held(const psr_message *message, uint64_t *ret_step)
+{
+    return psr_msg_held_read(message, &limits, ret_step);
+}
+
 static void a_field_beyond_what_it_may_be_is_refused_by_its_name(void **state)
 {
     (void)state;
     const uint64_t wide = (uint64_t)UINT32_MAX + 1;
     psr_head init = psr_msg_init_head(&(psr_msg_init){0}), push = psr_msg_push_head(&(psr_msg_push){0});
     psr_head ring = psr_msg_ring_head(&(psr_msg_ring){0});
-    psr_head progress = psr_msg_progress_head(&(psr_msg_progress){0});
+    psr_head progress = psr_msg_progress_head(&(psr_msg_progress){.waits = true});
     psr_head done = psr_msg_done_head(&(psr_msg_done){0}), alive = psr_msg_alive_head(false);
     psr_head piece = psr_msg_checkpoint_head(&(psr_msg_piece){0});
     REFUSED(psr_msg_init_read, psr_msg_init, init, 2, wide,
@@ -153,12 +178,12 @@ static void a_field_beyond_what_it_may_be_is_refused_by_its_name(void **state)
     REFUSED(psr_msg_ring_read, psr_msg_ring, ring, 2, 2, "its phase is 2: 1 is the most");
     REFUSED(psr_msg_ring_read, psr_msg_ring, ring, 3, wide, "its chunk is 4294967296");
     REFUSED(psr_msg_ring_read, psr_msg_ring, ring, 4, UINT64_MAX, "its hop is 18446744073709551615");
-    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 0, 11, "its phase is 11: 10 is the most");
-    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 2, 2, "its waits is 2");
-    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 3, 3, "its role is 3: 2 is the most");
-    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 4, wide, "its rank is 4294967296");
-    REFUSED(psr_msg_progress_read, psr_msg_progress, progress, 5, 2, "its evaluates is 2");
-    REFUSED(psr_msg_done_read, psr_msg_done, done, 1, 2, "its left_out is 2");
+    REFUSED(read_progress, psr_msg_progress, progress, 0, 11, "its phase is 11: 10 is the most");
+    REFUSED(read_progress, psr_msg_progress, progress, 2, 2, "its waits is 2");
+    REFUSED(read_progress, psr_msg_progress, progress, 3, 3, "its role is 3: 2 is the most");
+    REFUSED(read_progress, psr_msg_progress, progress, 4, wide, "there is no scheduler 4294967296");
+    REFUSED(read_progress, psr_msg_progress, progress, 5, 2, "its evaluates is 2");
+    REFUSED(read_done, psr_msg_done, done, 1, 2, "its left_out is 2");
     REFUSED(psr_msg_alive_read, bool, alive, 0, 2, "its report_wanted is 2");
     REFUSED(psr_msg_piece_read, psr_msg_piece, piece, 3, wide, "its section is 4294967296");
 }
@@ -186,6 +211,49 @@ static void a_tag_of_another_view_or_of_no_bucket_is_refused(void **state)
     assert_non_null(strstr(psr_err_detail(), "its slot is 1: 0 is the most"));
 }
 
+static psr_head progress_of(psr_role role, uint32_t rank, uint64_t step, uint32_t bucket)
+{
+    return psr_msg_progress_head(&(psr_msg_progress){
+        .step = step, .bucket = bucket, .waits = true, .waits_for = {role, rank}, .counted = 30});
+}
+
+/* The last that there is is told, and the next one is refused. */
+static void what_a_member_tells_is_held_against_what_there_is(void **state)
+{
+    (void)state;
+    psr_msg_progress progress;
+    psr_message message = with(progress_of(PSR_ROLE_WORKER, 7, 43, 3));
+    const psr_head last = message.head;
+    expect_ok(psr_msg_progress_read(&message, &limits, &progress));
+    REFUSED(read_progress, psr_msg_progress, last, 4, 8, "there is no worker 8");
+    REFUSED(read_progress, psr_msg_progress, last, 4, UINT32_MAX - 15, "there is no worker 4294967280");
+    REFUSED(read_progress, psr_msg_progress, last, 6, 31, "its counted is 31: 30 is the most");
+    REFUSED(read_progress, psr_msg_progress, progress_of(PSR_ROLE_SHARD, 4, 0, 0), 4, 5,
+            "there is no shard 5");
+    REFUSED(read_progress, psr_msg_progress, progress_of(PSR_ROLE_SCHEDULER, 0, 0, 0), 4, 1,
+            "there is no scheduler 1");
+    message = with(progress_of(PSR_ROLE_WORKER, 0, 44, 0));
+    expect_words(psr_msg_progress_read(&message, &limits, &progress), "its wire step is 44: 43 is the most");
+    message = with(progress_of(PSR_ROLE_WORKER, 0, 0, 4));
+    expect_words(psr_msg_progress_read(&message, &limits, &progress), "its bucket is 4, and there are 4");
+    message = with(progress_of(PSR_ROLE_WORKER, 0, 0, 0));
+    expect_ok(psr_msg_progress_read(&message, &(psr_msg_limits){.workers = 1, .samples = 30}, &progress));
+    REFUSED(read_done, psr_msg_done, psr_msg_done_head(&(psr_msg_done){0}), 0, 44,
+            "its steps is 44: 43 is the most");
+    REFUSED(read_held, uint64_t, psr_msg_held_head(42), 0, 43, "its step is 43, and there are 43");
+}
+
+/* Nobody adds an offset and a count of a checkpoint that have no sum. */
+static void a_piece_of_a_checkpoint_has_an_end(void **state)
+{
+    (void)state;
+    const psr_head last = psr_msg_checkpoint_head(&(psr_msg_piece){.span = {SIZE_MAX - 4, 4}});
+    psr_message message = with(last);
+    psr_msg_piece piece;
+    expect_ok(psr_msg_piece_read(&message, &piece));
+    REFUSED(psr_msg_piece_read, psr_msg_piece, last, 1, 5, "no section is as long");
+}
+
 static void a_failure_without_a_status_that_there_is_counts_as_a_peers(void **state)
 {
     (void)state;
@@ -204,16 +272,16 @@ static void how_a_communicator_fails_comes_back_as_it_was(void **state)
                                   .scope = PSR_SCOPE_LOST,
                                   .epoch = 3,
                                   .group = 12,
-                                  .rank = UINT32_MAX,
-                                  .other = 7,
+                                  .rank = 7,
+                                  .other = PSR_RANK_ANY,
                                   .number = UINT64_MAX,
-                                  .within_ms = INT64_MAX};
+                                  .within_ms = PSR_MSG_WITHIN_MS_MAX};
     const psr_head heads[] = {psr_msg_finding_head(&said), psr_msg_verdict_head(&said)};
     for (size_t i = 0; i < 2; i++) {
         psr_message message = with(heads[i]);
         psr_msg_failure failure;
         assert_int_equal(message.head.type, i == 0 ? PSR_MSG_FINDING : PSR_MSG_VERDICT);
-        expect_ok(psr_msg_failure_read(&message, &failure));
+        expect_ok(psr_msg_failure_read(&message, &limits, &failure));
         assert_true(failure.status == said.status && failure.rank == said.rank &&
                     failure.other == said.other);
         assert_true(failure.number == said.number && failure.within_ms == said.within_ms);
@@ -221,34 +289,50 @@ static void how_a_communicator_fails_comes_back_as_it_was(void **state)
                     failure.group == said.group);
         for (size_t field = 0; field < 6; field++) { /* all but the number have an end */
             message = changed(heads[i], field, UINT64_MAX);
-            assert_int_equal(psr_msg_failure_read(&message, &failure),
+            assert_int_equal(psr_msg_failure_read(&message, &limits, &failure),
                              field == 3 ? PSR_OK : PSR_ERR_PROTOCOL);
         }
+        for (size_t field = 1; field < 3; field++) { /* either rank */
+            message = changed(heads[i], field, 8);
+            expect_words(psr_msg_failure_read(&message, &limits, &failure), "there is no worker 8");
+        }
+        message = changed(heads[i], 1, PSR_RANK_ANY); /* of a rank */
+        expect_words(psr_msg_failure_read(&message, &limits, &failure), "there is no worker 4294967295");
+        message.head.fields[5] = PSR_SCOPE_ALL;
+        expect_ok(psr_msg_failure_read(&message, &limits, &failure));
+        message = with(psr_msg_in_group(heads[i], 4, 12));
+        expect_words(psr_msg_failure_read(&message, &limits, &failure), "its epoch is 4: 3 is the most");
     }
 }
 
 static void what_is_said_of_a_smaller_group_comes_back_as_it_was(void **state)
 {
     (void)state;
-    const psr_msg_shrink wish = {.epoch = 3, .group = 12, .within_ms = INT64_MAX};
+    const psr_msg_shrink wish = {.epoch = 3, .group = 12, .within_ms = PSR_MSG_WITHIN_MS_MAX};
     const psr_msg_shrunk answer = {
         .epoch = 3, .group = 12, .status = PSR_ERR_BUSY, .rank = UINT32_MAX, .new_epoch = UINT32_MAX};
     psr_msg_shrink wish_read;
     psr_msg_shrunk answer_read;
     psr_message message = with(psr_msg_shrink_head(&wish));
-    expect_ok(psr_msg_shrink_read(&message, &wish_read));
+    expect_ok(psr_msg_shrink_read(&message, &limits, &wish_read));
     assert_true(wish_read.epoch == wish.epoch && wish_read.group == wish.group &&
                 wish_read.within_ms == wish.within_ms);
     message = changed(psr_msg_shrink_head(&wish), 0, UINT64_MAX);
-    assert_int_equal(psr_msg_shrink_read(&message, &wish_read), PSR_ERR_PROTOCOL);
+    assert_int_equal(psr_msg_shrink_read(&message, &limits, &wish_read), PSR_ERR_PROTOCOL);
+    message = with(psr_msg_in_group(psr_msg_shrink_head(&wish), 4, 12));
+    expect_words(psr_msg_shrink_read(&message, &limits, &wish_read), "its epoch is 4: 3 is the most");
+    const psr_msg_shrink for_ever = {.within_ms = INT64_MAX}; /* is said as the most that there is */
+    message = with(psr_msg_shrink_head(&for_ever));
+    expect_ok(psr_msg_shrink_read(&message, &limits, &wish_read));
+    assert_int_equal(wish_read.within_ms, PSR_MSG_WITHIN_MS_MAX);
     message = with(psr_msg_shrunk_head(&answer));
-    expect_ok(psr_msg_shrunk_read(&message, &answer_read));
+    expect_ok(psr_msg_shrunk_read(&message, &limits, &answer_read));
     assert_true(answer_read.epoch == answer.epoch && answer_read.group == answer.group &&
                 answer_read.status == answer.status && answer_read.rank == answer.rank &&
                 answer_read.new_epoch == answer.new_epoch);
     for (size_t field = 0; field < 3; field++) {
         message = changed(psr_msg_shrunk_head(&answer), field, UINT64_MAX);
-        assert_int_equal(psr_msg_shrunk_read(&message, &answer_read), PSR_ERR_PROTOCOL);
+        assert_int_equal(psr_msg_shrunk_read(&message, &limits, &answer_read), PSR_ERR_PROTOCOL);
     }
 }
 
@@ -359,6 +443,8 @@ int main(void)
         cmocka_unit_test(what_operations_of_a_group_say_comes_back_as_it_was),
         cmocka_unit_test(what_probes_say_comes_back_as_it_was),
         cmocka_unit_test(a_field_beyond_what_it_may_be_is_refused_by_its_name),
+        cmocka_unit_test(what_a_member_tells_is_held_against_what_there_is),
+        cmocka_unit_test(a_piece_of_a_checkpoint_has_an_end),
         cmocka_unit_test(a_tag_of_another_view_or_of_no_bucket_is_refused),
         cmocka_unit_test(a_failure_without_a_status_that_there_is_counts_as_a_peers),
     };

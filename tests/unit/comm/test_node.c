@@ -40,7 +40,7 @@ static psr_err play_send(void *context, psr_peer to, const psr_head *head, const
     if (!psr_peer_equal(to, scheduler))
         return psr_transport_send(m->transport, to, head, payload);
     const psr_message message = {.head = *head};
-    expect_ok(psr_msg_failure_read(&message, &m->found));
+    expect_ok(psr_msg_failure_read(&message, &(psr_msg_limits){.workers = RANKS}, &m->found));
     snprintf(m->line, sizeof m->line, "%.*s", payload != NULL ? (int)payload->bytes : 0,
              payload != NULL ? (const char *)payload->data : "");
     m->findings++;

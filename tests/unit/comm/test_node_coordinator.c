@@ -177,7 +177,7 @@ static void expect_said(size_t count, psr_message_type type, psr_err status, uin
         assert_non_null(strstr(world.sent[i].text, words));
         if (type != PSR_MSG_VERDICT)
             continue;
-        expect_ok(psr_msg_failure_read(&message, &said));
+        expect_ok(psr_msg_failure_read(&message, &(psr_msg_limits){.workers = RANKS}, &said));
         assert_int_equal(said.status, status);
         assert_int_equal(said.rank, rank);
     }
@@ -407,7 +407,7 @@ static void who_is_told_to_wait_on_hears_for_how_long(void **state)
     progress(1, 2, -1);
     ask(0, 1);
     const psr_message message = {.from = {PSR_ROLE_SCHEDULER, 0}, .head = world.sent[0].head};
-    expect_ok(psr_msg_failure_read(&message, &said));
+    expect_ok(psr_msg_failure_read(&message, &(psr_msg_limits){.workers = RANKS}, &said));
     assert_int_equal(said.status, PSR_OK);
     assert_int_equal(said.within_ms, 200);
     world.count = 0;
@@ -499,21 +499,88 @@ static void hostile_messages_are_named_or_dropped(void **state)
     (void)state;
     begin();
     hear(9, (psr_head){.type = PSR_MSG_DONE}, NULL, 0);
-    hear(0, psr_msg_progress_head(&(psr_msg_progress){.waits = true, .waits_for = {PSR_ROLE_WORKER, 4000}}),
-         NULL, 0);
     hear(0, /* for how long is anybody's number */
          psr_msg_finding_head(
              &(psr_msg_failure){.status = PSR_ERR_TIMEOUT, .rank = 1, .within_ms = INT64_MAX}),
          "a", 1);
     expect_said(1, PSR_MSG_VERDICT, PSR_OK, PSR_RANK_ANY, "");
     world.count = 0;
-    ask(0, 4000); /* a TIMEOUT of nobody: its finder's failure */
+    ask(0, PSR_RANK_ANY); /* a TIMEOUT of nobody: its finder's failure */
     expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PEER, 0, "rank 0 has waited");
     close_world(NULL);
     open_world(NULL);
     begin();
     hear(1, (psr_head){.type = PSR_MSG_METRICS}, "{}", 2);
     expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PROTOCOL, 1, "worker 1 sent METRICS");
+}
+
+static void wants_to_shrink(uint32_t rank, const uint32_t *ranks, uint32_t count, uint64_t within_ms)
+{
+    uint8_t bytes[4 * RANKS];
+    psr_msg_rank_list_write(ranks, count, bytes);
+    hear(rank, psr_msg_shrink_head(&(psr_msg_shrink){.within_ms = within_ms}), bytes, 4 * count);
+}
+
+/* Where others wait for a liar that wants to shrink and says that it lacks the push of a rank that there is not. */
+static void a_rank_that_there_is_not_is_refused_where_it_is_said(void **state)
+{
+    static const psr_peer nobody[] = {{PSR_ROLE_WORKER, UINT32_MAX - 15},
+                                      {PSR_ROLE_WORKER, RANKS},
+                                      {PSR_ROLE_SHARD, 0},
+                                      {PSR_ROLE_SCHEDULER, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof nobody / sizeof nobody[0]; i++) {
+        close_world(NULL);
+        open_world(NULL);
+        begin();
+        progress(0, 1, 1);
+        hear(1,
+             psr_msg_progress_head(
+                 &(psr_msg_progress){.phase = PSR_PHASE_PUSH, .waits = true, .waits_for = nobody[i]}),
+             NULL, 0);
+        wants_to_shrink(1, (const uint32_t[]){0, 1}, 2, 100);
+        ask(0, 1);
+        assert_true(world.count >= RANKS);
+        world.count = RANKS; /* then it is out, and who asks is told so */
+        expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PROTOCOL, 1, "worker 1 sent PROGRESS");
+    }
+}
+
+/* Each is a liar's: a rank to blame, and another beside it. */
+static void a_finding_of_nobody_is_its_finders_violation(void **state)
+{
+    static const psr_msg_failure found[] = {
+        {.status = PSR_ERR_MISMATCH, .rank = RANKS, .other = 0},
+        {.status = PSR_ERR_MISMATCH, .rank = 0, .other = RANKS},
+        {.status = PSR_ERR_TIMEOUT, .rank = UINT32_MAX - 1, .other = PSR_RANK_ANY, .within_ms = 1},
+        {.status = PSR_ERR_PEER, .scope = PSR_SCOPE_RANK, .rank = PSR_RANK_ANY, .other = PSR_RANK_ANY},
+        {.status = PSR_ERR_PEER, .epoch = 1, .rank = 0, .other = PSR_RANK_ANY}};
+    (void)state;
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
+        close_world(NULL);
+        open_world(NULL);
+        begin();
+        hear(1, psr_msg_finding_head(&found[i]), "a", 1);
+        expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PROTOCOL, 1, "worker 1 sent FINDING");
+    }
+}
+
+/* They wait for each other in one way, and for one of them in the other; the group that they want is another's, too. */
+static void ranks_that_shrink_and_wait_in_circles_get_an_answer(void **state)
+{
+    (void)state;
+    begin();
+    for (uint32_t r = 0; r < RANKS; r++)
+        progress(r, 1, (r + 1) % RANKS);
+    wants_to_shrink(1, (const uint32_t[]){1, 2}, 2, 100);
+    wants_to_shrink(2, (const uint32_t[]){1, 2, 0}, 3, 100);
+    ask(0, 1);
+    world.count = 0;
+    pass(300, (const int64_t[]){1, 2, 0}, -1);
+    size_t answers = 0;
+    for (size_t i = 0; i < world.count; i++)
+        answers += world.sent[i].head.type == PSR_MSG_SHRUNK;
+    assert_int_equal(answers, 2);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
@@ -541,6 +608,9 @@ int main(void)
         TEST(what_a_rank_finds_all_are_told_once),
         TEST(what_only_one_rank_has_is_for_the_others_its_failure),
         TEST(hostile_messages_are_named_or_dropped),
+        TEST(a_rank_that_there_is_not_is_refused_where_it_is_said),
+        TEST(a_finding_of_nobody_is_its_finders_violation),
+        TEST(ranks_that_shrink_and_wait_in_circles_get_an_answer),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

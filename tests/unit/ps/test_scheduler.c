@@ -41,7 +41,7 @@ static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **sta
         {&w1, psr_msg_progress_head(&(psr_msg_progress){.phase = (psr_phase)99}), NULL,
          "its phase is 99: 10 is the most"},
         {&w1, psr_msg_progress_head(&nobody), NULL, "its role is 3: 2 is the most"},
-        {&w1, psr_msg_progress_head(&counted), NULL, "it has counted 31 samples of 30"},
+        {&w1, psr_msg_progress_head(&counted), NULL, "its counted is 31: 30 is the most"},
         {&w1, {.type = PSR_MSG_DONE, .fields = {0, 2}}, NULL, "its left_out is 2: 1 is the most"},
         {&w1, floats_of(0, 1), "1234", "section 0 of a checkpoint is not its to send"},
         {&w0, floats_of(16, 1), "1234", "section 16 of a checkpoint is not its to send"},

@@ -35,7 +35,7 @@ static uint64_t held_said(const event *e)
 {
     psr_message message = {.head = e->head};
     uint64_t step;
-    expect_ok(psr_msg_held_read(&message, &step));
+    expect_ok(psr_msg_held_read(&message, &(psr_msg_limits){.steps = UINT64_MAX}, &step));
     return step;
 }
 
@@ -209,7 +209,7 @@ static void ready_waits_for_start_and_done_for_bye(void **state)
     assert_int_equal(event_at(1)->head.type, PSR_MSG_DONE);
     psr_message message = {.head = event_at(1)->head};
     psr_msg_done says;
-    expect_ok(psr_msg_done_read(&message, &says));
+    expect_ok(psr_msg_done_read(&message, &(psr_msg_limits){.steps = UINT64_MAX}, &says));
     assert_int_equal(says.steps, 12);
     assert_false(says.left_out);
 }
