@@ -6,12 +6,16 @@
 
 psr_err psr_violation(const psr_message *message, const char *format, ...)
 {
-    char what[256], said[256];
+    char what[256], said[256], who[32];
+    const psr_peer from = message->from;
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     psr_head_describe(&message->head, said, sizeof said);
-    return psr_fail(PSR_ERR_PROTOCOL, "%s %" PRIu32 " sent %s: %s", psr_role_name(message->from.role),
-                    message->from.rank, said, what);
+    if (from.rank == PSR_RANK_ANY) /* who would be given one */
+        snprintf(who, sizeof who, "a %s", psr_role_name(from.role));
+    else
+        snprintf(who, sizeof who, "%s %" PRIu32, psr_role_name(from.role), from.rank);
+    return psr_fail(PSR_ERR_PROTOCOL, "%s sent %s: %s", who, said, what);
 }

@@ -58,13 +58,15 @@ static psr_err send_config(psr_coordinator *c, psr_peer peer)
     return err;
 }
 
-static psr_err take_seat(psr_coordinator *c, psr_seat *seat, const psr_join *join, int64_t now_ms)
+static psr_err take_seat(psr_coordinator *c, psr_seat *seat, const psr_message *message, const psr_join *join,
+                         int64_t now_ms)
 {
     const psr_coordinator_driver *driver = &c->options.driver;
     memcpy(seat->entry.host, join->host, sizeof seat->entry.host);
     memcpy(seat->entry.endpoint, join->endpoint, sizeof seat->entry.endpoint);
     seat->entry.memory = join->memory;
-    PSR_TRY(driver->connect(driver->context, seat->entry.peer, seat->entry.endpoint));
+    PSR_TRY(psr_join_blame(message,
+                           driver->connect(driver->context, seat->entry.peer, seat->entry.endpoint)));
     seat->joined = true;
     c->joined_count++;
     PSR_TRY(psr_liveness_add(c->liveness, seat->entry.peer, seat->entry.host, now_ms));
@@ -77,12 +79,7 @@ static psr_err take_seat(psr_coordinator *c, psr_seat *seat, const psr_join *joi
 psr_err psr_coordinator_take_join(psr_coordinator *c, const psr_message *message, int64_t now_ms)
 {
     psr_join join;
-    psr_err err = psr_join_from_json((psr_bytes){message->payload, message->payload_bytes}, &join);
-    if (err != PSR_OK) {
-        char detail[PSR_COORDINATOR_LINE_MAX];
-        snprintf(detail, sizeof detail, "%s", psr_err_detail());
-        return psr_violation(message, "%s", detail);
-    }
+    PSR_TRY(psr_join_read(message, &join));
     psr_seat *seat = seat_for(c, message->from);
     if (!seat || seat->joined || c->state != PSR_COORDINATOR_JOINING) {
         say_no_place(c, message, &join);
@@ -90,13 +87,13 @@ psr_err psr_coordinator_take_join(psr_coordinator *c, const psr_message *message
     }
     char who[PSR_MEMBER_NAME_MAX];
     psr_seat_name(seat, who); /* it has no host yet */
-    err = psr_join_check_version(&join, who, c->host);
+    psr_err err = psr_join_check_version(&join, who, c->host);
     if (err != PSR_OK) {
         refuse(c, message, err, psr_err_detail());
         seat->refused = true;
         return err;
     }
-    return take_seat(c, seat, &join, now_ms);
+    return take_seat(c, seat, message, &join, now_ms);
 }
 
 /* ---- after the end ---- */

@@ -1,7 +1,9 @@
 #include "comm/members/join.h"
 
 #include "base/json_fields.h"
+#include "net/violation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +43,21 @@ psr_err psr_join_from_json(psr_bytes json, psr_join *ret_join)
     if (err == PSR_OK)
         *ret_join = join;
     return err;
+}
+
+psr_err psr_join_blame(const psr_message *message, psr_err err)
+{
+    char detail[512];
+    if (err != PSR_ERR_FORMAT && err != PSR_ERR_USAGE)
+        return err;
+    snprintf(detail, sizeof detail, "%s", psr_err_detail());
+    return psr_violation(message, "%s", detail);
+}
+
+psr_err psr_join_read(const psr_message *message, psr_join *ret_join)
+{
+    return psr_join_blame(
+        message, psr_join_from_json((psr_bytes){message->payload, message->payload_bytes}, ret_join));
 }
 
 psr_err psr_join_check_version(const psr_join *join, const char *who, const char *scheduler_host)

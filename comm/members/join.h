@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "comm/view.h"
+#include "net/message.h"
 
 #define PSR_VERSION_MAX 32
 
@@ -21,6 +22,10 @@ typedef struct psr_join {
 
 PSR_MUST_CHECK psr_err psr_join_to_json(const psr_join *join, char **ret_json); /* ret owns: free() */
 PSR_MUST_CHECK psr_err psr_join_from_json(psr_bytes json, psr_join *ret_join);
+/* The same of a message: what cannot be read is its sender's violation (PROTOCOL, which names it). */
+PSR_MUST_CHECK psr_err psr_join_read(const psr_message *message, psr_join *ret_join);
+/* What failed so of what that JOIN says: FORMAT and USAGE become its sender's violation. */
+PSR_MUST_CHECK psr_err psr_join_blame(const psr_message *message, psr_err err);
 /* VERSION: it is of another version than this process, the scheduler on scheduler_host. The line names both, and who: "worker 1". */
 PSR_MUST_CHECK psr_err psr_join_check_version(const psr_join *join, const char *who,
                                               const char *scheduler_host);

@@ -62,13 +62,18 @@ static void refuse_without_place(const psr_node_coordinator *c, const psr_messag
     c->options.refuse(c->options.context, message, PSR_ERR_DENIED, line);
 }
 
+static bool is_of_one_here(const psr_node_coordinator *c, const psr_message *message)
+{
+    return message->from.role == PSR_ROLE_WORKER && message->from.rank < c->options.ranks &&
+           psr_node_seat_is_here(&c->seats[message->from.rank]);
+}
+
 /* All have begun, and go on without it, also where it was here before. */
 static void refuse_late(const psr_node_coordinator *c, const psr_message *message, const psr_join *join)
 {
     uint32_t rank = message->from.rank;
     char line[PSR_NODE_SEAT_LINE_BYTES];
-    if (message->from.role != PSR_ROLE_WORKER || rank >= c->options.ranks ||
-        psr_node_seat_is_here(&c->seats[rank])) {
+    if (message->from.role != PSR_ROLE_WORKER || rank >= c->options.ranks || is_of_one_here(c, message)) {
         refuse_without_place(c, message, join);
         return;
     }
@@ -96,7 +101,8 @@ static psr_err take_seat(psr_node_coordinator *c, const psr_message *message, ui
     memcpy(s->entry.host, join->host, sizeof s->entry.host);
     memcpy(s->entry.endpoint, join->endpoint, sizeof s->entry.endpoint);
     s->entry.memory = join->memory;
-    PSR_TRY(c->options.connect(c->options.context, s->entry.peer, s->entry.endpoint));
+    PSR_TRY(psr_join_blame(message,
+                           c->options.connect(c->options.context, s->entry.peer, s->entry.endpoint)));
     s->state = PSR_NODE_SEAT_JOINED;
     s->heard_ms = s->moved_ms = present_ms;
     s->circle_ms = INT64_MIN / 2;
@@ -107,12 +113,19 @@ static psr_err take_seat(psr_node_coordinator *c, const psr_message *message, ui
 psr_err psr_node_joining_take(psr_node_coordinator *c, const psr_message *message, int64_t present_ms)
 {
     psr_join join;
-    PSR_TRY(psr_join_from_json((psr_bytes){message->payload, message->payload_bytes}, &join));
     uint32_t rank = seat_for(c, message);
+    if (c->state == PSR_NODE_COORDINATOR_FAILED) {
+        turn_away(c, message, rank);
+        return PSR_OK;
+    }
+    psr_err err = psr_join_read(message, &join);
+    if (err != PSR_OK && c->state == PSR_NODE_COORDINATOR_RUNNING && !is_of_one_here(c, message)) {
+        c->options.refuse(c->options.context, message, err, psr_err_detail());
+        return PSR_OK;
+    }
+    PSR_TRY(err);
     if (c->state == PSR_NODE_COORDINATOR_RUNNING)
         refuse_late(c, message, &join);
-    else if (c->state == PSR_NODE_COORDINATOR_FAILED)
-        turn_away(c, message, rank);
     else if (rank >= c->options.ranks)
         refuse_without_place(c, message, &join);
     else
