@@ -382,6 +382,8 @@ static psr_err find_bucket(const psr_ring *ring, const psr_message *message, uin
     PSR_TRY(psr_msg_ring_read(message, &says));
     if (says.bucket >= ring->plan->bucket_count)
         return psr_violation(message, "there are %" PRIu32 " buckets", ring->plan->bucket_count);
+    if (ring->plan->buckets[says.bucket].route != PSR_ROUTE_RING)
+        return psr_violation(message, "the bucket is no ring's");
     *ret_bucket = says.bucket;
     return PSR_OK;
 }

@@ -1,14 +1,16 @@
 /* A rank that may send anything in well-formed heads: psr_group_message. Each record of the input is one event; fields are near what
  * would be right, so that the fuzzer gets past the first checks. What is refused must be PROTOCOL or MISMATCH, and nothing may be
  * written outside the buffers. */
+#include "tests/fuzz/records.h"
+
 #include "comm/collectives/group.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+enum { RANKS = 3, RANK = 1, COUNT = 21, REQUESTS = 8, TWIST = 8, RECORD = TWIST + RECORDS_TWIST_BYTES };
 
-enum { RANKS = 3, RANK = 1, COUNT = 21, RECORD = 8, REQUESTS = 8 };
+RECORDS_MUTATOR(0, RECORD);
 
 static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
@@ -98,6 +100,7 @@ static psr_message *make(const uint8_t *record)
         .payload_bytes = payload_bytes,
         .release = release,
     };
+    records_twist(&m->base.head, record + TWIST, COUNT);
     return &m->base;
 }
 

@@ -1,15 +1,17 @@
 /* Members that may send a holder anything in well-formed heads: its host's workers PUSH, anybody RING (comm/tables/host_ring.h). Each record
  * of the input is one message; fields are near what would be right. What is refused must be PROTOCOL, and nothing may be written outside
  * the buckets. The first byte says the rank and the window. */
+#include "tests/fuzz/records.h"
+
 #include "comm/tables/host_ring.h"
 #include "comm/wire/messages.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+enum { ARENA = 64, PARTS = 3, TWIST = 6, RECORD = TWIST + RECORDS_TWIST_BYTES };
 
-enum { ARENA = 64, RECORD = 6, PARTS = 3 };
+RECORDS_MUTATOR(1, RECORD);
 
 static const psr_part parts[PARTS] = {{{40, 20}, 0}, {{9, 23}, 1}, {{3, 1}, 2}};
 static const psr_host_ranks hosts = {3, (uint32_t[]){0, 2, 3, 5}};
@@ -105,6 +107,7 @@ static psr_message *make(const holder *h, const uint8_t *record)
         .payload_bytes = bytes,
         .release = release,
     };
+    records_twist(&m->base.head, record + TWIST, PARTS);
     m->base.head.encoding = PSR_ENCODING_FLOAT32;
     return &m->base;
 }

@@ -1,23 +1,26 @@
-/* Members that may send anything in well-formed heads: to a node of a communicator, and to its coordinator. Each record of the input is one
- * message to one of the two, or time that passes; fields are near what would be right, so that the fuzzer gets past the first checks. What is
- * wrong becomes a failure with a line; nothing is sent to a rank that has not joined, or was given up. */
-#include "comm/node/coordinator.h"
+/* Ranks, and a coordinator, that may send a node of a communicator anything in well-formed heads. Each record of the input is one message, a
+ * wish for a smaller group, or time that passes; fields are near what would be right, but for one of them, so that the fuzzer gets past the
+ * first checks. What is wrong becomes a failure with a line, and nobody waits for ever. */
+#include "tests/fuzz/records.h"
+
 #include "comm/node/node_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-enum { RANKS = 3, RANK = 1, RECORD = 8, COUNT = 5, DEADLINE_MS = 1000 };
+enum { RANKS = 3, RANK = 1, COUNT = 5, DEADLINE_MS = 1000, SHRINKS = 4 };
+enum { TWIST = 8, RECORD = TWIST + RECORDS_TWIST_BYTES };
 /* Groups with a table: in one this node is a worker, in the other a shard. */
 enum { OF_WORKER = 2, OF_SHARD = 3, TABLE_PARTS = 2 };
 static const size_t table_parts[TABLE_PARTS] = {2, 5};
 
+RECORDS_MUTATOR(0, RECORD);
+
 typedef struct played {
     psr_node *node;
-    psr_node_coordinator *coordinator;
-    bool connected[RANKS], cut[RANKS]; /* the coordinator's */
+    psr_node_group *groups[1 + SHRINKS]; /* the first, and what it was shrunk to, one after the other */
+    psr_node_shrink *shrinks[SHRINKS];
+    size_t shrink_count;
     int64_t now_ms;
 } played;
 
@@ -36,38 +39,6 @@ static psr_err send_of_node(void *context, psr_peer to, const psr_head *head, co
     return PSR_OK;
 }
 
-static psr_err send_of_coordinator(void *context, psr_peer to, const psr_head *head,
-                                   const psr_payload *payload)
-{
-    const played *p = context;
-    (void)head;
-    if (to.role != PSR_ROLE_WORKER || to.rank >= RANKS || !p->connected[to.rank] || p->cut[to.rank])
-        abort();
-    give_back(payload);
-    return PSR_OK;
-}
-
-static void refuse(void *context, const psr_message *join, psr_err status, const char *line)
-{
-    (void)context, (void)join;
-    if (status == PSR_OK || *line == '\0')
-        abort();
-}
-
-static psr_err connect_to(void *context, psr_peer peer, const char *endpoint)
-{
-    (void)endpoint;
-    if (((played *)context)->connected[peer.rank])
-        abort(); /* a rank joins once */
-    ((played *)context)->connected[peer.rank] = true;
-    return PSR_OK;
-}
-
-static void cut(void *context, psr_peer peer)
-{
-    ((played *)context)->cut[peer.rank] = true;
-}
-
 static void cut_of_node(void *context, psr_peer peer)
 {
     (void)context;
@@ -79,41 +50,26 @@ static void changed(void *context)
     (void)context;
 }
 
-static void release(psr_message *message)
-{
-    free(message);
-}
-
-/* A message whose payload is of its exact size, so that a read beyond it is seen. */
-static psr_message *make(psr_peer from, psr_head head, const void *payload, size_t bytes)
-{
-    struct {
-        psr_message base;
-        double payload[];
-    } *m = malloc(sizeof *m + bytes);
-    if (m == NULL)
-        abort();
-    if (bytes > 0)
-        memcpy(m->payload, payload, bytes);
-    m->base = (psr_message){
-        .from = from, .head = head, .payload = m->payload, .payload_bytes = bytes, .release = release};
-    return &m->base;
-}
-
-static const uint8_t bytes[32] = "what it says";
+static const uint8_t words[32] = "what it says";
 
 static psr_msg_failure failure_of(const uint8_t *record)
 {
     return (psr_msg_failure){.status = (psr_err)(record[3] % (PSR_ERR_LAST + 2)),
-                             .rank = record[4] & 7,
-                             .other = record[4] >> 3,
+                             .scope = (psr_scope)(record[1] >> 3 & 3),
+                             .epoch = record[1] >> 5 & 3,
+                             .group = record[1] & 3,
+                             .rank = record[4] & 3,
+                             .other = (record[4] >> 3 & 3) > 0 ? record[4] >> 3 & 3 : PSR_RANK_ANY,
                              .number = record[5],
                              .within_ms = (uint64_t)record[6] * 10};
 }
 
 static psr_head head_to_node(const uint8_t *record)
 {
-    const psr_tag tag = {.group = record[1] & 1, .slot = record[1] >> 1 & 1, .round = record[1] >> 2 & 3};
+    const psr_tag tag = {.epoch = record[1] >> 6,
+                         .group = record[1] & 1,
+                         .slot = record[1] >> 1 & 1,
+                         .round = record[1] >> 2 & 3};
     const psr_msg_call call = psr_call_message(&(psr_call){.kind = PSR_KIND_ALL_REDUCE,
                                                            .algorithm = PSR_ALGORITHM_DIRECT,
                                                            .type = PSR_TYPE_INT32,
@@ -153,11 +109,13 @@ static psr_head head_to_table(const uint8_t *record)
 static void tell_table(played *p, const uint8_t *record)
 {
     static const float values[32];
-    const psr_head head = head_to_table(record);
+    psr_head head = head_to_table(record);
+    records_twist(&head, record + TWIST, TABLE_PARTS);
     const bool has_values = head.type == PSR_MSG_PUSH || head.type == PSR_MSG_WEIGHTS;
-    size_t size = record[7] < 240 ? (has_values ? head.fields[1] * sizeof(float) : 0) : record[7] - 240u;
+    const bool few = has_values && head.fields[1] <= sizeof values / sizeof values[0];
+    size_t size = record[7] < 240 ? (few ? head.fields[1] * sizeof(float) : 0) : record[7] - 240u;
     psr_message *message =
-        make((psr_peer){PSR_ROLE_WORKER, record[2] & 3}, head, values, size < sizeof values ? size : 0);
+        records_message((psr_peer){PSR_ROLE_WORKER, record[2] & 3}, head, size, values, sizeof values);
     psr_node_message(p->node, &message, p->now_ms);
     if (message != NULL)
         abort();
@@ -165,79 +123,86 @@ static void tell_table(played *p, const uint8_t *record)
 
 static void tell_node(played *p, const uint8_t *record)
 {
-    const psr_head head = head_to_node(record);
+    psr_head head = head_to_node(record);
+    records_twist(&head, record + TWIST, COUNT);
     const psr_peer from = head.type == PSR_MSG_VERDICT ? (psr_peer){PSR_ROLE_SCHEDULER, 0}
                                                        : (psr_peer){PSR_ROLE_WORKER, record[2] & 3};
-    psr_message *message = make(from, head, bytes, record[7] % sizeof bytes);
+    psr_message *message = records_message(from, head, record[7] % sizeof words, words, sizeof words);
     psr_node_message(p->node, &message, p->now_ms);
     const psr_failure *failure = psr_node_failure(p->node);
     if (message != NULL || (failure != NULL && memchr(failure->line, 0, sizeof failure->line) == NULL))
         abort();
 }
 
-/* A JOIN that can be read, or bytes. */
-static void join(played *p, psr_peer from, bool readable)
+/* The coordinator's other words: an answer to the wish for a smaller group, or what a node does not take. */
+static void tell_as_coordinator(played *p, const uint8_t *record)
 {
-    const psr_join says = {.version = PSR_VERSION, .host = "host", .endpoint = "ipc:///run/x", .pid = 1};
-    char *json = NULL;
-    if (psr_join_to_json(&says, &json) != PSR_OK)
-        abort();
+    static const psr_message_type others[] = {PSR_MSG_BYE, PSR_MSG_ALIVE, PSR_MSG_PROGRESS, PSR_MSG_VALUES};
+    static const uint32_t lists[][RANKS] = {{0, 1, 2}, {1, 2, 0}, {1, 0, 2},
+                                            {1, 1, 2}, {0, 2, 1}, {1, RANKS, 0}};
+    uint8_t ranks[4 * RANKS];
+    psr_msg_rank_list_write(lists[record[5] % (sizeof lists / sizeof lists[0])], RANKS, ranks);
+    psr_head head =
+        psr_msg_shrunk_head(&(psr_msg_shrunk){.epoch = record[1] & 3,
+                                              .group = record[1] >> 2 & 1,
+                                              .status = (psr_err)(record[3] & 1 ? record[3] >> 1 : 0),
+                                              .rank = record[4] & 3,
+                                              .new_epoch = record[6] & 7});
+    if (record[1] >= 224)
+        head = (psr_head){.type = others[record[1] & 3]};
+    records_twist(&head, record + TWIST, RANKS);
+    size_t bytes = record[7] < 250 ? (record[7] % (RANKS + 1)) * 4u : record[7] - 250u;
     psr_message *message =
-        make(from, (psr_head){.type = PSR_MSG_JOIN}, json, readable ? strlen(json) : strlen(json) / 2);
-    psr_node_coordinator_message(p->coordinator, message, p->now_ms);
-    psr_message_free(&message);
-    free(json);
+        records_message((psr_peer){PSR_ROLE_SCHEDULER, 0}, head, bytes, ranks, sizeof ranks);
+    psr_node_message(p->node, &message, p->now_ms);
+    if (message != NULL)
+        abort();
 }
 
-static psr_head head_to_coordinator(const uint8_t *record)
+/* Of the newest group, when the wish before has ended. */
+static void wish_to_shrink(played *p)
 {
-    static const psr_message_type plain[] = {PSR_MSG_FACTS, PSR_MSG_READY, PSR_MSG_METRICS, PSR_MSG_FACTS};
-    const psr_msg_failure failure = failure_of(record);
-    switch (record[1] % 6) {
-    case 0:
-        return psr_msg_progress_head(&(psr_msg_progress){.phase = PSR_PHASE_FORWARD,
-                                                         .counter = record[3],
-                                                         .waits = record[4] & 1,
-                                                         .waits_for = {PSR_ROLE_WORKER, record[5] & 7}});
-    case 1:
-        return psr_msg_finding_head(&failure);
-    case 2:
-        return psr_msg_done_head(&(psr_msg_done){0});
-    case 3:
-        return psr_msg_failed_head(failure.status);
-    default:
-        return (psr_head){.type = plain[record[1] >> 3 & 3]};
+    psr_node_group *newest = p->groups[0];
+    for (size_t i = 0; i < p->shrink_count; i++) {
+        if (!psr_node_shrink_ended(p->shrinks[i]))
+            return;
+        if (psr_node_shrink_result(p->shrinks[i], &p->groups[1 + i]) == PSR_OK)
+            newest = p->groups[1 + i];
     }
-}
-
-static void tell_coordinator(played *p, const uint8_t *record)
-{
-    psr_peer from = {record[2] & 4 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[2] & 3};
-    if ((record[2] & 8) != 0)
-        from.rank = PSR_RANK_ANY;
-    if ((record[0] & 4) != 0) {
-        join(p, from, record[1] > 0);
+    if (p->shrink_count == SHRINKS)
         return;
-    }
-    psr_message *message = make(from, head_to_coordinator(record), bytes, record[7] % 4);
-    psr_node_coordinator_message(p->coordinator, message, p->now_ms);
-    psr_message_free(&message);
+    psr_node_shrink **shrink = &p->shrinks[p->shrink_count];
+    if (psr_node_shrink_new(newest, DEADLINE_MS, shrink) != PSR_OK)
+        abort();
+    p->shrink_count++;
+    psr_node_take(p->node, PSR_NODE_SHRINK, *shrink, p->now_ms);
+}
+
+static void pass_time(played *p, uint8_t ms)
+{
+    int64_t next_ms = 0;
+    psr_msg_progress report = {0};
+    p->now_ms += ms;
+    psr_node_tick(p->node, p->now_ms, &next_ms);
+    psr_node_report(p->node, &report);
+    if (report.waits && (report.waits_for.role != PSR_ROLE_WORKER || report.waits_for.rank >= RANKS))
+        abort();
 }
 
 static void event(played *p, const uint8_t *record)
 {
-    int64_t next_ms = 0;
     switch (record[0] & 3) {
     case 0:
-        tell_coordinator(p, record);
+        if ((record[0] & 4) != 0)
+            wish_to_shrink(p);
+        else
+            tell_as_coordinator(p, record);
+        return;
+    case 1:
+        pass_time(p, record[1]);
         return;
     case 3:
         tell_table(p, record);
-        return;
-    case 1:
-        p->now_ms += record[1];
-        psr_node_coordinator_tick(p->coordinator, p->now_ms, &next_ms);
-        psr_node_tick(p->node, p->now_ms, &next_ms);
         return;
     default:
         tell_node(p, record);
@@ -284,30 +249,19 @@ static void play(played *p, const psr_view *view, const uint8_t *data, size_t si
                                       .cut = cut_of_node,
                                       .retire = cut_of_node,
                                       .changed = changed};
-    const psr_node_coordinator_options of_coordinator = {.ranks = RANKS,
-                                                         .deadline_ms = DEADLINE_MS,
-                                                         .join_deadline_ms = DEADLINE_MS,
-                                                         .host = "host",
-                                                         .context = p,
-                                                         .send = send_of_coordinator,
-                                                         .connect = connect_to,
-                                                         .refuse = refuse,
-                                                         .cut = cut,
-                                                         .retire = cut_of_node};
     const psr_request_options options = {.kind = PSR_KIND_ALL_REDUCE,
                                          .algorithm = PSR_ALGORITHM_DIRECT,
                                          .type = PSR_TYPE_INT32,
                                          .send = x,
                                          .receive = x,
                                          .count = COUNT};
-    psr_node_group *group = NULL;
+    psr_node_group **group = &p->groups[0];
     psr_node_request *request = NULL;
     if (psr_node_new(&of_node, 0, &p->node) != PSR_OK ||
-        psr_node_coordinator_new(&of_coordinator, 0, &p->coordinator) != PSR_OK ||
-        psr_node_group_new(p->node, 0, 0, ranks, RANKS, &group) != PSR_OK ||
-        psr_node_request_new(group, &options, DEADLINE_MS, "played", &request) != PSR_OK)
+        psr_node_group_new(p->node, 0, 0, ranks, RANKS, group) != PSR_OK ||
+        psr_node_request_new(*group, &options, DEADLINE_MS, "played", &request) != PSR_OK)
         abort();
-    psr_node_take(p->node, PSR_NODE_OPEN_GROUP, group, 0);
+    psr_node_take(p->node, PSR_NODE_OPEN_GROUP, *group, 0);
     psr_node_request_begins(request);
     psr_node_take(p->node, PSR_NODE_START, request, 0);
     psr_node_request *of_table[TABLE_PARTS];
@@ -318,8 +272,12 @@ static void play(played *p, const psr_view *view, const uint8_t *data, size_t si
         !(psr_node_request_ended(request) && psr_node_request_ended(of_table[0]) &&
           psr_node_request_ended(of_table[1])))
         abort(); /* it would wait for ever */
+    for (size_t i = 0; i < p->shrink_count; i++) {
+        if (psr_node_failure(p->node) != NULL && !psr_node_shrink_ended(p->shrinks[i]))
+            abort();
+        psr_node_shrink_free(p->shrinks[i]);
+    }
     psr_node_free(p->node);
-    psr_node_coordinator_free(p->coordinator);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

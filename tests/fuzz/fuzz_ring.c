@@ -2,6 +2,8 @@
  * record of the input is one event; fields are near what would be right, so that the fuzzer gets past the
  * first checks. What is refused must be PROTOCOL, or NUMERIC where a sum is to be sent that has come to more than a float, and nothing
  * may be written outside the buckets. The first byte says the rank and the compression. */
+#include "tests/fuzz/records.h"
+
 #include "comm/operations/collective.h"
 #include "comm/wire/messages.h"
 #include "comm/operations/ring.h"
@@ -9,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+enum { ARENA = 64, TWIST = 8, RECORD = TWIST + RECORDS_TWIST_BYTES };
 
-enum { ARENA = 64, RECORD = 8 };
+RECORDS_MUTATOR(1, RECORD);
 
 static const psr_part buckets[] = {{{40, 20}, 0}, {{9, 23}, 1}, {{3, 1}, 2}};
 
@@ -108,6 +110,7 @@ static psr_message *make(const uint8_t *record, psr_message_type type, psr_encod
         .payload_bytes = payload_bytes,
         .release = release,
     };
+    records_twist(&m->base.head, record + TWIST, 3);
     if (payload_bytes > 0 || encoding == PSR_ENCODING_TOPK) /* now and then in another than the type's */
         m->base.head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FLOAT64 : encoding;
     return &m->base;

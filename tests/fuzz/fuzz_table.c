@@ -1,15 +1,17 @@
 /* Shards that may send a worker, whose pushes are compressed or not, anything in well-formed heads: psr_table_message. Each record of the input is one event; fields are
  * near what would be right, so that the fuzzer gets past the first checks. What is refused must be PROTOCOL, nothing may be written
  * outside the parts, and no part lands that was not started. */
+#include "tests/fuzz/records.h"
+
 #include "comm/tables/table.h"
 #include "comm/wire/messages.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+enum { TABLE = 64, PARTS = 3, TWIST = 8, RECORD = TWIST + RECORDS_TWIST_BYTES };
 
-enum { TABLE = 64, RECORD = 8, PARTS = 3 };
+RECORDS_MUTATOR(1, RECORD);
 
 static const char *const compressions[] = {"none", "fp16", "bf16", "int8", "topk:0.2", "1bit"};
 enum { COMPRESSIONS = sizeof compressions / sizeof compressions[0] };
@@ -63,13 +65,16 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
         .release = release,
     };
     uint64_t received = record[5] & 63;
-    m->base.head = type == PSR_MSG_ACK
-                       ? psr_msg_ack_head(received)
+    m->base.head = type == PSR_MSG_ACK ? psr_msg_ack_head(received)
+                   : type == PSR_MSG_INIT
+                       ? psr_msg_init_head(&(psr_msg_init){
+                             record[1] & 3, record[1] >> 4, {record[3], record[4]}, record[2] & 1})
                        : psr_msg_weights_head(&(psr_msg_weights){.bucket = record[1] & 3,
                                                                  .step = record[1] >> 4,
                                                                  .span = {record[3], record[4]},
                                                                  .staleness = record[2],
                                                                  .received = received});
+    records_twist(&m->base.head, record + TWIST, PARTS);
     if (payload_bytes > 0) /* now and then in another than the type's */
         m->base.head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FP16 : PSR_ENCODING_FLOAT32;
     m->base.head.type = type;
@@ -94,13 +99,14 @@ static void start(player *p, uint32_t part)
 
 static void play(player *p, const uint8_t *data, size_t size)
 {
-    static const psr_message_type types[] = {PSR_MSG_WEIGHTS, PSR_MSG_ACK, PSR_MSG_WEIGHTS, PSR_MSG_PUSH};
+    static const psr_message_type types[] = {PSR_MSG_WEIGHTS, PSR_MSG_ACK, PSR_MSG_WEIGHTS, PSR_MSG_PUSH,
+                                             PSR_MSG_WEIGHTS, PSR_MSG_ACK, PSR_MSG_WEIGHTS, PSR_MSG_INIT};
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
         if ((data[0] & 7) == 0) {
             start(p, data[1] % PARTS);
             continue;
         }
-        psr_message *message = make(data, types[data[0] & 3]);
+        psr_message *message = make(data, types[data[0] & 7]);
         psr_err err = psr_table_message(p->table, &message);
         if (message != NULL || (err != PSR_OK && err != PSR_ERR_PROTOCOL))
             abort();

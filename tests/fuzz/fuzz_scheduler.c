@@ -1,0 +1,350 @@
+/* Members that may say anything to training's scheduler, while they join and while the run is on: ps/scheduler on comm/members' coordinator
+ * and its liveness. Each record of the input is one message, news of a process, or time that passes. The run ends at most once, and with a
+ * status and a line; nothing is sent to who has not joined; what its driver is given is of members, steps and samples that there are.
+ * The first two bytes say what the run is like, and how far it is. */
+#include "tests/fuzz/records.h"
+
+#include "ps/parts.h"
+#include "ps/scheduler/metrics_line.h"
+#include "ps/scheduler/scheduler.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What happens; who says it; the head; the payload's kind, its number, its length; how much time passes. */
+enum { WHAT, WHO, HEAD, KIND = HEAD + RECORDS_HEAD_BYTES, NUMBER, LENGTH, TIME, RECORD, FIRST = 2 };
+enum { WORKERS = 3, SHARDS = 2, STEPS = 8, SAMPLES = 30, FLOATS = 32 };
+
+RECORDS_MUTATOR(FIRST, RECORD);
+
+typedef struct played {
+    psr_coordinator *coordinator;
+    psr_scheduler *scheduler;
+    uint32_t shards;
+    bool joined[WORKERS + SHARDS];
+    unsigned ended;
+    int64_t now_ms;
+} played;
+
+static size_t seat_of(psr_peer peer)
+{
+    if (peer.role == PSR_ROLE_WORKER && peer.rank < WORKERS)
+        return peer.rank;
+    if (peer.role == PSR_ROLE_SHARD && peer.rank < SHARDS)
+        return WORKERS + peer.rank;
+    abort();
+}
+
+/* ---- the driver ---- */
+
+static psr_err on_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+{
+    (void)head, (void)payload;
+    if (!((played *)context)->joined[seat_of(to)])
+        abort();
+    return PSR_OK;
+}
+
+static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
+{
+    played *p = context;
+    if (p->joined[seat_of(peer)])
+        abort();
+    if (strcmp(endpoint, "bad") == 0)
+        return psr_fail(PSR_ERR_USAGE, "endpoint bad");
+    p->joined[seat_of(peer)] = true;
+    return PSR_OK;
+}
+
+static void on_refuse(void *context, const psr_message *join, psr_err status, const char *line)
+{
+    (void)context, (void)join;
+    if (status == PSR_OK || *line == '\0')
+        abort();
+}
+
+static void on_joined(void *context, const psr_view_member *entry, uint32_t count, uint32_t total)
+{
+    (void)context, (void)entry;
+    if (count > total)
+        abort();
+}
+
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
+                        const psr_view *members, psr_beginning *ret_beginning)
+{
+    const played *p = context;
+    static const psr_part parts[] = {{{16, 16}, 0}, {{0, 16}, 1}};
+    const psr_plan_options plan = {.route = p->shards > 0 ? PSR_ROUTE_SHARD : PSR_ROUTE_RING,
+                                   .ranks = WORKERS,
+                                   .shards = p->shards,
+                                   .slice_floats = 8,
+                                   .window = 2};
+    static psr_tensor tensor = {"t", 1, {FLOATS, 1, 1, 1}, 0, FLOATS};
+    static const psr_layout layout = {&tensor, 1, FLOATS, FLOATS};
+    (void)config, (void)facts, (void)members;
+    ret_beginning->first_step = 0;
+    ret_beginning->layout = &layout;
+    return psr_plan_make(&plan, parts, 2, &ret_beginning->plan);
+}
+
+static psr_err on_restore(void *context)
+{
+    (void)context;
+    return PSR_OK;
+}
+
+static psr_err on_started(void *context, const char *algorithms)
+{
+    (void)context;
+    return strlen(algorithms) < sizeof((psr_config *)0)->algorithms ? PSR_OK : PSR_ERR_USAGE;
+}
+
+static psr_err on_metrics(void *context, const psr_metrics_line *line)
+{
+    (void)context;
+    if (line->worker >= WORKERS || line->rank >= WORKERS || line->step < 1 || line->step > STEPS)
+        abort();
+    return PSR_OK;
+}
+
+static void on_evaluating(void *context, uint32_t rank, uint64_t step, uint64_t counted)
+{
+    (void)context;
+    if (rank >= WORKERS || step > STEPS + 1 || counted > SAMPLES)
+        abort();
+}
+
+static void on_done(void *context, uint32_t rank, const char *json, size_t size)
+{
+    (void)context;
+    if (rank >= WORKERS || (size > 0 && json == NULL))
+        abort();
+}
+
+static void on_carried(void *context, uint32_t shard, const psr_traffic *traffic)
+{
+    (void)traffic;
+    if (shard >= ((played *)context)->shards)
+        abort();
+}
+
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
+                             size_t count)
+{
+    (void)context, (void)section;
+    volatile float last = count > 0 ? data[count - 1] : 0;
+    (void)last;
+    if (step > STEPS || offset + count < offset)
+        abort();
+    return offset + count <= FLOATS ? PSR_OK : psr_fail(PSR_ERR_PROTOCOL, "it is not within the section");
+}
+
+static psr_err on_last_checkpoint(void *context, uint64_t step)
+{
+    (void)context;
+    if (step > STEPS)
+        abort();
+    return PSR_OK;
+}
+
+static void on_say(void *context, const char *line)
+{
+    (void)context;
+    if (*line == '\0')
+        abort();
+}
+
+static void on_ended(void *context, psr_err status, const char *line)
+{
+    (void)status;
+    if (((played *)context)->ended++ > 0 || *line == '\0')
+        abort();
+}
+
+/* ---- members ---- */
+
+static void hear(played *p, psr_peer from, psr_head head, const void *bytes, size_t count, size_t size)
+{
+    psr_message *message = records_message(from, head, size, bytes, count);
+    psr_coordinator_message(p->coordinator, message, p->now_ms);
+    psr_message_free(&message);
+}
+
+static void say(played *p, psr_peer from, psr_message_type type, const char *text)
+{
+    hear(p, from, (psr_head){.type = type}, text, strlen(text), strlen(text));
+}
+
+#define JOIN_TEXT "{\"version\": \"" PSR_VERSION "\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}"
+#define FACTS_TEXT                                                                                           \
+    "{\"identity\": \"\", \"data_name\": \"\", \"train_count\": 0, \"test_count\": %d, \"channels\": 0, "    \
+    "\"height\": 0, \"width\": 0, \"classes\": 0, \"steps_per_epoch\": 1, \"total_steps\": %" PRIu64 ", "    \
+    "\"parameter_count\": 0}"
+
+/* What is due of that type, with a number of the liar's. */
+static void write_text(psr_message_type type, psr_peer from, uint64_t number, char *text, size_t size)
+{
+    switch (type) {
+    case PSR_MSG_JOIN:
+        snprintf(text, size, "%s",
+                 number == 7   ? "{\"version\": \"9.9.9\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}"
+                 : number == 6 ? "{\"version\": \"" PSR_VERSION
+                                 "\", \"host\": \"h\", \"endpoint\": \"bad\", \"pid\": 1}"
+                               : JOIN_TEXT);
+        return;
+    case PSR_MSG_FACTS:
+        snprintf(text, size, FACTS_TEXT, SAMPLES, number > 0 ? number : STEPS);
+        return;
+    case PSR_MSG_READY:
+        snprintf(text, size, number == 0 ? "" : "{\"algorithms\": \"auto\"}");
+        return;
+    case PSR_MSG_METRICS:
+        snprintf(text, size,
+                 "{\"step\": %" PRIu64 ", \"rank\": %" PRIu32 ", \"loss\": 0.5, \"hash\": \"%016" PRIx64
+                 "\"}",
+                 number, from.rank, number & 1);
+        return;
+    case PSR_MSG_DONE:
+        snprintf(text, size,
+                 from.role == PSR_ROLE_SHARD ? "{\"gradient_bytes\": %" PRIu64 ", \"weight_bytes\": 1}"
+                                             : "{\"loss\": %" PRIu64 "}",
+                 number);
+        return;
+    default:
+        snprintf(text, size, "what it says: %" PRIu64, number);
+    }
+}
+
+static void tell(played *p, psr_peer from, const uint8_t *record)
+{
+    static const psr_message_type often[] = {
+        PSR_MSG_PROGRESS,   PSR_MSG_PROGRESS,   PSR_MSG_PROGRESS, PSR_MSG_METRICS, PSR_MSG_METRICS,
+        PSR_MSG_CHECKPOINT, PSR_MSG_CHECKPOINT, PSR_MSG_HELD,     PSR_MSG_DONE,    PSR_MSG_FAILED,
+        PSR_MSG_FACTS,      PSR_MSG_READY,      PSR_MSG_JOIN};
+    static const float floats[FLOATS];
+    const uint8_t which = record[WHAT] >> 4;
+    const psr_message_type type =
+        which < sizeof often / sizeof often[0] ? often[which] : (psr_message_type)record[KIND];
+    psr_head head = records_head(type, record + HEAD, WORKERS);
+    char text[512];
+    if (type == PSR_MSG_CHECKPOINT && record[KIND] < 224) { /* as many as it says */
+        head.encoding = PSR_ENCODING_FLOAT32;
+        size_t count = head.fields[1] <= FLOATS ? head.fields[1] : record[LENGTH];
+        hear(p, from, head, floats, sizeof floats, count * sizeof *floats);
+        return;
+    }
+    write_text(type, from, records_number(record[NUMBER], STEPS), text, sizeof text);
+    size_t length = strlen(text);
+    if (record[KIND] >= 240) /* torn, or too long */
+        length = (size_t)record[LENGTH] * (record[KIND] == 255 ? 512 : 1);
+    if (type == PSR_MSG_PROGRESS || type == PSR_MSG_HELD)
+        length = record[KIND] >= 240 ? length : 0;
+    hear(p, from, head, text, strlen(text) + 1, length);
+}
+
+static void event(played *p, const uint8_t *record)
+{
+    const psr_role role = (record[WHO] & 1) != 0 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER;
+    const uint64_t rank = records_number(record[WHO] >> 1, role == PSR_ROLE_SHARD ? SHARDS : WORKERS);
+    const psr_peer from = {role, record[WHO] >= 254 ? PSR_RANK_ANY : (uint32_t)rank};
+    switch (record[WHAT] & 15) {
+    case 0:
+        p->now_ms += 16 * (int64_t)record[TIME];
+        psr_coordinator_tick(p->coordinator, p->now_ms);
+        if (!psr_coordinator_ended(p->coordinator) && psr_coordinator_next_tick(p->coordinator) < 0)
+            abort();
+        return;
+    case 1:
+        psr_scheduler_stop(p->scheduler);
+        return;
+    case 2:
+        psr_coordinator_lost(p->coordinator, from, (record[KIND] & 1) != 0 ? "h" : NULL, record[KIND] & 2,
+                             "exit status 1", p->now_ms);
+        return;
+    case 3:
+        if (!psr_coordinator_running(p->coordinator))
+            return;
+        psr_scheduler_checkpointed(p->scheduler, record[NUMBER] % (STEPS + 1));
+        return;
+    default:
+        tell(p, from, record);
+        p->now_ms += record[TIME] & 15;
+    }
+}
+
+/* ---- a run ---- */
+
+static psr_peer member(uint32_t i)
+{
+    return i < WORKERS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, i - WORKERS};
+}
+
+static void bring_up(played *p, uint8_t stage)
+{
+    char facts[512];
+    write_text(PSR_MSG_FACTS, member(0), 0, facts, sizeof facts);
+    for (uint32_t i = 0; i < WORKERS + p->shards && (stage & 3) > 0; i++)
+        say(p, member(i), PSR_MSG_JOIN, JOIN_TEXT);
+    for (uint32_t i = 0; i < WORKERS + p->shards && (stage & 3) > 1; i++)
+        say(p, member(i), PSR_MSG_FACTS, i < WORKERS ? facts : "");
+    for (uint32_t i = 0; i < WORKERS + p->shards && (stage & 3) > 2; i++)
+        say(p, member(i), PSR_MSG_READY, "");
+}
+
+static psr_config config_of(uint8_t how)
+{
+    psr_config config;
+    psr_config_defaults(&config);
+    config.mode = (how & 1) != 0 ? PSR_MODE_RING : PSR_MODE_PS;
+    config.workers = WORKERS;
+    config.shards = SHARDS;
+    config.momentum = 0.5;
+    config.sync = (how & 2) != 0 && (how & 1) == 0 ? PSR_SYNC_SSP : PSR_SYNC_BSP;
+    config.ssp_bound = 1;
+    config.checkpoint_every = 1 + (how >> 2 & 3);
+    config.deadline_s = 1;
+    if ((how & 16) != 0 && (how & 1) == 0)
+        config.compress_weights = PSR_COMPRESS_WEIGHTS_FP16;
+    if ((how & 32) != 0)
+        strcpy(config.compress, "1bit");
+    return config;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < FIRST)
+        return 0;
+    played p = {0};
+    const psr_scheduler_events events = {.context = &p,
+                                         .send = on_send,
+                                         .connect = on_connect,
+                                         .refuse = on_refuse,
+                                         .joined = on_joined,
+                                         .begin = on_begin,
+                                         .restore = on_restore,
+                                         .started = on_started,
+                                         .metrics = on_metrics,
+                                         .evaluating = on_evaluating,
+                                         .done = on_done,
+                                         .carried = on_carried,
+                                         .checkpoint = on_checkpoint,
+                                         .last_checkpoint = on_last_checkpoint,
+                                         .say = on_say,
+                                         .ended = on_ended};
+    const psr_config config = config_of(data[0]);
+    p.shards = config.mode == PSR_MODE_PS ? SHARDS : 0;
+    if (psr_scheduler_new(&config, &events, "h", 0, &p.scheduler) != PSR_OK)
+        abort();
+    p.coordinator = psr_scheduler_coordinator(p.scheduler);
+    bring_up(&p, data[1]);
+    for (data += FIRST, size -= FIRST; size >= RECORD; data += RECORD, size -= RECORD) {
+        event(&p, data);
+        if (psr_coordinator_ended(p.coordinator) != (p.ended > 0))
+            abort();
+    }
+    psr_scheduler_free(p.scheduler);
+    return 0;
+}
