@@ -64,35 +64,43 @@ static psr_err check_steps(const psr_scheduler *scheduler)
     return PSR_OK;
 }
 
-static psr_err compare_last_weights(psr_scheduler *scheduler, psr_peer worker, uint64_t steps,
-                                    const psr_message *message)
+/* A worker's figures, and the hash of its last weights. */
+static psr_err take_outcome(psr_scheduler *scheduler, psr_peer worker, uint64_t steps,
+                            const psr_message *message)
 {
+    const psr_scheduler_events *events = &scheduler->events;
     cJSON *outcome = cJSON_ParseWithLength(message->payload, message->payload_bytes);
-    psr_err err = psr_scheduler_compare_hash(scheduler, worker, steps, outcome);
+    psr_err err = cJSON_IsObject(outcome) ? PSR_OK : psr_violation(message, "its payload is no JSON object");
+    if (err == PSR_OK) {
+        events->done(events->context, worker.rank, message->payload, message->payload_bytes);
+        err = psr_scheduler_compare_hash(scheduler, worker, steps, outcome);
+    }
     cJSON_Delete(outcome);
     return err;
 }
 
-/* A worker's figures, or what a shard carried. */
-static psr_err take_figures(const psr_scheduler *scheduler, psr_peer from, const psr_message *message)
+/* What a shard carried. */
+static psr_err take_traffic(const psr_scheduler *scheduler, psr_peer shard, const psr_message *message)
 {
-    const psr_scheduler_events *events = &scheduler->events;
     psr_traffic traffic;
-    if (message->payload_bytes == 0)
-        return PSR_OK;
-    if (from.role == PSR_ROLE_SHARD &&
-        psr_traffic_from_json(psr_scheduler_payload_of(message), &traffic) != PSR_OK) {
+    if (psr_traffic_from_json(psr_scheduler_payload_of(message), &traffic) != PSR_OK) {
         char detail[PSR_SCHEDULER_LINE_MAX];
         snprintf(detail, sizeof detail, "%s", psr_err_detail());
         return psr_violation(message, "%s", detail);
     }
+    scheduler->events.carried(scheduler->events.context, shard.rank, &traffic);
+    return PSR_OK;
+}
+
+static psr_err take_figures(psr_scheduler *scheduler, psr_peer from, uint64_t steps,
+                            const psr_message *message)
+{
+    if (message->payload_bytes == 0)
+        return PSR_OK;
     if (!psr_is_printable(message->payload, message->payload_bytes))
         return psr_violation(message, "its payload holds control characters");
-    if (from.role == PSR_ROLE_SHARD)
-        events->carried(events->context, from.rank, &traffic);
-    else
-        events->done(events->context, from.rank, message->payload, message->payload_bytes);
-    return PSR_OK;
+    return from.role == PSR_ROLE_SHARD ? take_traffic(scheduler, from, message)
+                                       : take_outcome(scheduler, from, steps, message);
 }
 
 psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member,
@@ -101,9 +109,7 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     psr_msg_done says;
     const psr_msg_limits limits = psr_coordinator_limits(scheduler->coordinator);
     PSR_TRY(psr_msg_done_read(message, &limits, &says));
-    PSR_TRY(take_figures(scheduler, member->peer, message));
-    if (member->peer.role == PSR_ROLE_WORKER && message->payload_bytes > 0)
-        PSR_TRY(compare_last_weights(scheduler, member->peer, says.steps, message));
+    PSR_TRY(take_figures(scheduler, member->peer, says.steps, message));
     psr_coordinator_set_done(scheduler->coordinator, member->peer);
     member->left_out = says.left_out;
     member->steps = says.steps;

@@ -772,6 +772,9 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     refused_message(m->head.type = PSR_MSG_PUSH, "hears worker 0 alone");
     refused_field(says.phase = PSR_RING_PHASES, "its phase is 2: 1 is the most");
     refused_field(says.bucket = 2, "there are 2 buckets");
+    b->plan.buckets[1].route = PSR_ROUTE_SHARD;
+    refused_field((says.bucket = 1, says.span.offset = 8), "the bucket is no ring's");
+    b->plan.buckets[1].route = PSR_ROUTE_RING;
     refused_field(says.chunk = 3, "does not come from there");
     refused_field(says.chunk = says.hop = UINT32_MAX, "does not come from there");
     refused_field(says.hop = 1, "does not come from there");
