@@ -1,5 +1,6 @@
 /* Groups: which ranks, in which order, under which number. */
 #include "comm/psring/internal.h"
+#include "comm/psring/opening.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +11,22 @@
 static uint32_t id_of(const psring_comm *comm, uint64_t number, uint32_t first)
 {
     return (uint32_t)(number * comm->view->member_count + first);
+}
+
+/* The same of a number that rank `first` of all tells. */
+static psr_err told_id(psring_group *parent, int64_t number, uint32_t first, uint32_t *ret_id)
+{
+    psring_comm *comm = parent->comm;
+    const uint32_t ranks = comm->view->member_count;
+    psr_failure failure = {.err = PSR_ERR_PROTOCOL, .rank = first, .other = PSR_RANK_ANY};
+    if (number > 0 && number <= UINT32_MAX &&
+        psr_opening_id_is((uint64_t)number * ranks + first, first, ranks)) {
+        *ret_id = id_of(comm, (uint64_t)number, first);
+        return PSR_OK;
+    }
+    snprintf(failure.line, sizeof failure.line,
+             "rank %" PRIu32 " gives a group the number %" PRId64 ", which none can have", first, number);
+    return psr_comm_find(comm, parent->group, &failure);
 }
 
 static psr_err check_number(const psring_comm *comm)
@@ -315,7 +332,8 @@ static psr_err from_ranks(psring_group *parent, const int *ranks, int count, con
         if (told[TOLD_DIGEST] != ours[TOLD_DIGEST])
             return other_ranks(parent, first, told, ours);
     }
-    uint32_t id = id_of(comm, (uint64_t)told[TOLD_NUMBER], world_rank(parent, first));
+    uint32_t id = 0;
+    PSR_TRY(told_id(parent, told[TOLD_NUMBER], world_rank(parent, first), &id));
     return open_listed(parent, id, ranks, count, call, ret_group);
 }
 
@@ -380,7 +398,8 @@ static psr_err split_with(psring_group *parent, choice own, choice *all, int *ra
     int count = choose(all, psring_size(parent), own.colour, ranks);
     if (ranks[0] == psring_rank(parent))
         comm->next_group++;
-    uint32_t id = id_of(comm, (uint64_t)all[ranks[0]].number, world_rank(parent, ranks[0]));
+    uint32_t id = 0;
+    PSR_TRY(told_id(parent, all[ranks[0]].number, world_rank(parent, ranks[0]), &id));
     return open_listed(parent, id, ranks, count, call, ret_group);
 }
 

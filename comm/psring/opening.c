@@ -201,6 +201,16 @@ psr_err psr_opening_from_words(const int64_t *words, size_t count, psr_opening *
     return PSR_OK;
 }
 
+bool psr_opening_id_is(uint64_t id, uint32_t first, uint32_t ranks)
+{
+    return id <= UINT32_MAX && id >= 2 * (uint64_t)ranks && id % ranks == first;
+}
+
+psr_err psr_opening_replied(int64_t status)
+{
+    return in(status, PSR_OK, PSR_ERR_LAST) ? (psr_err)status : PSR_ERR_PEER;
+}
+
 /* ---- what is said of it ---- */
 
 static uint64_t digest(uint64_t sum, const void *data, size_t size)

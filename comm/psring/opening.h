@@ -49,6 +49,11 @@ PSR_MUST_CHECK psr_err psr_opening_to_words(const psr_opening *opening, int64_t 
 /* The bytes may be hostile. FORMAT: they say nothing that can be. ret owns: psr_opening_done. */
 PSR_MUST_CHECK psr_err psr_opening_from_words(const int64_t *words, size_t count, psr_opening *ret_opening);
 
+/* Can a group have it that rank `first` of all ranks makes? Those below belong to what is open from the beginning. */
+bool psr_opening_id_is(uint64_t id, uint32_t first, uint32_t ranks);
+/* What a shard's reply says. A status that is none is PEER: the line that comes with it counts. */
+psr_err psr_opening_replied(int64_t status);
+
 /* Of what the workers must say alike: neither id, workers nor initial. */
 uint64_t psr_opening_digest(const psr_opening *opening);
 /* "table "weights" of 2 parts (7840, 10), update "sum", bsp" */

@@ -249,7 +249,7 @@ static psr_err violated(psring_comm *comm, uint32_t worker, const char *what)
 
 static psr_err check_opening(const psring_comm *comm, uint32_t worker, const psr_opening *o)
 {
-    if (o->id % comm->view->member_count != worker || o->id < 2 * comm->view->member_count)
+    if (!psr_opening_id_is(o->id, worker, comm->view->member_count))
         return psr_fail(PSR_ERR_FORMAT, "group %" PRIu32 " is not its to make", o->id);
     if (o->workers[0] != worker)
         return psr_fail(PSR_ERR_FORMAT, "it is not the first worker");

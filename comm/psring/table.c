@@ -83,6 +83,7 @@ static psr_err ask_shards(psring_comm *comm, const psr_opening *opening, const p
             err = psr_service_send(comm, shard, PSR_SERVICE_OPENING, words, count, call);
         if (err == PSR_OK)
             err = psr_service_receive(comm, shard, PSR_SERVICE_REPLY, ret_reply, PSR_REPLY_WORDS, call);
+        ret_reply->err = psr_opening_replied(ret_reply->err);
         ++*ret_asked;
     }
     free(words);
@@ -134,6 +135,21 @@ static psr_err compare(const psring_group *group, record *all, uint64_t number)
         if (all[r].digest != all[0].digest)
             return other_table(group, all, r, number);
     return PSR_OK;
+}
+
+/* What its first rank tells of the table. */
+static psr_err check_first(const psring_group *group, record *first)
+{
+    const uint32_t rank = psr_node_group_ranks(group->group)[0];
+    psr_failure failure = {.err = PSR_ERR_PROTOCOL, .rank = rank, .other = PSR_RANK_ANY};
+    first->reply.err = psr_opening_replied(first->reply.err);
+    if (first->reply.err != PSR_OK ||
+        psr_opening_id_is((uint64_t)first->id, rank, group->comm->view->member_count))
+        return PSR_OK;
+    snprintf(failure.line, sizeof failure.line,
+             "rank %" PRIu32 " gives a table the group %" PRId64 ", which is not its to make", rank,
+             first->id);
+    return psr_comm_find(group->comm, group->group, &failure);
 }
 
 static void set_initial(psr_node_table *table, uint32_t part_count, const float *initial)
@@ -195,6 +211,7 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
     }
     PSR_TRY(gather(PSR_KIND_TABLE_OPEN, group, &own, all, sizeof own, call, &number));
     PSR_TRY(compare(group, all, number));
+    PSR_TRY(check_first(group, &all[0]));
     const bool yes = all[0].reply.err == PSR_OK;
     PSR_TRY(go(comm, asked, yes, call));
     if (!yes)
