@@ -1,6 +1,6 @@
 /* Members that may send a holder anything in well-formed heads: its host's workers PUSH, anybody RING (comm/tables/host_ring.h). Each record
- * of the input is one message; fields are near what would be right. What is refused must be PROTOCOL, and nothing may be written outside
- * the buckets. The first byte says the rank and the window. */
+ * of the input is one message; fields are near what would be right, but for one of them, and its sender and step may be those that are due.
+ * What is refused must be PROTOCOL, and nothing may be written outside the buckets. The first byte says the rank and the window. */
 #include "tests/fuzz/records.h"
 
 #include "comm/tables/host_ring.h"
@@ -17,6 +17,7 @@ static const psr_part parts[PARTS] = {{{40, 20}, 0}, {{9, 23}, 1}, {{3, 1}, 2}};
 static const psr_host_ranks hosts = {3, (uint32_t[]){0, 2, 3, 5}};
 
 typedef struct holder {
+    uint32_t rank;
     psr_plan plan, within;
     psr_table_shard *table;
     psr_host_ring *ring;
@@ -43,7 +44,7 @@ static void must(psr_err err)
 
 static void open_holder(holder *h, uint8_t how, float *values)
 {
-    const uint32_t rank = how % 5;
+    const uint32_t rank = h->rank = how % 5;
     const psr_plan_options planned = {
         .route = PSR_ROUTE_SHARD, .ranks = 5, .hosts = &hosts, .slice_floats = 4, .window = 1 + how / 5 % 3};
     must(psr_plan_make(&planned, parts, PARTS, &h->plan));
@@ -78,14 +79,28 @@ static void release(psr_message *message)
     free(message);
 }
 
+/* Who sends of that bucket: a worker of this host, or the one before it in the ring. */
+static psr_peer due_from(const holder *h, const psr_slice *slice, const uint8_t *record)
+{
+    const uint32_t host = psr_plan_host_of(&h->plan, h->rank), first = hosts.first[host],
+                   left = (host + hosts.count - 1) % hosts.count;
+    const uint32_t rank = (record[0] & 1) != 0 ? psr_plan_holder(&h->plan, slice->bucket, left)
+                                               : first + record[4] % (hosts.first[host + 1] - first);
+    return (psr_peer){PSR_ROLE_WORKER, rank};
+}
+
 /* Mostly of a slice that there is. The payload is of its exact size, so that a read beyond it is seen. */
 static psr_message *make(const holder *h, const uint8_t *record)
 {
     psr_slice slice = h->plan.slices[record[1] % h->plan.slice_count];
+    const bool due = (record[0] & 4) != 0;
+    const uint64_t version = psr_table_shard_version(h->table, slice.bucket);
+    const psr_peer from = due ? due_from(h, &slice, record)
+                              : (psr_peer){record[4] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[4] & 7};
     slice.span.count += record[5] >> 7;
     slice.span.offset += record[5] >> 6 & 1;
     const psr_msg_ring ring = {.bucket = slice.bucket,
-                               .step = record[2] & 3,
+                               .step = due ? version + (record[2] & 1) : record[2] & 3,
                                .span = slice.span,
                                .phase = (psr_ring_phase)(record[3] & 3),
                                .chunk = slice.chunk + (record[5] >> 5 & 1),
@@ -99,7 +114,7 @@ static psr_message *make(const holder *h, const uint8_t *record)
         abort();
     memset(m->payload, 0, bytes);
     m->base = (psr_message){
-        .from = {record[4] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[4] & 7},
+        .from = from,
         .head = (record[0] & 1) != 0
                     ? psr_msg_ring_head(&ring)
                     : psr_msg_push_head(&(psr_msg_push){slice.bucket, ring.step, slice.span, true}),
@@ -126,6 +141,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         psr_err err = (data[0] & 1) != 0 ? psr_host_ring_message(h.ring, &message)
                                          : psr_table_shard_message(h.table, &message);
         if (err != PSR_OK && err != PSR_ERR_PROTOCOL)
+            abort();
+        psr_waiting waiting;
+        uint32_t bucket = 0;
+        if (psr_host_ring_waits(h.ring, &waiting, &bucket) &&
+            (bucket >= PARTS || waiting.peer.rank >= hosts.first[hosts.count]))
             abort();
     }
     close_holder(&h);

@@ -122,6 +122,17 @@ static void check(psr_err err)
         abort();
 }
 
+/* Whom it waits for there is, and of what. */
+static void check_waiting(const psr_ring *ring, const psr_collective *collective)
+{
+    psr_waiting waiting;
+    uint32_t bucket = 0;
+    if (psr_ring_waits(ring, &waiting, &bucket) && (bucket >= 3 || waiting.peer.rank >= 3))
+        abort();
+    if (psr_collective_waits(collective, &waiting) && waiting.peer.rank >= 3)
+        abort();
+}
+
 static psr_err start(psr_collective *collective, psr_operation *operation, double *values, size_t count,
                      psr_type type)
 {
@@ -136,6 +147,7 @@ static void play(const uint8_t *data, size_t size, psr_encoding encoding, psr_ri
         uint32_t bucket = data[1] & 3;
         psr_message *message;
         psr_err err;
+        check_waiting(ring, collective);
         switch (data[0] & 7) {
         case 0:
             if (bucket < 3 && begun[bucket] == reduced[bucket]) {
