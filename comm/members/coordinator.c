@@ -285,9 +285,8 @@ psr_err psr_coordinator_check_text(const psr_message *message)
 
 psr_msg_limits psr_coordinator_limits(const psr_coordinator *c)
 {
-    psr_msg_limits limits = {.workers = c->options.workers,
-                             .shards = c->options.shards,
-                             .buckets = c->view.plan.bucket_count};
+    psr_msg_limits limits = {
+        .workers = c->options.workers, .shards = c->options.shards, .buckets = c->view.plan.bucket_count};
     c->options.user.limit(c->options.user.context, &limits);
     return limits;
 }

@@ -65,8 +65,8 @@ static psr_err take_seat(psr_coordinator *c, psr_seat *seat, const psr_message *
     memcpy(seat->entry.host, join->host, sizeof seat->entry.host);
     memcpy(seat->entry.endpoint, join->endpoint, sizeof seat->entry.endpoint);
     seat->entry.memory = join->memory;
-    PSR_TRY(psr_join_blame(message,
-                           driver->connect(driver->context, seat->entry.peer, seat->entry.endpoint)));
+    PSR_TRY(
+        psr_join_blame(message, driver->connect(driver->context, seat->entry.peer, seat->entry.endpoint)));
     seat->joined = true;
     c->joined_count++;
     PSR_TRY(psr_liveness_add(c->liveness, seat->entry.peer, seat->entry.host, now_ms));

@@ -101,8 +101,8 @@ static psr_err take_seat(psr_node_coordinator *c, const psr_message *message, ui
     memcpy(s->entry.host, join->host, sizeof s->entry.host);
     memcpy(s->entry.endpoint, join->endpoint, sizeof s->entry.endpoint);
     s->entry.memory = join->memory;
-    PSR_TRY(psr_join_blame(message,
-                           c->options.connect(c->options.context, s->entry.peer, s->entry.endpoint)));
+    PSR_TRY(
+        psr_join_blame(message, c->options.connect(c->options.context, s->entry.peer, s->entry.endpoint)));
     s->state = PSR_NODE_SEAT_JOINED;
     s->heard_ms = s->moved_ms = present_ms;
     s->circle_ms = INT64_MIN / 2;

@@ -411,14 +411,13 @@ psr_err psr_msg_progress_read(const psr_message *message, const psr_msg_limits *
     PSR_TRY(at_most(message, "wire step", head->tag.round, limits->steps));
     if (bucket > 0)
         PSR_TRY(check_below(message, "bucket", bucket, limits->buckets));
-    *ret_progress = (psr_msg_progress){
-        .step = head->tag.round,
-        .bucket = bucket,
-        .phase = (psr_phase)head->fields[PROGRESS_PHASE],
-        .counter = head->fields[PROGRESS_COUNTER],
-        .waits = head->fields[PROGRESS_WAITS] == 1,
-        .evaluates = head->fields[PROGRESS_EVALUATES] == 1,
-        .counted = head->fields[PROGRESS_COUNTED]};
+    *ret_progress = (psr_msg_progress){.step = head->tag.round,
+                                       .bucket = bucket,
+                                       .phase = (psr_phase)head->fields[PROGRESS_PHASE],
+                                       .counter = head->fields[PROGRESS_COUNTER],
+                                       .waits = head->fields[PROGRESS_WAITS] == 1,
+                                       .evaluates = head->fields[PROGRESS_EVALUATES] == 1,
+                                       .counted = head->fields[PROGRESS_COUNTED]};
     if (ret_progress->waits)
         ret_progress->waits_for =
             (psr_peer){(psr_role)head->fields[PROGRESS_ROLE], (uint32_t)head->fields[PROGRESS_RANK]};
@@ -492,7 +491,8 @@ psr_head psr_msg_held_head(uint64_t step)
 
 psr_err psr_msg_held_read(const psr_message *message, const psr_msg_limits *limits, uint64_t *ret_step)
 {
-    PSR_TRY(check_below(message, psr_head_field_name(PSR_MSG_HELD, 0), message->head.fields[0], limits->steps));
+    PSR_TRY(
+        check_below(message, psr_head_field_name(PSR_MSG_HELD, 0), message->head.fields[0], limits->steps));
     *ret_step = message->head.fields[0];
     return PSR_OK;
 }
