@@ -17,8 +17,8 @@
 typedef struct psr_msg_limits {
     uint32_t workers, shards; /* a rank of each role is below */
     uint32_t epoch;           /* the last that was given */
-    uint32_t buckets;         /* a bucket is below; 0 is one wherever buckets are counted from */
-    uint64_t steps;           /* all that are taken: a step that is begun is below, or is the end */
+    uint32_t buckets;         /* a bucket is below; bucket 0 is also said where there is none */
+    uint64_t steps;           /* that are taken in all: a member is at one of them, or behind the last */
     uint64_t samples;         /* of an evaluation */
 } psr_msg_limits;
 

@@ -546,6 +546,26 @@ static void a_rank_that_there_is_not_is_refused_where_it_is_said(void **state)
     }
 }
 
+static void a_join_that_cannot_be_read_is_its_senders_violation(void **state)
+{
+    (void)state;
+    const psr_head torn = {.type = PSR_MSG_JOIN};
+    join_as(0, PSR_VERSION);
+    world.count = 0;
+    hear(PSR_RANK_ANY, torn, "{", 1);
+    expect_said(1, PSR_MSG_ABORT, PSR_OK, 0, "a worker sent JOIN: not a JSON object");
+    const char *line = NULL;
+    assert_int_equal(psr_node_coordinator_verdict(world.coordinator, &line), PSR_ERR_PROTOCOL);
+
+    close_world(NULL); /* when all have begun, who has no place is turned away */
+    open_world(NULL);
+    begin();
+    hear(PSR_RANK_ANY, torn, "{", 1);
+    assert_true(world.count == 0 && world.refused_status == PSR_ERR_PROTOCOL);
+    hear(1, torn, "{", 1); /* and who has one is out */
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PROTOCOL, 1, "worker 1 sent JOIN: not a JSON object");
+}
+
 /* Each is a liar's: a rank to blame, and another beside it. */
 static void a_finding_of_nobody_is_its_finders_violation(void **state)
 {
@@ -609,6 +629,7 @@ int main(void)
         TEST(what_only_one_rank_has_is_for_the_others_its_failure),
         TEST(hostile_messages_are_named_or_dropped),
         TEST(a_rank_that_there_is_not_is_refused_where_it_is_said),
+        TEST(a_join_that_cannot_be_read_is_its_senders_violation),
         TEST(a_finding_of_nobody_is_its_finders_violation),
         TEST(ranks_that_shrink_and_wait_in_circles_get_an_answer),
     };
