@@ -16,7 +16,8 @@
 #define SCHEME "ipc://"
 #define PREFIX "psring-"
 #define JOB_PREFIX PREFIX "job-"
-#define JOB_DIGITS 16
+#define RUN_PREFIX PREFIX "run-" /* of the same length */
+#define DIGITS 16
 #define ENTER_TRIES 100 /* of a directory that its last holder is just removing */
 #define CLAIM ".claim"  /* the end of the name of a file that says who has claimed something */
 
@@ -64,16 +65,17 @@ static void unlink_sockets(int directory)
     closedir(list);
 }
 
-static bool is_a_jobs_name(const char *name)
+static bool is_number_behind(const char *prefix, const char *name)
 {
-    const char *digits = name + sizeof JOB_PREFIX - 1;
-    return strncmp(name, JOB_PREFIX, sizeof JOB_PREFIX - 1) == 0 && strlen(digits) == JOB_DIGITS &&
-           strspn(digits, "0123456789abcdef") == JOB_DIGITS;
+    const char *digits = name + strlen(prefix);
+    return strncmp(name, prefix, strlen(prefix)) == 0 && strlen(digits) == DIGITS &&
+           strspn(digits, "0123456789abcdef") == DIGITS;
 }
 
-static bool is_a_runs_name(const char *name)
+/* Of a job, or of a run. */
+static bool is_ours(const char *name)
 {
-    return strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 && strlen(name) == sizeof PREFIX - 1 + 6;
+    return is_number_behind(JOB_PREFIX, name) || is_number_behind(RUN_PREFIX, name);
 }
 
 /* Those below parent that nobody holds: their run was killed as a whole. */
@@ -83,7 +85,7 @@ static void remove_abandoned(const char *parent)
     if (list == NULL)
         return;
     for (const struct dirent *entry; (entry = readdir(list)) != NULL;) {
-        if (!is_a_runs_name(entry->d_name) && !is_a_jobs_name(entry->d_name))
+        if (!is_ours(entry->d_name))
             continue;
         int fd = open_private(dirfd(list), entry->d_name);
         if (fd < 0)
@@ -97,26 +99,6 @@ static void remove_abandoned(const char *parent)
     closedir(list);
 }
 
-/* It is made under a name that remove_abandoned does not look at and gets its own once it is held. */
-static psr_err make_below(const char *parent, psr_socket_directory *ret_directory)
-{
-    char hidden[PSR_SOCKET_DIRECTORY_BYTES + 1];
-    snprintf(hidden, sizeof hidden, "%s/." PREFIX "XXXXXX", parent);
-    psr_socket_directory made = PSR_SOCKET_DIRECTORY_NONE;
-    if (mkdtemp(hidden) == NULL)
-        return psr_fail(PSR_ERR_IO, "a directory for sockets in %s: %s", parent, strerror(errno));
-    snprintf(made.path, sizeof made.path, "%s/%s", parent, strrchr(hidden, '/') + 2);
-    made.hold = open_private(AT_FDCWD, hidden);
-    if (made.hold < 0 || flock(made.hold, LOCK_SH | LOCK_NB) != 0 || rename(hidden, made.path) != 0) {
-        psr_err err = psr_fail(PSR_ERR_IO, "a directory for sockets, %s: %s", made.path, strerror(errno));
-        psr_socket_directory_release(&made);
-        (void)rmdir(hidden);
-        return err;
-    }
-    *ret_directory = made;
-    return PSR_OK;
-}
-
 /* name_bytes: of what is to have room behind it. */
 static const char *choose_parent(const char *runtime_directory, size_t name_bytes)
 {
@@ -128,13 +110,6 @@ static const char *choose_parent(const char *runtime_directory, size_t name_byte
         return "/tmp";
     close(fd);
     return runtime_directory;
-}
-
-psr_err psr_socket_directory_make(const char *runtime_directory, psr_socket_directory *ret_directory)
-{
-    const char *parent = choose_parent(runtime_directory, sizeof "/." PREFIX "XXXXXX");
-    remove_abandoned(parent);
-    return make_below(parent, ret_directory);
 }
 
 psr_err psr_socket_directory_hold(const char *path, psr_socket_directory *ret_directory)
@@ -163,19 +138,34 @@ psr_err psr_socket_directory_hold(const char *path, psr_socket_directory *ret_di
     return PSR_OK;
 }
 
-/* ---- of a job ---- */
+/* ---- its path, and making it ---- */
+
+static void name_it(const char *runtime_directory, const char *prefix, uint64_t number,
+                    char ret_path[PSR_SOCKET_DIRECTORY_BYTES])
+{
+    const char *parent = choose_parent(runtime_directory, sizeof "/" JOB_PREFIX + DIGITS);
+    snprintf(ret_path, PSR_SOCKET_DIRECTORY_BYTES, "%s/%s%0*" PRIx64, parent, prefix, DIGITS, number);
+}
 
 void psr_socket_directory_of_job(const char *runtime_directory, uint64_t job,
                                  char ret_path[PSR_SOCKET_DIRECTORY_BYTES])
 {
-    const char *parent = choose_parent(runtime_directory, sizeof "/" JOB_PREFIX + JOB_DIGITS);
-    snprintf(ret_path, PSR_SOCKET_DIRECTORY_BYTES, "%s/" JOB_PREFIX "%0*" PRIx64, parent, JOB_DIGITS, job);
+    name_it(runtime_directory, JOB_PREFIX, job, ret_path);
+}
+
+psr_err psr_socket_directory_of_run(const char *runtime_directory, char ret_path[PSR_SOCKET_DIRECTORY_BYTES])
+{
+    uint64_t number;
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+        return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
+    name_it(runtime_directory, RUN_PREFIX, number, ret_path);
+    return PSR_OK;
 }
 
 bool psr_socket_directory_is_a_jobs(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    return slash != NULL && is_a_jobs_name(slash + 1);
+    return slash != NULL && is_number_behind(JOB_PREFIX, slash + 1);
 }
 
 static psr_err refuse_shared(const char *path)
@@ -215,10 +205,11 @@ static psr_err enter_once(const char *path, psr_socket_directory *ret_directory,
 
 psr_err psr_socket_directory_enter(const char *path, psr_socket_directory *ret_directory)
 {
-    if (!psr_socket_directory_is_a_jobs(path) || strlen(path) >= PSR_SOCKET_DIRECTORY_BYTES)
-        return psr_fail(PSR_ERR_USAGE, "the sockets' directory %.100s is not a job's", path);
+    const char *slash = strrchr(path, '/');
+    if (path[0] != '/' || slash == NULL || !is_ours(slash + 1) || strlen(path) >= PSR_SOCKET_DIRECTORY_BYTES)
+        return psr_fail(PSR_ERR_USAGE, "the sockets' directory %.100s is not a job's or a run's", path);
     char parent[PSR_SOCKET_DIRECTORY_BYTES];
-    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(path, '/') - path), path);
+    snprintf(parent, sizeof parent, "%.*s", (int)(slash - path), path);
     remove_abandoned(parent);
     for (int tries = 0; tries < ENTER_TRIES; tries++) {
         psr_socket_directory entered = PSR_SOCKET_DIRECTORY_NONE;
@@ -230,6 +221,13 @@ psr_err psr_socket_directory_enter(const char *path, psr_socket_directory *ret_d
         }
     }
     return psr_fail(PSR_ERR_IO, "the sockets' directory %s is removed again and again", path);
+}
+
+psr_err psr_socket_directory_make(const char *runtime_directory, psr_socket_directory *ret_directory)
+{
+    char path[PSR_SOCKET_DIRECTORY_BYTES];
+    PSR_TRY(psr_socket_directory_of_run(runtime_directory, path));
+    return psr_socket_directory_enter(path, ret_directory);
 }
 
 /* The process that has a claim, as its file says; 0: not known. */

@@ -1,9 +1,12 @@
-/* The directory that holds a run's ipc:// sockets, when all its processes are on one host: of mode 0700, so that no
- * other user can connect to any of them, or put one in the place of one that died.
+/* The directory that holds a run's ipc:// sockets, when all its processes are on one host: of mode
+ * 0700, so that no other user can connect to any of them, or put one in the place of one that died.
  *
- * Several processes know it (launcher, agent, scheduler). Each holds it while it lives, and whoever ends removes it:
- * so it goes however the run ends. What a run left that was killed as a whole is removed by the next that makes one:
- * nobody holds it any more. Any thread. */
+ * Several processes know it (launcher, agent, scheduler). Each holds it while it lives, and whoever
+ * ends removes it: so it goes however the run ends. Its path is chosen before it is made, by a
+ * number that nobody can know, so no other user can be there first; whoever comes first of those
+ * who are told makes it. A launcher tells its agent and its scheduler, which outlive it, and makes
+ * nothing itself: it may be killed at any moment. What a run left that was killed as a whole is
+ * removed by the next that makes one: nobody holds it any more. Any thread. */
 #ifndef PSR_NET_SOCKET_DIRECTORY_H
 #define PSR_NET_SOCKET_DIRECTORY_H
 
@@ -28,21 +31,25 @@ typedef struct psr_socket_directory {
 PSR_MUST_CHECK psr_err psr_socket_directory_make(const char *runtime_directory,
                                                  psr_socket_directory *ret_directory);
 
-/* Holds the one that another process made. NOT_FOUND: it is gone, or going; USAGE: it is none, or others may use it. ret
- * owns: as above, or psr_socket_directory_release. */
+/* Holds one that is there. NOT_FOUND: it is gone, or going; USAGE: it is none, or others may use
+ * it. ret owns: as above, or psr_socket_directory_release. */
 PSR_MUST_CHECK psr_err psr_socket_directory_hold(const char *path, psr_socket_directory *ret_directory);
 
-/* ---- of a job: one whose path all processes know before any of them has begun ---- */
+/* ---- of a run, or of a job, whose processes have no launcher of ours and all know something that tells it from others ---- */
 
 /* "/run/user/7/psring-job-0123456789abcdef", for a number that tells this job from others; the directory above is chosen as
  * psr_socket_directory_make does. Makes nothing. */
 void psr_socket_directory_of_job(const char *runtime_directory, uint64_t job,
                                  char ret_path[PSR_SOCKET_DIRECTORY_BYTES]);
-/* Whether a path is one of these. */
+/* "/run/user/7/psring-run-0123456789abcdef", likewise, of a number that nobody can know. IO. */
+PSR_MUST_CHECK psr_err psr_socket_directory_of_run(const char *runtime_directory,
+                                                   char ret_path[PSR_SOCKET_DIRECTORY_BYTES]);
+/* Whether a path is of a job. */
 bool psr_socket_directory_is_a_jobs(const char *path);
 
-/* Makes it, or takes the one that another process of the job has made, and holds it. USAGE: somebody else's is there, or something else, or
- * others may use it. IO. ret owns: psr_socket_directory_remove, which leaves it to those who still hold it. */
+/* Makes it, or takes the one that another process of the job or the run has made, and holds it.
+ * USAGE: somebody else's is there, or something else, or others may use it. IO. ret owns:
+ * psr_socket_directory_remove. */
 PSR_MUST_CHECK psr_err psr_socket_directory_enter(const char *path, psr_socket_directory *ret_directory);
 
 /* Takes a name ("rank-3") for this process alone, of those that hold the directory, until the descriptor is closed. USAGE: another
@@ -52,8 +59,8 @@ PSR_MUST_CHECK psr_err psr_socket_directory_claim(const psr_socket_directory *di
 
 /* ---- the end ---- */
 
-/* Removes the sockets in it and the directory itself; nothing else that may be there. A job's goes when the last process that holds it does
- * so. None: does nothing. */
+/* Removes the sockets in it and the directory itself; nothing else that may be there. A job's goes
+ * when the last process that holds it does so. None: does nothing. */
 void psr_socket_directory_remove(psr_socket_directory *directory);
 
 /* Lets go of it without removing it. */

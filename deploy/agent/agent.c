@@ -372,9 +372,7 @@ static psr_err begin(agent *a, const cJSON *command)
         a, (int64_t)(between(0.001, psr_json_number(command, "deadline_s", 30), DEADLINE_S_MAX) * 1000));
     if (a->sockets.hold < 0 && !sockets && psr_json_true(command, "share"))
         share(a);
-    psr_err err = sockets && a->sockets.hold < 0 ? psr_socket_directory_hold(sockets, &a->sockets) : PSR_OK;
-    /* A scheduler that could not begin has removed it by now, and the order to end is on its way. */
-    return err == PSR_ERR_NOT_FOUND ? PSR_OK : err;
+    return sockets && a->sockets.hold < 0 ? psr_socket_directory_enter(sockets, &a->sockets) : PSR_OK;
 }
 
 /* Before the first spawn, once. */

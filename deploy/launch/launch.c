@@ -47,8 +47,8 @@ static psr_err make_provision(psr_launch_driver *d, psr_peer peer, const char *h
     provision.keys = *keys_of(d, peer);
     snprintf(provision.host, sizeof provision.host, "%s", host_name);
     snprintf(provision.scheduler, sizeof provision.scheduler, "%s", endpoint);
-    snprintf(provision.directory, sizeof provision.directory, "%s", d->sockets.path);
-    snprintf(provision.interface, sizeof provision.interface, "%s", d->sockets.path[0] ? "" : interface);
+    snprintf(provision.directory, sizeof provision.directory, "%s", d->sockets);
+    snprintf(provision.interface, sizeof provision.interface, "%s", d->sockets[0] ? "" : interface);
     char *text = NULL;
     psr_err err = psr_provision_to_json(&provision, &text);
     explicit_bzero(&provision.keys, sizeof provision.keys);
@@ -162,7 +162,7 @@ static psr_err start_agent(void *context, size_t index, bool *ret_here)
     d->host_count = index + 1;
     *ret_here = host->local;
     psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s, "?share", d->shares,
-                 d->sockets.path[0] ? "sockets" : NULL, d->sockets.path, NULL);
+                 d->sockets[0] ? "sockets" : NULL, d->sockets, NULL);
     PSR_TRY(name_program(d, host));
     return psr_host_set_variables(host, d->options->variables);
 }
@@ -177,14 +177,14 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
 {
     psr_launch_driver *d = context;
     d->config.threads = threads;
-    bool bare = d->config.bare != PSR_BARE_NOWHERE, ipc = d->sockets.path[0] != '\0';
+    bool bare = d->config.bare != PSR_BARE_NOWHERE, ipc = d->sockets[0] != '\0';
     uint32_t workers = d->config.mode == PSR_MODE_LOCAL ? 1 : d->config.workers;
     d->shards = d->config.mode == PSR_MODE_PS ? d->config.shards : 0;
     PSR_TRY(psr_keys_generate(workers, d->shards, !ipc && !bare, &d->keys, &d->key_count));
     for (size_t i = 0; i < d->key_count; i++)
         d->keys[i].bare = bare;
     if (!d->options->program)
-        psr_show_configuration(&d->show, &d->config, d->options->placement, d->sockets.path, d->shares);
+        psr_show_configuration(&d->show, &d->config, d->options->placement, d->sockets, d->shares);
     return start_scheduler_process(d, interface);
 }
 
@@ -358,7 +358,7 @@ static psr_err choose_transport(psr_launch_driver *d)
     if (d->config.bare != PSR_BARE_NOWHERE)
         return psr_fail(PSR_ERR_USAGE, "--no-encrypt: a run on one host uses ipc sockets, where nothing is "
                                        "encrypted; leave it out, or add --transport tcp");
-    return psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), &d->sockets);
+    return psr_socket_directory_of_run(getenv("XDG_RUNTIME_DIR"), d->sockets);
 }
 
 static psr_err make_machine(psr_launch_driver *d, const char *host, const char *machine)
@@ -436,6 +436,14 @@ static void keep_signals_to_end(const psr_launch_driver *d)
 
 /* ---- the whole ---- */
 
+/* Those who held their directory may have been killed. */
+static void remove_sockets(const psr_launch_driver *d)
+{
+    psr_socket_directory left;
+    if (d->sockets[0] != '\0' && psr_socket_directory_hold(d->sockets, &left) == PSR_OK)
+        psr_socket_directory_remove(&left);
+}
+
 /* The run, from the first agent to the last word. Returns the exit status. */
 static int run(psr_launch_driver *d)
 {
@@ -445,7 +453,7 @@ static int run(psr_launch_driver *d)
     psr_launch_loop(d);
     if (!d->options->program && d->scheduler.ended && WIFSIGNALED(d->scheduler.status))
         psr_leftovers_remove(d->config.out);
-    psr_socket_directory_remove(&d->sockets);
+    remove_sockets(d);
     psr_launch_machine_conclude(d->machine);
     keep_signals_to_end(d);
     psr_screen_drain(d->screen, d->signals, psr_launch_machine_ends_at_once(d->machine) ? UNREAD_MS : -1);
@@ -502,10 +510,7 @@ int psr_launch(const psr_launch_options *options)
     char host[256] = "?", machine[PSR_MACHINE_BYTES];
     (void)gethostname(host, sizeof host - 1);
     psr_machine_id(machine);
-    psr_launch_driver d = {.options = options,
-                           .config = *options->config,
-                           .sockets = PSR_SOCKET_DIRECTORY_NONE,
-                           .signals = open_signals()};
+    psr_launch_driver d = {.options = options, .config = *options->config, .signals = open_signals()};
     d.scheduler.pidfd = d.scheduler.in.fd = d.scheduler.out.fd = d.scheduler.err.fd = -1;
     signal(SIGPIPE, SIG_IGN);
     psr_err err = set_up(&d, host, machine);

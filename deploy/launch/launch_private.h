@@ -18,9 +18,9 @@ typedef struct psr_launch_driver {
     psr_host_link *hosts;
     size_t host_count; /* those that were started */
     psr_child scheduler;
-    psr_socket_directory sockets; /* of a run on ipc; none: TCP */
-    bool shares;                  /* over TCP: memory, within each host */
-    psr_keys *keys;               /* scheduler, shards, workers: each is wiped when its process has it */
+    char sockets[PSR_SOCKET_DIRECTORY_BYTES]; /* of a run on ipc: agent and scheduler make it; "": TCP */
+    bool shares;                              /* over TCP: memory, within each host */
+    psr_keys *keys; /* scheduler, shards, workers: each is wiped when its process has it */
     size_t key_count;
     uint32_t shards; /* processes of that role: 0 but in mode ps */
     int signals;

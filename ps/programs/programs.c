@@ -447,7 +447,7 @@ int psr_programs_main(int argc, char **argv)
     if (err == PSR_OK)
         err = psr_provision_from_fd(STDIN_FILENO, &provision);
     if (err == PSR_OK && provision.directory[0] != '\0')
-        err = psr_socket_directory_hold(provision.directory, &sockets);
+        err = psr_socket_directory_enter(provision.directory, &sockets);
     d.provision = &provision;
     if (err != PSR_OK)
         psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());

@@ -124,7 +124,7 @@ static psr_err choose_transport(const arguments *a, psr_provision *provision, ps
     return PSR_OK;
 }
 
-/* ret_sockets: to be removed at the end; the launcher and its agent do so too. */
+/* ret_sockets: to be removed at the end; the launcher's agent does so too. */
 static psr_err read_provision(const arguments *a, psr_provision *ret_provision,
                               psr_socket_directory *ret_sockets)
 {
@@ -134,7 +134,7 @@ static psr_err read_provision(const arguments *a, psr_provision *ret_provision,
         return choose_transport(a, ret_provision, ret_sockets);
     }
     PSR_TRY(psr_provision_from_fd(STDIN_FILENO, ret_provision));
-    return ret_provision->directory[0] ? psr_socket_directory_hold(ret_provision->directory, ret_sockets)
+    return ret_provision->directory[0] ? psr_socket_directory_enter(ret_provision->directory, ret_sockets)
                                        : PSR_OK;
 }
 

@@ -106,7 +106,7 @@ static void a_place_that_others_may_use_is_not_taken(void **state)
     const char *const not_runtime[] = {open_place, link, "relative", NULL};
     for (size_t i = 0; i < 4; i++) {
         assert_ok(psr_socket_directory_make(not_runtime[i], &directory));
-        assert_int_equal(strncmp(directory.path, "/tmp/psring-", 12), 0);
+        assert_int_equal(strncmp(directory.path, "/tmp/psring-run-", 16), 0);
         psr_socket_directory_remove(&directory);
     }
     assert_int_equal(unlink(link), 0);
@@ -207,7 +207,31 @@ static void a_jobs_directory_that_others_put_there_is_not_entered(void **state)
     assert_fails(psr_socket_directory_enter(path, &directory), PSR_ERR_USAGE,
                  "somebody else has put something");
     assert_int_equal(unlink(path), 0);
-    assert_fails(psr_socket_directory_enter("/tmp/elsewhere", &directory), PSR_ERR_USAGE, "is not a job's");
+    assert_fails(psr_socket_directory_enter("/tmp/elsewhere", &directory), PSR_ERR_USAGE,
+                 "is not a job's or a run's");
+    assert_fails(psr_socket_directory_enter("psring-run-0123456789abcdef", &directory), PSR_ERR_USAGE,
+                 "is not a job's or a run's");
+}
+
+static void a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoever_ends(void **state)
+{
+    (void)state;
+    char path[PSR_SOCKET_DIRECTORY_BYTES], other[PSR_SOCKET_DIRECTORY_BYTES];
+    psr_socket_directory agents, schedulers;
+    assert_ok(psr_socket_directory_of_run(top, path));
+    assert_ok(psr_socket_directory_of_run(top, other));
+    assert_string_not_equal(path, other);
+    assert_false(psr_socket_directory_is_a_jobs(path));
+    assert_false(exists(path));
+    assert_ok(psr_socket_directory_enter(path, &agents));
+    assert_ok(psr_socket_directory_enter(path, &schedulers));
+    put_socket(&agents, "scheduler");
+    psr_socket_directory_remove(&schedulers);
+    assert_false(exists(path));
+    assert_ok(psr_socket_directory_enter(path, &schedulers)); /* one that is late, and removes it again */
+    psr_socket_directory_remove(&agents);
+    psr_socket_directory_remove(&schedulers);
+    assert_false(exists(path));
 }
 
 /* ---- inboxes in it ---- */
@@ -300,6 +324,7 @@ int main(void)
         cmocka_unit_test(what_a_killed_job_left_is_used_by_its_next_and_removed_by_others),
         cmocka_unit_test(a_name_in_a_jobs_directory_is_one_processs),
         cmocka_unit_test(a_jobs_directory_that_others_put_there_is_not_entered),
+        cmocka_unit_test(a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoever_ends),
         cmocka_unit_test(members_talk_over_sockets_of_names_that_none_has_twice),
         cmocka_unit_test(a_wrong_token_is_turned_away_by_the_process_that_sent_it),
         cmocka_unit_test(nobody_is_led_to_a_socket_elsewhere),
