@@ -202,6 +202,45 @@ bool psr_address_is_loopback(const char *address)
     return inet_pton(AF_INET6, address, &in6) == 1 && IN6_IS_ADDR_LOOPBACK(&in6);
 }
 
+static bool is_a_hosts_ipv4(const struct in_addr *in)
+{
+    const uint32_t number = ntohl(in->s_addr);
+    return number >> 24 != 0 && number < 0xe0000000; /* network 0; multicast, kept for later, broadcast */
+}
+
+static bool is_a_hosts_ipv6(const struct in6_addr *in6)
+{
+    struct in_addr mapped;
+    memcpy(&mapped, in6->s6_addr + 12, sizeof mapped);
+    if (IN6_IS_ADDR_V4MAPPED(in6))
+        return is_a_hosts_ipv4(&mapped);
+    return !IN6_IS_ADDR_UNSPECIFIED(in6) && !IN6_IS_ADDR_MULTICAST(in6);
+}
+
+static bool is_interface_name(const char *text)
+{
+    size_t length = strlen(text);
+    return length > 0 && length < IF_NAMESIZE &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == length;
+}
+
+bool psr_address_is_a_hosts(const char *text)
+{
+    char address[PSR_ADDRESS_BYTES];
+    struct in_addr in;
+    struct in6_addr in6;
+    const char *scope = strchr(text, '%');
+    const size_t length = scope != NULL ? (size_t)(scope - text) : strlen(text);
+    if (length >= sizeof address)
+        return false;
+    memcpy(address, text, length);
+    address[length] = '\0';
+    if (inet_pton(AF_INET, address, &in) == 1)
+        return scope == NULL && is_a_hosts_ipv4(&in);
+    return inet_pton(AF_INET6, address, &in6) == 1 && is_a_hosts_ipv6(&in6) &&
+           (scope == NULL || (IN6_IS_ADDR_LINKLOCAL(&in6) && is_interface_name(scope + 1)));
+}
+
 void psr_endpoint_format(const char *address, unsigned port, char *endpoint, size_t size)
 {
     const char *open = is_ipv6(address) ? "[" : "", *close = is_ipv6(address) ? "]" : "";

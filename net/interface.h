@@ -27,6 +27,11 @@ PSR_MUST_CHECK psr_err psr_interface_reserve(const char *address, uint16_t *port
 /* An address of 127.0.0.0/8, or ::1. */
 bool psr_address_is_loopback(const char *address);
 
+/* Whether text is the numeric address of one interface, as another host would tell it: none of all
+ * interfaces (0.0.0.0, ::), of many hosts (multicast, broadcast) or of no network; a scope
+ * ("%eth0") behind an IPv6 address of a link alone, and it is an interface's name. */
+bool psr_address_is_a_hosts(const char *text);
+
 /* "tcp://127.0.0.1:4242", "tcp://[::1]:4242"; port 0 becomes "*", which libzmq reads as any. */
 void psr_endpoint_format(const char *address, unsigned port, char *endpoint, size_t size);
 

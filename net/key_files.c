@@ -50,9 +50,23 @@ static psr_err read_all(const char *path, int fd, char *text, size_t capacity, s
     return PSR_OK;
 }
 
-psr_err psr_keys_read_private(const char *path, char **ret_text)
+/* Another user's link would say which of this user's files is meant. */
+static psr_err check_link(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not keep us */
+    struct stat info;
+    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && info.st_uid != geteuid() && info.st_uid != 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "key file %s is a link of user %u's: it should be of the one who runs this", path,
+                        (unsigned)info.st_uid);
+    return PSR_OK;
+}
+
+/* flags: O_NOFOLLOW or 0. */
+static psr_err read_private(const char *path, int flags, char **ret_text)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags); /* a fifo must not keep us */
+    if (fd < 0 && errno == ELOOP && flags != 0)
+        return psr_fail(PSR_ERR_USAGE, "key file %s is a link: it should be a file", path);
     if (fd < 0)
         return psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "key file %s: %s", path,
                         strerror(errno));
@@ -72,10 +86,17 @@ psr_err psr_keys_read_private(const char *path, char **ret_text)
     return PSR_OK;
 }
 
+psr_err psr_keys_read_private(const char *path, char **ret_text)
+{
+    return read_private(path, O_NOFOLLOW, ret_text);
+}
+
+/* Secrets of Kubernetes are links. */
 static psr_err load_file(const char *path, psr_peer self, psr_keys *ret_keys)
 {
     char *text = NULL;
-    PSR_TRY(psr_keys_read_private(path, &text));
+    PSR_TRY(check_link(path));
+    PSR_TRY(read_private(path, 0, &text));
     psr_err err = psr_keys_from_json(text, strlen(text), self, ret_keys);
     psr_secret_free(text);
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "key file %s", path);

@@ -45,13 +45,14 @@ PSR_MUST_CHECK psr_err psr_keys_to_shared_json(const psr_keys *sets, char **ret_
  * USAGE: these are another's keys, self is not among those who share them, or its rank is not said and should be. ret owns: psr_keys_done. */
 PSR_MUST_CHECK psr_err psr_keys_from_json(const char *json, size_t size, psr_peer self, psr_keys *ret_keys);
 
-/* From a key file, a shared file, or of a folder the file that is self's. NOT_FOUND: there is none (yet: a file appears whole).
- * USAGE: others can use it, and as above. FORMAT. Each names the file. ret owns: psr_keys_done. */
+/* From a key file, a shared file, or of a folder the file that is self's. NOT_FOUND: there is none
+ * (yet: a file appears whole). USAGE: others can use it, or it is another user's link, and as
+ * above. FORMAT. Each names the file. ret owns: psr_keys_done. */
 PSR_MUST_CHECK psr_err psr_keys_load(const char *path, psr_peer self, psr_keys *ret_keys);
 /* Where in a folder of key files self's is. USAGE: its rank is not said, or size is too small. */
 PSR_MUST_CHECK psr_err psr_keys_path(const char *folder, psr_peer self, char *path, size_t size);
-/* The text of a file that only this user (or root) can use, as psr_keys_load demands it. NOT_FOUND: there is none. USAGE, FORMAT (it is too long), IO. ret
- * owns: psr_secret_free. */
+/* The text of a file that only this user (or root) can use, as psr_keys_load demands it, and no
+ * link. NOT_FOUND: there is none. USAGE, FORMAT (it is too long), IO. ret owns: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_keys_read_private(const char *path, char **ret_text);
 /* Writes such a file as one: it is there whole, or what was there before. IO. */
 PSR_MUST_CHECK psr_err psr_keys_write_private(const char *text, const char *path);

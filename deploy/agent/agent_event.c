@@ -1,8 +1,8 @@
 #include "deploy/agent/agent_event.h"
 
 #include "comm/comm.h"
+#include "net/interface.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,22 +30,25 @@ static psr_err violation(const psr_agent_context *by, const char *format, ...)
 /* ---- hello ---- */
 
 /* Numeric, since processes listen there: a name could be that of any interface. */
-static bool is_address(const char *text)
-{
-    char address[ADDRESS_BYTES];
-    unsigned char bytes[sizeof(struct in6_addr)];
-    snprintf(address, sizeof address, "%s", text);
-    address[strcspn(address, "%")] = '\0'; /* the interface of a link-local one */
-    return inet_pton(AF_INET, address, bytes) == 1 || inet_pton(AF_INET6, address, bytes) == 1;
-}
-
 static psr_err read_address(const psr_agent_context *by, const cJSON *json, const char *name,
                             const char **ret_address)
 {
     const char *text = psr_json_text(json, name);
-    if (text && text[0] && (strlen(text) >= ADDRESS_BYTES || !is_address(text)))
-        return violation(by, "says that \"%s\" is '%.64s', which is no address", name, text);
+    if (text && text[0] && (strlen(text) >= ADDRESS_BYTES || !psr_address_is_a_hosts(text)))
+        return violation(by, "says that \"%s\" is '%.64s', which is no address of one host", name, text);
     *ret_address = text ? text : "";
+    return PSR_OK;
+}
+
+/* Who was reached by loopback was reached from this machine's loopback, and from there alone. */
+static psr_err read_addresses(const psr_agent_context *by, psr_agent_event *event)
+{
+    PSR_TRY(read_address(by, event->json, "address", &event->address));
+    PSR_TRY(read_address(by, event->json, "launcher_address", &event->launcher_address));
+    if (psr_address_is_loopback(event->address) != psr_address_is_loopback(event->launcher_address))
+        return violation(
+            by, "says that it was reached at '%.64s' from '%.64s', and one of them is this host's own alone",
+            event->address, event->launcher_address);
     return PSR_OK;
 }
 
@@ -58,8 +61,7 @@ static psr_err read_hello(const psr_agent_context *by, psr_agent_event *event)
         return psr_fail(PSR_ERR_VERSION,
                         "host %s has psring %s, this is %s; install the same version on both", host_name(by),
                         version ? version : "of an unknown version", PSR_VERSION);
-    PSR_TRY(read_address(by, event->json, "address", &event->address));
-    PSR_TRY(read_address(by, event->json, "launcher_address", &event->launcher_address));
+    PSR_TRY(read_addresses(by, event));
     const char *machine = psr_json_text(event->json, "machine");
     event->machine = machine ? machine : "";
     if (!psr_json_count(event->json, "cores", CORES_MAX, &event->cores) || event->cores == 0)

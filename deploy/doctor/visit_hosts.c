@@ -7,12 +7,14 @@
 #include "comm/comm.h"
 #include "deploy/agent/agent_event.h"
 #include "deploy/agent/ssh_words.h"
+#include "net/interface.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -85,10 +87,31 @@ static psr_err take_looked_up(psr_visitor *v, size_t host, const cJSON *addresse
     return PSR_OK;
 }
 
+/* All others connect there: so it is the address that it was reached by, with a port. With
+ * --interface that is not known. */
+static psr_err check_endpoint(const psr_visitor *v, size_t host)
+{
+    const psr_checkup_host *h = &v->checkup->hosts[host];
+    const psr_host_facts *f = &h->facts;
+    char endpoint[PSR_ENDPOINT_MAX];
+    if (f->endpoint[0] == '\0')
+        return PSR_OK;
+    const char *colon = strrchr(f->endpoint, ':');
+    const unsigned long port = colon != NULL ? strtoul(colon + 1, NULL, 10) : 0;
+    psr_endpoint_format(f->address, (unsigned)port, endpoint, sizeof endpoint);
+    const bool is_told = v->checkup->interface == NULL && !h->reached.here;
+    if (port == 0 || port > UINT16_MAX || strcmp(endpoint, f->endpoint) != 0 ||
+        !psr_address_is_a_hosts(f->address) || (is_told && strcmp(f->address, h->reached.address) != 0))
+        return psr_fail(PSR_ERR_PROTOCOL, "it says that it listens on %s, which is not where it was told to",
+                        f->endpoint);
+    return PSR_OK;
+}
+
 static psr_err take_facts(psr_visitor *v, size_t host, const cJSON *answer)
 {
     psr_checkup_host *h = &v->checkup->hosts[host];
     PSR_TRY(psr_host_facts_from_object(cJSON_GetObjectItemCaseSensitive(answer, "facts"), &h->facts));
+    PSR_TRY(check_endpoint(v, host));
     PSR_TRY(take_looked_up(v, host, cJSON_GetObjectItemCaseSensitive(answer, "looked_up")));
     h->stage = PSR_DOCTOR_PROBED;
     return PSR_OK;

@@ -9,6 +9,7 @@
 #include "deploy/launch/allocation.h"
 #include "deploy/launch/job.h"
 #include "deploy/launch/leftovers.h"
+#include "net/interface.h"
 #include "deploy/report/summary.h"
 
 #include <inttypes.h>
@@ -173,6 +174,23 @@ static void drop_agent(void *context, size_t index)
     psr_child_signal(&d->hosts[index].agent, SIGKILL);
 }
 
+/* The scheduler listens where the first host that is elsewhere sees this machine. That is its word;
+ * whether it is this machine's address is not. */
+static psr_err check_own_address(const psr_launch_driver *d, const char *interface)
+{
+    char address[PSR_ADDRESS_BYTES];
+    psr_err err = d->options->interface == NULL && d->sockets[0] == '\0'
+                      ? psr_interface_address(interface, address)
+                      : PSR_OK;
+    for (size_t i = 0; err != PSR_OK && i < d->host_count; i++)
+        if (!d->hosts[i].local)
+            return psr_fail_context(
+                err,
+                "host %s sees this machine at another's address; name one of its interfaces with --interface",
+                d->options->placement->hosts.items[i].name);
+    return err;
+}
+
 static psr_err start_scheduler(void *context, uint32_t threads, const char *interface)
 {
     psr_launch_driver *d = context;
@@ -180,6 +198,7 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
     bool bare = d->config.bare != PSR_BARE_NOWHERE, ipc = d->sockets[0] != '\0';
     uint32_t workers = d->config.mode == PSR_MODE_LOCAL ? 1 : d->config.workers;
     d->shards = d->config.mode == PSR_MODE_PS ? d->config.shards : 0;
+    PSR_TRY(check_own_address(d, interface));
     PSR_TRY(psr_keys_generate(workers, d->shards, !ipc && !bare, &d->keys, &d->key_count));
     for (size_t i = 0; i < d->key_count; i++)
         d->keys[i].bare = bare;

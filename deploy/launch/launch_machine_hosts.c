@@ -1,6 +1,7 @@
 #include "deploy/launch/launch_machine_private.h"
 
 #include "deploy/agent/ssh_words.h"
+#include "net/interface.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,14 @@ static psr_err go_on(psr_launch_machine *m, int64_t now_ms)
     return PSR_OK;
 }
 
+/* What listens on loopback is reached from the same machine alone. Whether it is the same one is
+ * not always known. */
+static bool is_elsewhere_on_loopback(const psr_launch_machine *m, const psr_launch_host *h)
+{
+    return !h->reached.here && m->options.interface == NULL && psr_address_is_loopback(h->reached.address) &&
+           h->other_machine;
+}
+
 psr_err psr_launch_greeted(psr_launch_machine *m, psr_launch_host *h, int64_t now_ms)
 {
     if (!h->reached.here && m->options.interface == NULL && h->reached.address[0] == '\0') {
@@ -74,6 +83,15 @@ psr_err psr_launch_greeted(psr_launch_machine *m, psr_launch_host *h, int64_t no
                                "host %s does not tell the address that ssh reached it by; name the interface "
                                "with --interface",
                                h->name);
+        psr_launch_give_up_host(m, h, err, now_ms);
+        return PSR_OK;
+    }
+    if (is_elsewhere_on_loopback(m, h)) {
+        psr_err err =
+            psr_fail(PSR_ERR_USAGE,
+                     "host %s is another machine, and says that ssh reached it at %s, which is its own "
+                     "alone; name the interface with --interface",
+                     h->name, h->reached.address);
         psr_launch_give_up_host(m, h, err, now_ms);
         return PSR_OK;
     }

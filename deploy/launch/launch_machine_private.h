@@ -29,7 +29,8 @@ typedef struct psr_launch_host {
     int64_t heard_ms; /* when its agent last said something, by the presence clock; from its hello on */
     char last_words
         [512]; /* the last line of its agent (or ssh), before its hello or on standard error; or that which told why */
-    bool same_machine; /* as this process, be it in other namespaces */
+    bool same_machine;  /* as this process, be it in other namespaces */
+    bool other_machine; /* neither: it is not known */
     uint32_t cores;
     psr_topology topology; /* owned; empty: it was not told, or nobody is bound */
 } psr_launch_host;

@@ -18,6 +18,8 @@ static psr_err on_hello(psr_launch_machine *m, psr_launch_host *h, psr_agent_eve
         h->topology = event->topology;
         event->topology = (psr_topology){0};
     }
+    h->other_machine = m->options.machine[0] != '\0' && event->machine[0] != '\0' &&
+                       strcmp(event->machine, m->options.machine) != 0;
     h->same_machine = m->options.machine[0] != '\0' && strcmp(event->machine, m->options.machine) == 0;
     return psr_launch_greeted(m, h, now_ms);
 }

@@ -48,6 +48,34 @@ def a_terminal_command_for_an_address():
     hello(address="\x1b]0;owned\x07")
 
 
+def a_terminal_command_behind_an_address():
+    hello(address="127.0.0.1%\x1b[2J")
+
+
+def all_interfaces():
+    hello(address="0.0.0.0")
+
+
+def sees_us_at_all_interfaces():
+    hello(launcher_address="::")
+
+
+def many_hosts():
+    hello(address="224.0.0.1")
+
+
+def loopback_from_elsewhere():
+    hello(launcher_address="192.0.2.1")
+
+
+def on_its_own_loopback():
+    hello(machine="another")
+
+
+def sees_us_at_anothers_address():
+    hello(address="192.0.2.2", launcher_address="192.0.2.1")
+
+
 def no_event():
     hello()
     print("what is an event? \x1b[2J\x9b", flush=True)
@@ -122,7 +150,8 @@ def flood_of_errors():
 
 
 CAN_DO = {function.__name__.replace("_", "-"): function for function in (
-    hello_twice, no_cores, a_name_for_an_address, a_terminal_command_for_an_address, no_event, speaks_too_early, blames_another_host,
+    hello_twice, no_cores, a_name_for_an_address, a_terminal_command_for_an_address, a_terminal_command_behind_an_address, all_interfaces,
+    sees_us_at_all_interfaces, many_hosts, loopback_from_elsewhere, on_its_own_loopback, sees_us_at_anothers_address, no_event, speaks_too_early, blames_another_host,
     forges_a_line, speaks_for_the_scheduler, invents_ranks, half_a_rank, no_stream, flood_of_greetings, flood_of_hellos, flood_of_lines,
     flood_of_errors)}
 

@@ -5,6 +5,7 @@ machine at 127.0.0.N."""
 
 import json
 import os
+import subprocess
 import sys
 
 version, host, command = sys.argv[1], sys.argv[-2], sys.argv[-1]
@@ -80,6 +81,15 @@ def terminal():
     lies(json.dumps({"answer": "examine", "facts": {"hostname": "\x1b]0;owned\x07"}, "looked_up": []}))
 
 
+def points():
+    """All others are to connect to a port of another host."""
+    os.environ["SSH_CONNECTION"] = "127.0.0.1 1 127.0.0.8 22"
+    with subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, text=True) as agent:
+        for line in agent.stdout:
+            sys.stdout.write(line.replace("tcp://127.0.0.8:", "tcp://127.0.0.1:"))
+            sys.stdout.flush()
+
+
 def unasked():
     lies(json.dumps({"answer": "measure", "round_trip_ns": 1, "bytes_per_s": 1e12, "failure": ""}))
 
@@ -101,4 +111,4 @@ if host.startswith("good"):
     good(host[4:])
 else:
     {"refuses": refuses, "lacks": lacks, "older": older, "mute": mute, "hangs": hangs, "garbage": garbage, "terminal": terminal,
-     "unasked": unasked, "dies": dies}[host]()
+     "points": points, "unasked": unasked, "dies": dies}[host]()

@@ -22,6 +22,7 @@ BAD = {
     "older": r"login +older: has psring 0\.0\.1, this is [0-9.]+\n +-> install the same version on both",
     "garbage": r"answer +garbage: it answers what it was not asked: 'what is JSON\? \?\[2J\?\?'",
     "terminal": r"answer +terminal: field \"hostname\" holds control characters: .*\?\]0;owned\?.*",
+    "points": r"answer +points: it says that it listens on tcp://127\.0\.0\.1:\d+, which is not where it was told to.*",
     "unasked": r"answer +unasked: it answers what it was not asked: .*",
     "dies": r"answer +dies: its probe ended \(killed by signal 11 \(Segmentation fault\)\): a last word \?\[2J",
 }

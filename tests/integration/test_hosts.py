@@ -38,7 +38,7 @@ case $host in
 *v) version=0.0.1 ;;
 *s) read -r line; echo "Welcome"; exec cat >/dev/null ;;
 esac
-echo '{"event":"hello","version":"'$version'","host":"h","cores":2,"address":"127.0.0.1","launcher_address":"127.0.0.1","machine":"m"}'
+echo '{"event":"hello","version":"'$version'","host":"h","cores":2,"address":"127.0.0.1","launcher_address":"127.0.0.1","machine":"'$(cat /proc/sys/kernel/random/boot_id)'"}'
 exec cat >/dev/null
 """
 

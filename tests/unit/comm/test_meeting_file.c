@@ -196,6 +196,29 @@ static void what_is_not_the_jobs_own_is_refused(void **state)
     psr_meeting_file_remove(&file);
 }
 
+/* It would say which of this user's private files is meant. */
+static void a_link_is_not_followed(void **state)
+{
+    (void)state;
+    psr_start first = one_of("real", true), other = one_of("link", false);
+    psr_meeting_file file, none = PSR_MEETING_FILE_NONE;
+    char line[1536];
+    expect_ok(psr_meeting_file_meet(&first, 2, 0, 0, &file));
+    strcpy(other.job, first.job);
+    int listener = listen_at(first.scheduler);
+    assert_int_equal(symlink(first.meeting, other.meeting), 0);
+    snprintf(line, sizeof line, "key file %s is a link: it should be a file", other.meeting);
+    expect_failure(psr_meeting_file_meet(&other, 2, 0, PATIENCE_MS, &none), PSR_ERR_USAGE, line);
+    /* Rank 0 puts its own in the place of one, and what it pointed to stays. */
+    psr_start again = one_of("link", true);
+    psr_meeting_file replaced;
+    expect_ok(psr_meeting_file_meet(&again, 2, 0, 0, &replaced));
+    assert_keys(first.meeting, PSR_ROLE_WORKER, 1);
+    close(listener);
+    psr_meeting_file_remove(&replaced);
+    psr_meeting_file_remove(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +228,7 @@ int main(void)
         cmocka_unit_test(where_nobody_answers_is_told),
         cmocka_unit_test(what_an_earlier_start_left_is_replaced_and_not_believed),
         cmocka_unit_test(what_is_not_the_jobs_own_is_refused),
+        cmocka_unit_test(a_link_is_not_followed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

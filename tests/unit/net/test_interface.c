@@ -58,6 +58,41 @@ static void loopback_is_told_from_the_rest(void **state)
     assert_false(psr_address_is_loopback("::ffff:10.0.0.1"));
 }
 
+static void an_address_that_another_host_tells_is_one_hosts(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"10.0.0.7", "127.0.0.1",    "223.255.255.255", "fd00::7",        "::1",
+                                       "fe80::1",  "fe80::1%eth0", "fe80::1%br-0.7",  "::ffff:10.0.0.7"};
+    static const char *const bad[] = {"",
+                                      "eth0",
+                                      "0.0.0.0",
+                                      "0.1.2.3",
+                                      "224.0.0.1",
+                                      "255.255.255.255",
+                                      "010.0.0.7",
+                                      "10.0.0",
+                                      "10.0.0.7 ",
+                                      "127.0.0.1%lo",
+                                      "127.0.0.1%\x1b[2J",
+                                      "::",
+                                      "ff02::1",
+                                      "::ffff:0.0.0.0",
+                                      "fd00::7%eth0",
+                                      "fe80::1%",
+                                      "fe80::1%\x1b[2J",
+                                      "fe80::1%a b",
+                                      "fe80::1%a%b",
+                                      "fe80::1%a-name-of-16-byt",
+                                      "[::1]",
+                                      "10.0.0.7:22"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        if (!psr_address_is_a_hosts(good[i]))
+            fail_msg("%s is one", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (psr_address_is_a_hosts(bad[i]))
+            fail_msg("'%s' is none", bad[i]);
+}
+
 static void endpoints_are_written_for_both_kinds_of_address(void **state)
 {
     (void)state;
@@ -114,6 +149,7 @@ int main(void)
         cmocka_unit_test(what_is_none_is_refused_with_those_that_there_are),
         cmocka_unit_test(all_interfaces_at_once_are_refused),
         cmocka_unit_test(loopback_is_told_from_the_rest),
+        cmocka_unit_test(an_address_that_another_host_tells_is_one_hosts),
         cmocka_unit_test(endpoints_are_written_for_both_kinds_of_address),
         cmocka_unit_test(the_address_towards_others_is_ones_own_and_no_loopback),
         cmocka_unit_test(a_port_is_kept_until_it_is_given_back),

@@ -66,6 +66,27 @@ static void another_user_cannot_connect_and_where_the_directory_lets_it_is_hung_
     free_keys(&keys);
 }
 
+static void keys_behind_another_users_link_are_not_loaded(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/psr-test-other-user-XXXXXX", file[64], link[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/file", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    run_keys keys = make_keys(false);
+    psr_keys loaded;
+    assert_ok(psr_keys_save(keys_of(&keys, scheduler), file));
+    assert_int_equal(symlink(file, link), 0);
+    assert_ok(psr_keys_load(link, scheduler, &loaded));
+    psr_keys_done(&loaded);
+    assert_int_equal(lchown(link, NOBODY, NOBODY), 0);
+    assert_fails(psr_keys_load(link, scheduler, &loaded), PSR_ERR_USAGE, "is a link of user 65534's");
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(folder), 0);
+    free_keys(&keys);
+}
+
 int main(void)
 {
     if (geteuid() != 0) {
@@ -74,6 +95,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_user_cannot_connect_and_where_the_directory_lets_it_is_hung_up_on),
+        cmocka_unit_test(keys_behind_another_users_link_are_not_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
