@@ -97,6 +97,32 @@ bool psr_config_aloud(const psr_config *config, size_t *at, char *line, size_t s
     return false;
 }
 
+void psr_config_protect(psr_config *config)
+{
+    for (size_t i = 0; i < psr_options_count; i++) {
+        if (!psr_options[i].protects)
+            continue;
+        psr_err err = psr_option_read(&psr_options[i], config, psr_options[i].initial);
+        assert(err == PSR_OK); /* the table's own defaults */
+        (void)err;
+    }
+}
+
+void psr_config_left_out(const psr_config *file, const psr_config *config, char *words, size_t size)
+{
+    size_t used = 0;
+    words[0] = '\0';
+    for (size_t i = 0; i < psr_options_count && used < size; i++) {
+        const psr_option *option = &psr_options[i];
+        char of_file[PSR_OPTION_TEXT_MAX], now[PSR_OPTION_TEXT_MAX];
+        if (option->protects && psr_option_print(option, file, of_file, sizeof of_file) &&
+            psr_option_print(option, config, now, sizeof now) && strcmp(of_file, option->initial) != 0 &&
+            strcmp(now, option->initial) == 0)
+            used += (size_t)snprintf(words + used, size - used, "%s--%s %s", used > 0 ? ", " : "",
+                                     option->name, of_file);
+    }
+}
+
 static bool is_among(const char *name, const char *const *names)
 {
     for (; *names != NULL; names++)

@@ -157,6 +157,13 @@ PSR_MUST_CHECK psr_err psr_config_get(const psr_config *config, const char *name
  * --eval-every beside --no-eval, and its --compress-as beside --compress none. Of a compressed run by ring, mode local plays the ring's rounding. */
 void psr_config_fit_mode(psr_config *config, const psr_config *file);
 
+/* The options on which a run's protection depends (--transport, --no-encrypt) go back to their
+ * defaults: no file sets them, which may be another person's. */
+void psr_config_protect(psr_config *config);
+/* Of these options those that file sets and config has at their defaults: "--transport tcp,
+ * --no-encrypt this-machine"; "": none. */
+void psr_config_left_out(const psr_config *file, const psr_config *config, char *words, size_t size);
+
 /* What does not fit together, after all options are set (ssp with ring, shards in ring, lars with
  * async slices, batch 0, ...): USAGE naming both options. --model and --shortcut: psr_network_check;
  * what --compress says: psr_compression_parse. */

@@ -406,11 +406,11 @@ const psr_option psr_options[] = {
      "through "
      "shared memory within each host, beside ipc on one, beside tcp between several; auto: shm wherever it "
      "can be had",
-     NETWORK, "auto", ENUM(transport, network_words), .for_shards = true},
+     NETWORK, "auto", ENUM(transport, network_words), .protects = true, .for_shards = true},
     {"no-encrypt", "trusted-network",
      "TCP without encryption: within this machine, or with =trusted-network on hosts whose network nobody "
      "else is on",
-     NETWORK, "", SPECIAL(read_bare, print_bare), .implied = "this-machine"},
+     NETWORK, "", SPECIAL(read_bare, print_bare), .implied = "this-machine", .protects = true},
 };
 const size_t psr_options_count = sizeof psr_options / sizeof psr_options[0];
 

@@ -29,6 +29,7 @@ struct psr_option {
     const char *implied;  /* what "--NAME" without an argument says; NULL: the argument must be given */
     bool hidden;
     bool negatable;
+    bool protects;   /* another value than the default may weaken what protects a run: no file sets it */
     bool for_shards; /* told to shards: psr_config_to_json_for_shards */
     /* SPECIAL reads and prints itself; a STRING may have a read that only judges. Text is never NULL.
      * A failure's detail is put behind "--NAME: " by the caller. */

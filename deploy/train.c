@@ -86,7 +86,10 @@ static const struct argp_option own_options[] = {
     {"ps-hostfile", KEY_PS_HOSTFILE, "FILE", 0,
      "shards go to these hosts (default: beside the workers, round robin)", 1},
     {"config", KEY_CONFIG, "RUN|FILE", 0,
-     "an earlier run's directory or its run.json: the same run again; options beside it win", 1},
+     "an earlier run's directory or its run.json: the same run again, but for --transport and --no-encrypt, "
+     "which no file sets; options "
+     "beside it win",
+     1},
     {"progress", KEY_PROGRESS, "bar|lines|none", 0,
      "one line that is drawn again and again, a line at --log-every steps or every 30 s, or nothing "
      "(default: bar on a terminal, "
@@ -183,6 +186,14 @@ static psr_err read_options(const struct argp *argp, int argc, char **argv, trai
     return psr_earlier_run_fit(&o->earlier, &given, &o->config);
 }
 
+static void tell_left_out(const train_options *o)
+{
+    char line[2048];
+    psr_earlier_run_left_out(&o->earlier, &o->config, line, sizeof line);
+    if (line[0] != '\0')
+        psr_print(stderr, "psring train: %s\n", line);
+}
+
 int psr_command_train(int argc, char **argv)
 {
     train_options o = {0};
@@ -201,6 +212,8 @@ int psr_command_train(int argc, char **argv)
         const struct argp argp = {own_options, parse, NULL, doc, children, NULL, NULL};
         err = read_options(&argp, argc, argv, &o);
     }
+    if (!err)
+        tell_left_out(&o);
     if (!err)
         err = resolve(&o, &hosts, &ps_hosts, &placement);
     if (err) {

@@ -94,9 +94,23 @@ psr_err psr_earlier_run_read(const char *config, const char *resume, psr_earlier
         PSR_TRY(find_resumed(resume, run.path));
     if (run.path[0] != '\0')
         PSR_TRY(read_file(config != NULL ? "config" : "resume", run.path, &run.config));
+    run.file = run.config;
     run.config.out[0] = '\0';
+    psr_config_protect(&run.config);
     *ret_run = run;
     return PSR_OK;
+}
+
+void psr_earlier_run_left_out(const psr_earlier_run *run, const psr_config *config, char *line, size_t size)
+{
+    char words[256];
+    line[0] = '\0';
+    if (run->path[0] == '\0')
+        return;
+    psr_config_left_out(&run->file, config, words, sizeof words);
+    if (words[0] != '\0')
+        snprintf(line, size, "%s has %s, which the command line alone can say: it is left out", run->path,
+                 words);
 }
 
 psr_err psr_earlier_run_fit(const psr_earlier_run *run, const psr_given_options *given, psr_config *config)

@@ -325,6 +325,13 @@ def foreign_config(t):
     t.tap.ok(run.status == 0 and len(notes) == 2 and notes[0].startswith("--no-exchange: ") and notes[1].startswith("--slow 1:2: "),
              "--config with --no-exchange and --slow: both are told at the start", run.why())
     t.rows += [("told at the start", note) for note in notes]
+    run = Run(t.psring, t.directory, "bare", dict({key: value for key, value in TINY.items() if key != "mode"}, mode="ring",
+                                                  config=run_json("bare.json", transport="tcp", no_encrypt="this-machine")))
+    told = run.stderr.splitlines()
+    t.tap.ok(run.status == 0 and len(told) == 1 and re.fullmatch(r"psring train: \S+bare\.json has --transport tcp, --no-encrypt this-machine, which "
+                                                                 r"the command line alone can say: it is left out", told[0])
+             and re.search(r"^  network +.*\bipc sockets", run.stdout, re.MULTILINE) and "encrypt" not in run.stdout,
+             "--config with --no-encrypt and a transport: both are left out, and that is told", run.why())
 
 
 def directories(t):

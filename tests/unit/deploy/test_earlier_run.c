@@ -86,6 +86,37 @@ static void resume_takes_the_configuration_of_the_run_and_of_the_run_around_a_ch
     assert_string_equal(read_run(NULL, "run").path, "");
 }
 
+static void what_protects_a_run_is_not_taken_from_a_file(void **state)
+{
+    (void)state;
+    char line[512];
+    write_text(
+        "run/run.json",
+        "{\"config\": {\"seed\": \"7\", \"transport\": \"tcp\", \"no-encrypt\": \"trusted-network\"}}");
+    for (int way = 0; way < 2; way++) {
+        psr_earlier_run run = read_run(way == 0 ? "run" : NULL, way == 0 ? NULL : "run");
+        psr_config config = run.config;
+        assert_int_equal(config.seed, 7);
+        assert_int_equal(config.transport, PSR_TRANSPORT_AUTO);
+        assert_int_equal(config.bare, PSR_BARE_NOWHERE);
+        psr_earlier_run_left_out(&run, &config, line, sizeof line);
+        assert_string_equal(
+            line, "run/run.json has --transport tcp, --no-encrypt trusted-network, which the command line "
+                  "alone can say: it is left out");
+        expect_ok(psr_config_set(&config, "transport", "tcp"));
+        psr_earlier_run_left_out(&run, &config, line, sizeof line);
+        assert_string_equal(
+            line, "run/run.json has --no-encrypt trusted-network, which the command line alone can say: it "
+                  "is left out");
+        expect_ok(psr_config_set(&config, "no-encrypt", "this-machine"));
+        psr_earlier_run_left_out(&run, &config, line, sizeof line);
+        assert_string_equal(line, "");
+    }
+    psr_earlier_run none = read_run(NULL, NULL);
+    psr_earlier_run_left_out(&none, &none.config, line, sizeof line);
+    assert_string_equal(line, "");
+}
+
 static void config_rules_when_both_are_given(void **state)
 {
     (void)state;
@@ -178,6 +209,7 @@ int main(void)
         cmocka_unit_test(without_config_and_resume_the_defaults_stay),
         cmocka_unit_test(config_is_a_file_or_a_run_directory),
         cmocka_unit_test(resume_takes_the_configuration_of_the_run_and_of_the_run_around_a_checkpoint),
+        cmocka_unit_test(what_protects_a_run_is_not_taken_from_a_file),
         cmocka_unit_test(config_rules_when_both_are_given),
         cmocka_unit_test(what_cannot_be_read_is_named_with_its_option),
         cmocka_unit_test(of_what_excludes_each_other_the_command_line_s_goes),
