@@ -35,7 +35,8 @@ typedef struct psr_checkup_host {
     double clock_s, clock_within_s; /* its wall clock less ours, give or take */
 } psr_checkup_host;
 
-/* From one host to another; each field is what the former's probe said. */
+/* From one host to another, or to itself, which is connected alone; each field is what the former's
+ * probe said. */
 typedef struct psr_checkup_pair {
     bool looked_up;
     char looked_up_as[64]; /* the other's name there; "": nothing */

@@ -42,6 +42,8 @@ static tally count_ways(const psr_checkup *c, size_t host, bool to)
 {
     tally t = {0, 0, ""};
     for (size_t other = 0; other < c->count; other++) {
+        if (other == host)
+            continue;
         const psr_checkup_pair *p =
             to ? psr_checkup_pair_of(c, other, host) : psr_checkup_pair_of(c, host, other);
         t.tried += p->tried;
@@ -56,7 +58,7 @@ static void judge_connection(const psr_checkup *c, size_t from, size_t to, psr_f
 {
     char where[600];
     const psr_checkup_pair *p = psr_checkup_pair_of(c, from, to);
-    if (!p->tried || p->connected || ++*told > PAIRS_TOLD)
+    if (from == to || !p->tried || p->connected || ++*told > PAIRS_TOLD)
         return;
     name_way(c, from, to, where);
     psr_findings_add(f, PSR_FINDING_STOPS, "port", where, port_advice(p->connect_failure),
@@ -80,6 +82,18 @@ static void judge_isolation(const psr_checkup *c, size_t host, psr_findings *f, 
                          "it reaches none of the %zu other hosts: %s", from.tried, from.failure);
 }
 
+/* Loopback carries what a host says to itself, whatever address it has. */
+static void judge_itself(const psr_checkup *c, size_t host, psr_findings *f)
+{
+    const psr_checkup_pair *p = psr_checkup_pair_of(c, host, host);
+    if (p->tried && !p->connected)
+        psr_findings_add(f, PSR_FINDING_STOPS, "port", c->hosts[host].host.name,
+                         "bring its loopback interface up (ip link set lo up), and let its firewall through "
+                         "what it says to itself",
+                         "it does not reach itself at %s, where its processes meet: %s",
+                         c->hosts[host].facts.endpoint, p->connect_failure);
+}
+
 static void judge_connections(const psr_checkup *c, psr_findings *f)
 {
     bool *told_to = calloc(c->count, sizeof *told_to), *told_from = calloc(c->count, sizeof *told_from);
@@ -90,6 +104,8 @@ static void judge_connections(const psr_checkup *c, psr_findings *f)
     for (size_t i = 0; i < c->count * c->count && !f->failed; i++)
         if (!told_from[i / c->count] && !told_to[i % c->count])
             judge_connection(c, i / c->count, i % c->count, f, &told);
+    for (size_t i = 0; i < c->count && !f->failed; i++)
+        judge_itself(c, i, f);
     if (told > PAIRS_TOLD)
         psr_findings_add(f, PSR_FINDING_STOPS, "port", "other pairs", "--json has all",
                          "%zu more are not connected", told - PAIRS_TOLD);
@@ -191,23 +207,32 @@ static uint64_t middle_bandwidth(const psr_checkup *c, psr_findings *f)
     return middle;
 }
 
-static void judge_speeds(const psr_checkup *c, psr_findings *f)
+/* Two hosts have no middle, and of several all may be slow in one direction: so a way is held
+ * against the one back, too. */
+static void judge_speed(const psr_checkup *c, size_t from, size_t to, uint64_t middle, psr_findings *f,
+                        size_t *told)
 {
     char where[600];
+    const psr_checkup_pair *p = psr_checkup_pair_of(c, from, to), *back = psr_checkup_pair_of(c, to, from);
+    const uint64_t other_way = back->measured ? back->bytes_per_s : 0;
+    const bool below_middle = p->bytes_per_s < middle / SLOW_FACTOR;
+    if (!p->measured || !(below_middle || p->bytes_per_s < other_way / SLOW_FACTOR) || ++*told > PAIRS_TOLD)
+        return;
+    name_way(c, from, to, where);
+    psr_findings_add(f, PSR_FINDING_SLOWS, "speed", where,
+                     "look at cable, port, duplex and what else uses the link",
+                     "%.1f MB/s, while %s has %.1f MB/s: a ring goes as fast as its slowest way",
+                     (double)p->bytes_per_s * 1e-6, below_middle ? "the middle pair" : "the way back",
+                     (double)(below_middle ? middle : other_way) * 1e-6);
+}
+
+static void judge_speeds(const psr_checkup *c, psr_findings *f)
+{
     const uint64_t middle = middle_bandwidth(c, f);
     size_t told = 0;
     for (size_t from = 0; from < c->count; from++)
-        for (size_t to = 0; to < c->count; to++) {
-            const psr_checkup_pair *p = psr_checkup_pair_of(c, from, to);
-            if (!p->measured || p->bytes_per_s >= middle / SLOW_FACTOR || ++told > PAIRS_TOLD)
-                continue;
-            name_way(c, from, to, where);
-            psr_findings_add(
-                f, PSR_FINDING_SLOWS, "speed", where,
-                "look at cable, port, duplex and what else uses the link",
-                "%.1f MB/s, while the middle pair has %.1f MB/s: a ring goes as fast as its slowest way",
-                (double)p->bytes_per_s * 1e-6, (double)middle * 1e-6);
-        }
+        for (size_t to = 0; to < c->count; to++)
+            judge_speed(c, from, to, middle, f, &told);
 }
 
 void psr_findings_of_ways(const psr_checkup *c, psr_findings *f)

@@ -230,7 +230,7 @@ static void print_ways(FILE *to, const psr_checkup *c)
         c->count <= HOSTS_IN_TABLE ? print_table : print_range;
     bool tried = false;
     for (size_t i = 0; i < c->count * c->count; i++)
-        tried |= c->pairs[i].tried;
+        tried |= c->pairs[i].tried && i / c->count != i % c->count;
     if (!tried)
         return;
     psr_print(to, "\nround trip of a message without payload, ms (row to column and back)\n");

@@ -168,6 +168,7 @@ static bool listens(const psr_visitor *v, size_t host)
     return psr_visit_answers(v, host) && v->checkup->hosts[host].facts.endpoint[0] != '\0';
 }
 
+/* Each to each, itself too: what runs on one host meets there. */
 static psr_err try_ways(psr_visitor *v)
 {
     for (size_t from = 0; from < v->checkup->count; from++) {
@@ -177,7 +178,7 @@ static psr_err try_ways(psr_visitor *v)
         cJSON_AddNumberToObject(command, "within_ms", (double)v->options->deadline_ms / 3);
         cJSON *endpoints = cJSON_AddArrayToObject(command, "endpoints");
         for (size_t to = 0; to < v->checkup->count; to++) {
-            const char *endpoint = to != from && listens(v, to) ? v->checkup->hosts[to].facts.endpoint : "";
+            const char *endpoint = listens(v, to) ? v->checkup->hosts[to].facts.endpoint : "";
             cJSON_AddItemToArray(endpoints, cJSON_CreateString(endpoint));
         }
         psr_visit_ask(v, from, PSR_ASKED_REACH, command);

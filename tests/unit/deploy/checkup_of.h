@@ -58,10 +58,11 @@ static inline psr_checkup checkup_of(size_t count)
             psr_checkup_pair *p = psr_checkup_pair_of(&c, i, k);
             p->looked_up = true;
             snprintf(p->looked_up_as, sizeof p->looked_up_as, "10.0.0.%zu", k + 1);
+            p->tried = p->connected = true;
+            snprintf(p->source, sizeof p->source, "10.0.0.%zu", i + 1);
             if (k == i)
                 continue;
-            p->tried = p->connected = p->measured = true;
-            snprintf(p->source, sizeof p->source, "10.0.0.%zu", i + 1);
+            p->measured = true;
             p->round_trip_ns = 90000;
             p->bytes_per_s = 1000000000;
         }

@@ -400,6 +400,34 @@ static void a_way_much_slower_than_the_middle_one_slows_a_run(void **state)
                  "12.5 MB/s, while the middle pair has 1000.0 MB/s: a ring goes as fast as its slowest way");
 }
 
+static void of_two_hosts_a_way_much_slower_than_the_one_back_slows_a_run(void **state)
+{
+    (void)state;
+    psr_checkup two = checkup_of(2);
+    psr_findings found = {0};
+    psr_checkup_pair_of(&two, 1, 0)->bytes_per_s = 400000000;
+    expect_ok(psr_findings_make(&two, &found));
+    assert_int_equal(psr_findings_at(&found, PSR_FINDING_SLOWS), 0);
+    psr_findings_done(&found);
+    psr_checkup_pair_of(&two, 1, 0)->bytes_per_s = 12500000;
+    expect_ok(psr_findings_make(&two, &found));
+    assert_int_equal(psr_findings_at(&found, PSR_FINDING_SLOWS), 1);
+    assert_string_equal(found.items[0].where, "node2 -> node1");
+    assert_string_equal(
+        found.items[0].what,
+        "12.5 MB/s, while the way back has 1000.0 MB/s: a ring goes as fast as its slowest way");
+    psr_findings_done(&found);
+    psr_checkup_done(&two);
+}
+
+static void a_host_that_does_not_reach_itself_stops_a_run(void **state)
+{
+    (void)state;
+    close_way(&c, 1, 1, "no answer");
+    assert_alone(PSR_FINDING_STOPS, "port", "node2",
+                 "it does not reach itself at tcp://10.0.0.2:4242, where its processes meet: no answer");
+}
+
 static void another_route_and_names_that_lack_are_told(void **state)
 {
     (void)state;
@@ -472,6 +500,8 @@ int main(void)
         TEST(of_many_closed_ways_some_are_named_and_all_are_counted),
         TEST(a_way_that_carries_no_messages_stops_a_run),
         TEST(a_way_much_slower_than_the_middle_one_slows_a_run),
+        TEST(of_two_hosts_a_way_much_slower_than_the_one_back_slows_a_run),
+        TEST(a_host_that_does_not_reach_itself_stops_a_run),
         TEST(another_route_and_names_that_lack_are_told),
         TEST(a_directory_that_cannot_be_written_stops_a_run),
         TEST(findings_come_by_level),
