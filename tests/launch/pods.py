@@ -11,10 +11,14 @@ SHORT = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28"
          "seed": 11, "lr": 0.05, "checkpoint-every": 3}
 
 
+def options_in(text, **more):
+    """What a manifest gives the scheduler, made short, as a dict of options."""
+    return dict(re.findall(r"^ +- --([\w-]+)=(\S+)", text, re.M), **SHORT, **more)
+
+
 def options_of_run(base, **more):
-    """What the manifest gives the scheduler, made short, as a dict of options."""
     with open(os.path.join(base, "scheduler.yaml")) as file:
-        return dict(re.findall(r"^ +- --([\w-]+)=(\S+)", file.read(), re.M), **SHORT, **more)
+        return options_in(file.read(), **more)
 
 
 def local_of(options):
@@ -30,7 +34,7 @@ def play(start, options):
     """(exit statuses, the last lines of each) of one process for each pod, by start(arguments of the entry point, what Kubernetes tells that
     pod). The scheduler comes last, the last worker first: none may depend on the order."""
     pods = [(["worker"], {"JOB_COMPLETION_INDEX": str(index)}) for index in reversed(range(int(options["workers"])))]
-    pods += [(["shard"], {"POD_NAME": "psring-shards-%d" % index}) for index in range(int(options["shards"]))]
+    pods += [(["shard"], {"POD_NAME": "psring-shards-%d" % index}) for index in range(int(options.get("shards", 0)))]
     pods += [(["scheduler"] + words_of(options), {})]
     statuses, said = [], []
     for process in [start(*pod) for pod in pods]:
