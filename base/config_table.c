@@ -33,12 +33,19 @@ static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
 static const char *const backend_words[] = {"onednn", "reference", NULL};
 static const char *const network_words[] = {"auto", "tcp", "ipc", "shm", NULL};
 static const char *const shortcut_words[] = {"a", "b", NULL};
+#define MODES_OWN                                                                                            \
+    "who sums the gradients. ps: parameter servers, as many as --shards says; ring: the workers, by a ring " \
+    "all-reduce"
+#define MODE_LOCAL                                                                                           \
+    "local: one process does every worker's share in turn and sums as the others do, which is the reference"
 /* Of those, what a user is not offered. */
 #if PSR_MPI
 #define MODES "ps|ring|mpi|local"
+#define MODES_HELP MODES_OWN "; mpi: MPI's all-reduce sums them, under mpirun; " MODE_LOCAL
 static const char *const mode_unlisted[] = {"nccl", NULL};
 #else
 #define MODES "ps|ring|local"
+#define MODES_HELP MODES_OWN "; " MODE_LOCAL
 static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
 #endif
 static const char *const fold_unlisted[] = {"reversed", NULL};
@@ -268,10 +275,8 @@ static psr_err judge_fault_point(psr_config *config, const char *text)
 #define STEPS_MOST ((uint64_t)1 << 40)
 
 const psr_option psr_options[] = {
-    {"mode", MODES,
-     "parameter servers, ring all-reduce, sums by MPI where the build has it, or one process that does every "
-     "worker's share",
-     ARCHITECTURE, "ps", ENUM(mode, mode_words), .unlisted = mode_unlisted, .aloud_at = "mpi",
+    {"mode", MODES, MODES_HELP, ARCHITECTURE, "ps", ENUM(mode, mode_words), .unlisted = mode_unlisted,
+     .aloud_at = "mpi",
      .aloud =
          "MPI sums in an order of its own, so losses come near those of ps, ring and local, and bits do not"},
     {"sync", "bsp|ssp:K|async",
@@ -318,8 +323,13 @@ const psr_option psr_options[] = {
     {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL, "0",
      U32(threads, 0, 1024)},
 
-    {"data", "DIR|fashion-mnist|synthetic[:SPEC]", "a directory with the authors' files, or a name", DATA,
-     "fashion-mnist", STRING(data)},
+    {"data", "DIR|fashion-mnist|synthetic[:SPEC]",
+     "what to train on. DIR: a directory with the authors' files of MNIST and its family (IDX), CIFAR-10 or "
+     "CIFAR-100, plain, .gz or .xz; "
+     "fashion-mnist: what the package dataset-fashion-mnist brings, or psring's own folder of data; "
+     "synthetic: generated, by SPEC "
+     "count=60000,test=10000,channels=3,size=32,classes=10",
+     DATA, "fashion-mnist", STRING(data)},
     {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0", U32(image_size, 0, 4096)},
     {"classes", "N",
      "outputs of the network; 0: as many as the data have, of IDX files the largest label and one", DATA, "0",

@@ -60,5 +60,7 @@ bool psr_parse_double(const char *text, double *ret_value);
 
 /* The whole of text as a decimal number, or false (also beyond 2^64-1). */
 bool psr_parse_u64(const char *text, uint64_t *ret_value);
+/* The same, or with a power of ten where that is a whole number: 1e3, 1.5e6. Exact. */
+bool psr_parse_whole(const char *text, uint64_t *ret_value);
 
 #endif

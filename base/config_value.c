@@ -26,6 +26,40 @@ bool psr_parse_u64(const char *text, uint64_t *ret_value)
     return true;
 }
 
+/* The digits of "1.5e6" are 15, with one of them behind the point: 15 * 10^(6-1). */
+bool psr_parse_whole(const char *text, uint64_t *ret_value)
+{
+    char digits[32];
+    size_t count = 0, behind = 0;
+    bool has_point = false;
+    const char *at = text;
+    uint64_t value, power;
+    for (; isdigit((unsigned char)*at) || (*at == '.' && !has_point && at > text); at++) {
+        has_point |= *at == '.';
+        if (*at == '.')
+            continue;
+        if (count + 1 >= sizeof digits)
+            return false;
+        digits[count++] = *at;
+        behind += has_point;
+    }
+    if (*at != 'e' && *at != 'E')
+        return psr_parse_u64(text, ret_value);
+    digits[count] = '\0';
+    at += at[1] == '+' ? 2 : 1;
+    for (; behind > 0 && digits[count - 1] == '0'; behind--)
+        digits[--count] = '\0';
+    if (!psr_parse_u64(digits, &value) || !psr_parse_u64(at, &power) || power < behind || power - behind > 19)
+        return false;
+    for (power -= behind; power > 0; power--) {
+        if (value > UINT64_MAX / 10)
+            return false;
+        value *= 10;
+    }
+    *ret_value = value;
+    return true;
+}
+
 bool psr_parse_double(const char *text, double *ret_value)
 {
     if (text[0] == '\0' || isspace((unsigned char)text[0]))
@@ -116,7 +150,7 @@ static psr_err read_number(const psr_option *option, const char *text, uint64_t 
                             "--%s: '%s' is not a size; give %s%sbytes, or a number with K, M or G (4M)",
                             option->name, text, option->zero != NULL ? option->zero : "",
                             option->zero != NULL ? ", " : "");
-    } else if (!psr_parse_u64(text, ret_value)) {
+    } else if (!psr_parse_whole(text, ret_value)) {
         return psr_fail(PSR_ERR_USAGE, "--%s: '%s' is not a whole number; give one like %s", option->name,
                         text, option->initial);
     }

@@ -2,6 +2,7 @@
 
 #include "base/config_table.h"
 #include "base/describe.h"
+#include "base/help_width.h"
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEGATED = 0x8000, NAME_BYTES = 64, DOC_BYTES = 256 };
+enum { NEGATED = 0x8000, NAME_BYTES = 64, DOC_BYTES = 640 };
 
 /* Texts that argp borrows, of one option. */
 typedef struct texts {
@@ -40,7 +41,7 @@ uint64_t psr_options_number(const struct argp_state *state, const char *name, co
                             uint64_t least, uint64_t most)
 {
     uint64_t value;
-    if (!psr_parse_u64(text, &value) || value < least || value > most) {
+    if (!psr_parse_whole(text, &value) || value < least || value > most) {
         char detail[160];
         snprintf(detail, sizeof detail, "--%s: '%.40s' is not a number from %" PRIu64 " to %" PRIu64, name,
                  text, least, most);
@@ -298,13 +299,33 @@ static bool takes_next(const lookup *l, const char *equals)
     return l->found != NULL && l->argument != NULL && !l->optional && equals == NULL;
 }
 
-/* Refuses the first long option that getopt_long would, in one line and with what would be right. */
-static void check_names(const struct argp *root, int argc, char **argv, unsigned flags)
+/* -h is what most programs know, and argp has no such option. A parser that has one of its own
+ * keeps it. */
+static bool has_key(const struct argp *argp, int key)
 {
+    for (const struct argp_option *o = argp->options;
+         o != NULL && (o->name != NULL || o->key != 0 || o->doc != NULL); o++)
+        if (o->key == key)
+            return true;
+    for (const struct argp_child *c = argp->children; c != NULL && c->argp != NULL; c++)
+        if (has_key(c->argp, key))
+            return true;
+    return false;
+}
+
+/* Refuses the first long option that getopt_long would, in one line and with what would be right.
+ * -h becomes --help. Whether that is asked for. */
+static bool check_names(const struct argp *root, int argc, char **argv, unsigned flags)
+{
+    bool asks_for_help = false;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        static char help[] = "--help";
+        if (strcmp(argv[i], "-h") == 0 && !has_key(root, 'h'))
+            argv[i] = help;
         if (strncmp(argv[i], "--", 2) != 0) {
             if (argv[i][0] != '-' && (flags & ARGP_IN_ORDER) != 0)
-                return; /* a subcommand: what follows is its own */
+                break; /* a subcommand: what follows is its own */
+            asks_for_help |= strcmp(argv[i], "-?") == 0;
             continue;
         }
         const char *equals;
@@ -318,12 +339,14 @@ static void check_names(const struct argp *root, int argc, char **argv, unsigned
             refuse(argv[0], l.word, "may be --%s or --%s; give more of its name", l.found, l.second);
         if (l.argument == NULL && equals != NULL)
             refuse(argv[0], l.word, "takes no value, so leave '%.64s' out", equals);
+        asks_for_help |= strcmp(l.found, "help") == 0 || strcmp(l.found, "usage") == 0;
         if (!takes_next(&l, equals))
             continue;
         if (i + 1 == argc)
             refuse(argv[0], l.word, "its value is missing; give --%s %s", l.found, l.argument);
         i++;
     }
+    return asks_for_help;
 }
 
 bool psr_options_find(const struct argp *root, int argc, char **argv, const char *name,
@@ -357,6 +380,7 @@ error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsign
     if (described != PSR_DESCRIBE_NOTHING)
         exit(0);
     argp_err_exit_status = 2;
-    check_names(root, argc, argv, flags);
+    if (check_names(root, argc, argv, flags))
+        psr_help_fit_argp();
     return argp_parse(root, argc, argv, flags, ret_arg_index, input);
 }

@@ -4,6 +4,7 @@
 
 #include "base/child.h"
 #include "base/describe.h"
+#include "base/help_width.h"
 #include "base/manual.h"
 #include "base/printable.h"
 
@@ -41,8 +42,11 @@ static void usage(FILE *to)
 {
     psr_print(to, "Usage: psring bench WHAT [OPTION...]\n\nMeasures:\n");
     psr_subcommands_help(&benchmarks, to);
-    psr_print(to, "\n%s\n`psring bench WHAT --help` tells the other options. For a start:\n%s", places_help,
-              example);
+    psr_print(to, "\n");
+    psr_help_wrap(to, places_help, 0, 0);
+    psr_print(to, "\n");
+    psr_help_wrap(to, "`psring bench WHAT --help` tells the other options. For a start:", 0, 0);
+    psr_print(to, "%s", example);
 }
 
 /* For those who build psring. */
@@ -180,7 +184,7 @@ int psr_command_bench(int argc, char **argv)
         print_completion();
     if (described != PSR_DESCRIBE_NOTHING)
         return 0;
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "-?") == 0) {
         usage(stdout);
         return 0;
     }

@@ -1,5 +1,6 @@
 /* The front door, in the manner of git: `psring COMMAND ...`. */
 #include "base/describe.h"
+#include "base/help_width.h"
 #include "base/manual.h"
 #include "base/printable.h"
 #include "deploy/agent/agent.h"
@@ -29,15 +30,16 @@ static const psr_subcommands commands = {rows, sizeof rows / sizeof *rows, "psri
 
 static void usage(FILE *to)
 {
-    fprintf(to, "Usage: psring COMMAND [OPTION...]\n"
-                "Trains networks with parameter servers or ring all-reduce, to the same bits.\n\n"
-                "Commands:\n");
+    psr_print(to, "Usage: psring COMMAND [OPTION...]\n");
+    psr_help_wrap(to, "Trains networks with parameter servers or ring all-reduce, to the same bits.", 0, 0);
+    psr_print(to, "\nCommands:\n");
     psr_subcommands_help(&commands, to);
-    fprintf(
+    psr_print(to, "\n");
+    psr_help_wrap(
         to,
-        "\n`psring COMMAND --help` tells the options of each, `psring --version` the version. For a start:\n"
-        "  psring train --model resnet20 --data fashion-mnist --workers 3 --mode ps --shards 2 --steps "
-        "100\n");
+        "`psring COMMAND --help` tells the options of each, `psring --version` the version. For a start:", 0,
+        0);
+    psr_print(to, "  psring train --model resnet20 --workers 3 --steps 100\n");
 }
 
 /* Also what argp calls for --version behind a command. */
@@ -83,6 +85,41 @@ static bool described(int argc, char **argv)
     return kind != PSR_DESCRIBE_NOTHING;
 }
 
+/* argv[1] is the command's name. */
+static int run_command(int argc, char **argv)
+{
+    const psr_subcommand *found = psr_subcommands_find(&commands, argv[1]);
+    if (found != NULL) {
+        char title[64];
+        snprintf(title, sizeof title, "psring %s", argv[1]);
+        argv[1] = title;
+        return found->run(argc - 1, argv + 1);
+    }
+    psr_print(stderr, "psring: '%s' is not a command; there are", argv[1]);
+    for (size_t i = 0; i < commands.count; i++)
+        psr_print(stderr, "%s %s", i ? "," : "", rows[i].name);
+    psr_print(stderr, "\n");
+    return 2;
+}
+
+/* `psring help bench comm`: `psring bench comm --help`. */
+static int help_of(int argc, char **argv)
+{
+    static char help[] = "--help";
+    for (int i = 1; i + 1 < argc; i++)
+        argv[i] = argv[i + 1];
+    argv[argc - 1] = help;
+    return run_command(argc, argv);
+}
+
+static bool is_one_of(const char *word, const char *const *list)
+{
+    for (; *list != NULL; list++)
+        if (strcmp(word, *list) == 0)
+            return true;
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     argp_program_version_hook = print_version;
@@ -93,11 +130,13 @@ int main(int argc, char **argv)
     if (described(argc, argv))
         return 0;
     const char *name = argv[1];
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-?") == 0 || strcmp(name, "help") == 0) {
+    if (strcmp(name, "help") == 0 && argc > 2)
+        return help_of(argc, argv);
+    if (is_one_of(name, (const char *const[]){"--help", "-h", "-?", "help", NULL})) {
         usage(stdout);
         return 0;
     }
-    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+    if (is_one_of(name, (const char *const[]){"--version", "-V", "version", NULL})) {
         print_version(stdout, NULL);
         return 0;
     }
@@ -107,16 +146,5 @@ int main(int argc, char **argv)
         return psr_command_hosts(argc - 1, argv + 1);
     if (strcmp(name, "probe") == 0) /* the agent's own */
         return psr_probe_main();
-    const psr_subcommand *found = psr_subcommands_find(&commands, name);
-    if (found != NULL) {
-        char title[64];
-        snprintf(title, sizeof title, "psring %s", name);
-        argv[1] = title;
-        return found->run(argc - 1, argv + 1);
-    }
-    psr_print(stderr, "psring: '%s' is not a command; there are", name);
-    for (size_t i = 0; i < commands.count; i++)
-        psr_print(stderr, "%s %s", i ? "," : "", rows[i].name);
-    psr_print(stderr, "\n");
-    return 2;
+    return run_command(argc, argv);
 }

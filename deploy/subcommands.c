@@ -1,10 +1,13 @@
 #include "deploy/subcommands.h"
 
+#include "base/help_width.h"
 #include "base/manual.h"
 #include "base/printable.h"
 #include "base/text.h"
 
 #include <string.h>
+
+#define HELP_COLUMN 11
 
 const psr_subcommand *psr_subcommands_find(const psr_subcommands *list, const char *name)
 {
@@ -16,8 +19,10 @@ const psr_subcommand *psr_subcommands_find(const psr_subcommands *list, const ch
 
 void psr_subcommands_help(const psr_subcommands *list, FILE *to)
 {
-    for (size_t i = 0; i < list->count; i++)
-        psr_print(to, "  %-8s %s\n", list->rows[i].name, list->rows[i].help);
+    for (size_t i = 0; i < list->count; i++) {
+        psr_print(to, "  %-8s ", list->rows[i].name);
+        psr_help_wrap(to, list->rows[i].help, HELP_COLUMN, HELP_COLUMN);
+    }
 }
 
 void psr_subcommands_manual(const psr_subcommands *list, const char *title, FILE *to)

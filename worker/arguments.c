@@ -4,6 +4,7 @@
 #include "model/networks/network_list.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum {
     OPTION_PROVISION = 0x100,
@@ -26,6 +27,7 @@ enum {
 };
 
 #define RANKS_MAX 1024
+#define BACKENDS (PSR_MPI ? "ps|ring|mpi" : "ps|ring")
 
 static const char doc[] =
     "One worker of a run: computes gradients on its share of each batch. Started by psring's agent, by hand, "
@@ -73,13 +75,30 @@ static const struct argp_option options[] = {
     {"port", OPTION_PORT, "N", 0, "as MASTER_PORT: tells this run from others (default 29500)", 2},
     {"dist-url", OPTION_URL, "env://|tcp://HOST:PORT", 0,
      "where --addr and --port come from (default env://)", 2},
-    {"dist-backend", OPTION_BACKEND, "ps|ring|mpi|nccl", 0, "as --mode", 2},
+    {"dist-backend", OPTION_BACKEND, BACKENDS, 0, "as --mode", 2},
     {"local-rank", OPTION_LOCAL_RANK, "N", 0, "as LOCAL_RANK", 2},
     {"local_rank", OPTION_LOCAL_RANK, "N", OPTION_ALIAS, NULL, 2},
     {"total-batch-size", OPTION_TOTAL_BATCH, "N", 0,
      "of all ranks of a node together: --batch-size times them", 2},
     {0},
 };
+
+/* PyTorch's own are what its users have in their scripts. */
+static void set_backend(struct argp_state *state, psr_worker_arguments *a, const char *text)
+{
+    static const char *const backends[] = {"ps", "ring", PSR_MPI ? "mpi" : NULL, NULL};
+    for (const char *const *backend = backends; *backend != NULL; backend++)
+        if (strcmp(*backend, text) == 0 && psr_config_set(&a->config, "mode", text) == PSR_OK) {
+            a->gives_mode = a->gives_options = true;
+            return;
+        }
+    char detail[256];
+    snprintf(detail, sizeof detail,
+             "--dist-backend: psring has no '%.40s'; give ring, an all-reduce as gloo, nccl and hccl do it, "
+             "or ps, parameter servers%s",
+             text, PSR_MPI ? ", or mpi" : "");
+    psr_options_refuse(state, detail);
+}
 
 static void check(struct argp_state *state, const psr_worker_arguments *a)
 {
@@ -139,9 +158,7 @@ static error_t parse_place(int key, char *text, struct argp_state *state)
         a->url = text;
         return 0;
     case OPTION_BACKEND:
-        if (psr_config_set(&a->config, "mode", text) != PSR_OK)
-            psr_options_refuse(state, psr_err_detail());
-        a->gives_mode = a->gives_options = true;
+        set_backend(state, a, text);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -229,9 +229,11 @@ def bad_input(tap, launcher):
             ("a batch that cannot be shared", {}, {"multiprocessing-distributed": True, "nproc-per-node": 3, "total-batch-size": 16},
              "--total-batch-size"),
             ("a back end of PyTorch's", {}, {"multiprocessing-distributed": True, "nproc-per-node": 2, "dist-backend": "nccl"},
-             "--mode nccl is not in this build"),
+             "--dist-backend: psring has no 'nccl'; give ring"),
+            ("another of them", {}, {"dist-backend": "gloo", "rank": 0, "world-size": 1}, "--dist-backend: psring has no 'gloo'; give ring"),
+            ("a third one", {}, {"dist-backend": "hccl", "rank": 0, "world-size": 1}, "--dist-backend: psring has no 'hccl'; give ring"),
             ("an address that is none", {}, {"world-size": 2, "rank": 0, "dist-url": "127.0.0.1"}, "tcp://HOST:PORT")]:
-        if word == "--lr":  # argp's own line
+        if word.startswith(("--lr", "--dist-backend")):  # what is wrong in itself is told before the log begins
             process = launcher.start(variables, options)
             tap.ok(process.wait() == 2 and len(process.lines) == 1 and word in process.lines[0], name + ": refused by name", process.lines)
         else:

@@ -258,6 +258,15 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
          "--slice-size: 'auto' is not a size; give bytes, or a number with K, M or G (4M)"},
         {"slice-size", "8M", "--slice-size: 8M is out of bounds; give 4K to 1M"},
         {"window", "0", "--window: 0 is out of bounds; give 1 to 4096"},
+        {"steps", "1.5", "--steps: '1.5' is not a whole number; give one like 0"},
+        {"steps", "1e-3", "--steps: '1e-3' is not a whole number; give one like 0"},
+        {"steps", "1.25e1", "--steps: '1.25e1' is not a whole number; give one like 0"},
+        {"steps", "1e", "--steps: '1e' is not a whole number; give one like 0"},
+        {"steps", "e3", "--steps: 'e3' is not a whole number; give one like 0"},
+        {"steps", ".5e1", "--steps: '.5e1' is not a whole number; give one like 0"},
+        {"steps", "1e3 ", "--steps: '1e3 ' is not a whole number; give one like 0"},
+        {"steps", "1e300", "--steps: '1e300' is not a whole number; give one like 0"},
+        {"seed", "1.9e19", "--seed: '1.9e19' is not a whole number; give one like 1"},
         {"workers", "three", "--workers: 'three' is not a whole number; give one like 1"},
         {"workers", "-1", "--workers: '-1' is not a whole number; give one like 1"},
         {"workers", " 3", "--workers: ' 3' is not a whole number; give one like 1"},
@@ -689,6 +698,34 @@ static void a_compressed_run_repeated_in_mode_local_plays_its_architecture(void 
     assert_int_equal(config.compress_as, PSR_COMPRESS_AS_PS);
 }
 
+static void a_whole_number_may_be_written_with_a_power_of_ten(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t value;
+    } right[] = {{"1e3", 1000},
+                 {"1E3", 1000},
+                 {"1e+3", 1000},
+                 {"1.5e6", 1500000},
+                 {"12.50e1", 125},
+                 {"0e5", 0},
+                 {"1.0e0", 1},
+                 {"5e0", 5},
+                 {"1e19", UINT64_C(10000000000000000000)},
+                 {"1.8446744073709551615e19", UINT64_MAX}};
+    psr_config config;
+    psr_config_defaults(&config);
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        assert_int_equal(psr_config_set(&config, "seed", right[i].text), PSR_OK);
+        assert_true(config.seed == right[i].value);
+    }
+    char text[32];
+    assert_int_equal(psr_config_set(&config, "steps", "1e3"), PSR_OK);
+    assert_int_equal(psr_config_get(&config, "steps", text, sizeof text), PSR_OK);
+    assert_string_equal(text, "1000");
+}
+
 static void what_was_asked_for_beside_another_mode_is_kept_and_refused(void **state)
 {
     (void)state;
@@ -706,6 +743,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_of_the_table_is_in_this_test),
         cmocka_unit_test(every_option_reads_back_to_the_same_bits_as_text),
+        cmocka_unit_test(a_whole_number_may_be_written_with_a_power_of_ten),
         cmocka_unit_test(the_whole_configuration_reads_back_to_the_same_bits_as_json),
         cmocka_unit_test(shards_are_told_their_options_and_no_other),
         cmocka_unit_test(json_goes_on_top_of_what_was_there),
