@@ -3,6 +3,7 @@
 #
 # usage: deploy/examples/mxnet.sh WORKERS SERVERS OPTION...      (DMLC_PS_ROOT_PORT: another than 9091)
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
 for number in "${1-}" "${2-}"; do
     case $number in '' | *[!0-9]*) echo "usage: $0 WORKERS SERVERS OPTION..." >&2; exit 2 ;; esac
 done

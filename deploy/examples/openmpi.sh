@@ -8,6 +8,7 @@
 # --mode mpi sums gradients by MPI itself. --bind-to none: a worker has several threads, and mpirun would bind all of them to one core.
 # In the background: deploy/examples/openmpi.sh >train.log 2>&1 &
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
 PATH=${PSRING_BIN:+$PSRING_BIN:}$PATH
 as_root=''
 [ "$(id -u)" != 0 ] || as_root=--allow-run-as-root

@@ -3,6 +3,7 @@
 #
 # usage: deploy/examples/shell_loop.sh RANKS OPTION...
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
 case ${1-} in '' | 0 | *[!0-9]*) echo "usage: $0 RANKS OPTION..." >&2; exit 2 ;; esac
 WORLD_SIZE=$1
 shift

@@ -4,6 +4,7 @@
 #
 # usage: deploy/examples/torchrun_two_nodes.sh RANKS-OF-EACH OPTION...
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
 case ${1-} in '' | 0 | *[!0-9]*) echo "usage: $0 RANKS-OF-EACH OPTION..." >&2; exit 2 ;; esac
 ranks=$1
 shift

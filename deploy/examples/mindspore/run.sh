@@ -5,6 +5,7 @@
 #
 # usage: deploy/examples/mindspore/run.sh DATA_PATH [OPTION...]      (MS_WORKER_NUM: another than 8; MS_SCHED_PORT: another than 8118)
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
 [ $# -ge 1 ] || { echo "usage: $0 DATA_PATH [OPTION...]" >&2; exit 2; }
 export DATA_PATH=$1
 shift
