@@ -143,6 +143,9 @@ static psr_err find_file(const char *directory, const char *name, char path[PSR_
         PSR_TRY(path_print(path, "%s/%s%s", directory, name, suffix[i]));
         if (stat(path, &status) == 0)
             return PSR_OK;
+        if (errno != ENOENT && errno != ENOTDIR)
+            return psr_fail(PSR_ERR_IO, "--data %s: what is in it cannot be seen: %s", directory,
+                            strerror(errno));
     }
     path[0] = '\0';
     return PSR_OK;

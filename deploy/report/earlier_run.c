@@ -3,6 +3,7 @@
 #include "base/attempts.h"
 #include "base/file.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,8 @@ static psr_err find_resumed(const char *resume, char path[PSR_PATH_MAX + 64])
         return print_path("resume", resume, "/run.json", path);
     if (exists_in(resume, "checkpoints"))
         return PSR_OK;
+    if (errno == EACCES)
+        return psr_fail(PSR_ERR_IO, "--resume %s: what is in it cannot be seen: %s", resume, strerror(errno));
     return psr_fail(PSR_ERR_NOT_FOUND,
                     "--resume %s: neither a checkpoint (model.safetensors and state.safetensors) nor a run "
                     "directory with "

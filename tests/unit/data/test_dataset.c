@@ -5,6 +5,8 @@
 
 #include <math.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* The whole text; @ stands for the test's directory. */
 static void assert_detail(const char *directory, const char *expected)
@@ -197,6 +199,28 @@ static void an_empty_directory_says_what_it_should_hold(void **state)
         "--data @: no data set here, should hold train-images-idx3-ubyte and the like (MNIST family), "
         "emnist-balanced-train-images-idx3-ubyte and the like (EMNIST), data_batch_1.bin and the like "
         "(CIFAR-10) or train.bin and test.bin (CIFAR-100), plain, .gz or .xz");
+}
+
+/* Root sees everything: as another user, in a process of its own. */
+static void a_directory_without_rights_is_not_called_empty(void **state)
+{
+    const char *directory = *state;
+    char expected[4096];
+    snprintf(expected, sizeof expected, "--data %s: what is in it cannot be seen: Permission denied",
+             directory);
+    write_plain_idx_set(directory);
+    assert_int_equal(chmod(directory, 0), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
+            _exit(2);
+        _exit(open_train(directory) != PSR_ERR_IO || strcmp(psr_err_detail(), expected) != 0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(chmod(directory, 0700), 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void a_missing_file_is_named_by_open_and_by_info(void **state)
@@ -747,6 +771,7 @@ int main(void)
         in_directory(info_tells_the_shape_without_reading_pixels),
         in_directory(a_directory_that_is_not_there_is_named),
         in_directory(an_empty_directory_says_what_it_should_hold),
+        in_directory(a_directory_without_rights_is_not_called_empty),
         in_directory(a_missing_file_is_named_by_open_and_by_info),
         in_directory(wrong_magic_says_what_was_found_and_what_should_be),
         in_directory(a_truncated_file_says_where_it_ends),

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A run directory "run" with a checkpoint, in a directory of the test's own that is the working directory. */
@@ -117,6 +118,29 @@ static void what_protects_a_run_is_not_taken_from_a_file(void **state)
     assert_string_equal(line, "");
 }
 
+/* Root sees everything: as another user, in a process of its own. */
+static void a_run_that_cannot_be_looked_into_is_not_called_none(void **state)
+{
+    (void)state;
+    expect_ok(psr_mkdirs("closed"));
+    assert_int_equal(chmod("closed", 0), 0);
+    assert_int_equal(chmod(root, 0755), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        psr_earlier_run run;
+        if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
+            _exit(2);
+        _exit(psr_earlier_run_read(NULL, "closed", &run) != PSR_ERR_IO ||
+              strcmp(psr_err_detail(), "--resume closed: what is in it cannot be seen: Permission denied") !=
+                  0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(rmdir("closed"), 0);
+}
+
 static void config_rules_when_both_are_given(void **state)
 {
     (void)state;
@@ -210,6 +234,7 @@ int main(void)
         cmocka_unit_test(config_is_a_file_or_a_run_directory),
         cmocka_unit_test(resume_takes_the_configuration_of_the_run_and_of_the_run_around_a_checkpoint),
         cmocka_unit_test(what_protects_a_run_is_not_taken_from_a_file),
+        cmocka_unit_test(a_run_that_cannot_be_looked_into_is_not_called_none),
         cmocka_unit_test(config_rules_when_both_are_given),
         cmocka_unit_test(what_cannot_be_read_is_named_with_its_option),
         cmocka_unit_test(of_what_excludes_each_other_the_command_line_s_goes),
