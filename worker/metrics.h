@@ -44,7 +44,7 @@ typedef struct psr_outcome {
     double train_s;                        /* the training clock when the last weights had come */
     double wait_s, load_wait_s, compute_s; /* of all steps of this run */
     uint64_t gradient_bytes, gradient_float32_bytes;
-    double loss;                     /* last step's, mean over all workers' samples */
+    double loss; /* last whole step's, mean over all workers' samples; NaN: there is none */
     double test_loss, test_accuracy; /* of the last evaluation */
     uint64_t test_count;
     uint64_t hash;

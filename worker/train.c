@@ -15,6 +15,8 @@ typedef struct turn {
     psr_metrics metrics;
     uint32_t count; /* samples of its batch */
     double loss_sum;
+    uint32_t last_count; /* both, of its last whole step: the present one may be refused */
+    double last_loss_sum;
     double load_waited_s; /* the loader's own count when the turn before ended */
     double
         begun_s; /* on the training clock: when the turn before ended, or in local mode when this one began */
@@ -312,6 +314,10 @@ static psr_err finish_step(training *tr, uint64_t steps)
     /* A checkpoint in which no statistics are averaged lets nobody wait for another. At the end everyone's time is its own. */
     bool together = !last && (evaluates || (saves && tr->t->net->buffers.length > 0));
     tr->outcome.steps = steps;
+    for (uint32_t i = 0; i < tr->t->replica_count; i++) {
+        tr->turns[i].last_count = tr->turns[i].count;
+        tr->turns[i].last_loss_sum = tr->turns[i].loss_sum;
+    }
     if (evaluates || saves || config->hash)
         PSR_TRY(settle(tr, steps, together));
     if (config->hash)
@@ -343,7 +349,7 @@ static psr_err take_steps(training *tr)
     return PSR_OK;
 }
 
-/* The last step's loss, mean over all ranks' samples. Every process calls it. */
+/* The last whole step's loss, mean over all ranks' samples; NaN where no step was taken. Every process calls it. */
 static psr_err average_loss(training *tr)
 {
     enum { LOSS, WEIGHT, WIDTH };
@@ -351,8 +357,8 @@ static psr_err average_loss(training *tr)
     if (rows == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the loss of %u replicas", tr->t->replica_count);
     for (uint32_t i = 0; i < tr->t->replica_count; i++) {
-        rows[i * WIDTH + LOSS] = tr->turns[i].loss_sum;
-        rows[i * WIDTH + WEIGHT] = tr->turns[i].count;
+        rows[i * WIDTH + LOSS] = tr->turns[i].last_loss_sum;
+        rows[i * WIDTH + WEIGHT] = tr->turns[i].last_count;
     }
     psr_err err = psr_exchange_average(tr->t->exchange, rows, WIDTH);
     if (err == PSR_OK)

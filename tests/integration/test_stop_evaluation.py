@@ -3,6 +3,7 @@ the weights of an undisturbed one, and no accuracy is printed that was not count
 
 usage: test_stop_evaluation.py PSRING"""
 
+import math
 import os
 import re
 import signal
@@ -57,6 +58,9 @@ def stopped_in_evaluation(tap, psring, directory, mode, step, undisturbed):
         outcome = run.json()["outcome"]
         tap.ok(outcome["steps"] == step and outcome["hash"] == undisturbed.hashes()[step] and outcome["status"] == "cancelled",
                "%s: with the weights of an undisturbed run" % name, [str(outcome)])
+        losses = [line["loss"] for line in undisturbed.metrics() if line["step"] == step]
+        tap.ok(outcome["loss"] is not None and math.isclose(outcome["loss"], sum(losses) / len(losses), rel_tol=1e-9),
+               "%s: and its loss is that of the last step" % name, [str(outcome), str(losses)])
         goes_on(tap, psring, directory, name, run, undisturbed)
     except (AssertionError, OSError) as wrong:
         tap.ok(False, name, [repr(wrong)] + run.why())
