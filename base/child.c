@@ -1,5 +1,7 @@
 #include "base/child.h"
 
+#include "base/signals.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -87,11 +89,13 @@ static psr_err open_for_program(pipes *p, const psr_child_surroundings *with)
 }
 
 /* What a terminal sent to the parent's group while this process was in it: it is the parent's to obey. A stop before the exec
- * would keep the parent waiting for it. Signals are still blocked: to ignore one drops it. */
+ * would keep the parent waiting for it. Signals are still blocked: to ignore one drops it. What nohup has had ignored stays so. */
 static void forget_the_terminal(void)
 {
     const int of_terminals[] = {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGWINCH};
     for (size_t i = 0; i < sizeof of_terminals / sizeof *of_terminals; i++) {
+        if (of_terminals[i] == SIGHUP && psr_signal_is_ignored(SIGHUP))
+            continue;
         signal(of_terminals[i], SIG_IGN);
         signal(of_terminals[i], SIG_DFL);
     }
@@ -121,11 +125,11 @@ static _Noreturn void become(const start_of *s, const pipes *p, pid_t parent)
     setpgid(0, 0);
     forget_the_terminal();
     signal(SIGPIPE, SIG_DFL);
-    const int of_jobs[] = {SIGTERM, SIGUSR1};
+    const int of_jobs[] = {SIGTERM, SIGUSR1, SIGHUP};
     for (size_t i = 0; i < sizeof of_jobs / sizeof *of_jobs; i++) {
         if (s->flags & PSR_CHILD_LEAVES_TERM)
             signal(of_jobs[i], SIG_IGN);
-        else if (s->with != NULL) /* somebody else's program, whatever we were told */
+        else if (s->with != NULL && of_jobs[i] != SIGHUP) /* somebody else's program, whatever we were told */
             signal(of_jobs[i], SIG_DFL);
     }
     sigemptyset(&none);

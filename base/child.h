@@ -31,7 +31,7 @@ typedef enum psr_child_flags {
     PSR_CHILD_SEES_END =
         4, /* is not killed when we die: it sees the end of its standard input, puts things in order and ends */
     PSR_CHILD_LEAVES_TERM =
-        8, /* ignores SIGTERM and SIGUSR1: who sends one to all processes of a job means the one that started this one */
+        8, /* ignores SIGTERM, SIGUSR1 and SIGHUP: who sends one to all processes of a job means the one that started this one */
 } psr_child_flags;
 
 /* Runs argv[0] (a path) in a process group of its own. NOT_FOUND when it cannot be executed. */

@@ -1,5 +1,7 @@
 #include "ps/input_thread.h"
 
+#include "base/signals.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -28,7 +30,8 @@ struct psr_input_thread {
     void *context;
     pthread_t thread;
     bool thread_runs;
-    char *partial; /* of a line */
+    bool interrupted; /* a signal to end has come */
+    char *partial;    /* of a line */
     size_t used, room;
 
     pthread_mutex_t mutex;
@@ -36,16 +39,14 @@ struct psr_input_thread {
     size_t waiting_bytes;
 };
 
-/* SIGTERM and SIGUSR1, with which resource managers end jobs: one that is ignored when this process begins is for who started it
- * (PSR_CHILD_LEAVES_TERM). */
+/* Of those that end jobs one that is ignored when this process begins is for who started it (PSR_CHILD_LEAVES_TERM), or for nobody (nohup). */
 static void end_signals(sigset_t *set)
 {
-    const int of_jobs[] = {SIGTERM, SIGUSR1};
-    struct sigaction action;
+    const int of_jobs[] = {SIGTERM, SIGUSR1, SIGHUP};
     sigemptyset(set);
     sigaddset(set, SIGINT);
     for (size_t i = 0; i < sizeof of_jobs / sizeof *of_jobs; i++)
-        if (sigaction(of_jobs[i], NULL, &action) != 0 || action.sa_handler != SIG_IGN)
+        if (!psr_signal_is_ignored(of_jobs[i]))
             sigaddset(set, of_jobs[i]);
 }
 
@@ -127,6 +128,16 @@ static bool has_room(psr_input_thread *input)
     return room;
 }
 
+static void take_signal(psr_input_thread *input)
+{
+    struct signalfd_siginfo info;
+    if (read(input->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    if (!input->interrupted || !psr_signal_is_a_jobs((int)info.ssi_signo))
+        tell(input, PSR_INPUT_INTERRUPT, NULL);
+    input->interrupted = true;
+}
+
 static void *read_all(void *context)
 {
     psr_input_thread *input = context;
@@ -144,9 +155,8 @@ static void *read_all(void *context)
             (void)!read(input->drained, &count, sizeof count);
         if (fds[0].revents)
             return NULL;
-        struct signalfd_siginfo info;
-        if (fds[1].revents && read(input->signals, &info, sizeof info) == (ssize_t)sizeof info)
-            tell(input, PSR_INPUT_INTERRUPT, NULL);
+        if (fds[1].revents)
+            take_signal(input);
         if (fds[2].revents && !read_some(input))
             ended = true;
     }

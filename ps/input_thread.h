@@ -11,10 +11,10 @@ typedef enum psr_input_thread_kind {
     PSR_INPUT_NOTHING,
     PSR_INPUT_LINE,      /* a line, without its newline */
     PSR_INPUT_END,       /* the file descriptor has ended: whoever held the other end is gone. Told once */
-    PSR_INPUT_INTERRUPT, /* SIGINT, or SIGTERM or SIGUSR1 unless this process was started to ignore it */
+    PSR_INPUT_INTERRUPT, /* SIGINT, or the first of SIGTERM, SIGUSR1 and SIGHUP, unless this process was started to ignore it */
 } psr_input_thread_kind;
 
-/* Blocks SIGINT, SIGTERM and SIGUSR1 for this thread and those that it makes from now on, so that an input thread alone takes
+/* Blocks SIGINT, SIGTERM, SIGUSR1 and SIGHUP for this thread and those that it makes from now on, so that an input thread alone takes
  * them. Called first in main. */
 void psr_input_thread_block_signals(void);
 

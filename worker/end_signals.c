@@ -1,5 +1,6 @@
 #include "worker/end_signals.h"
 
+#include "base/signals.h"
 #include "comm/comm.h"
 
 #include <errno.h>
@@ -17,11 +18,21 @@ static void order_stop(int signo)
 {
     static const char line[] = "{\"order\": \"stop\"}\n";
     int kept = errno;
-    if (signo != SIGINT && ordered)
+    if (ordered && psr_signal_is_a_jobs(signo))
         return;
     ordered = 1;
     (void)!write(orders_fd, line, sizeof line - 1);
     errno = kept;
+}
+
+/* Not under nohup, as it was when this process began: asked before a handler is set. */
+static bool takes_hangup(void)
+{
+    static bool is_known, takes;
+    if (!is_known)
+        takes = !psr_signal_is_ignored(SIGHUP);
+    is_known = true;
+    return takes;
 }
 
 static void set_handler(void (*handler)(int))
@@ -32,6 +43,8 @@ static void set_handler(void (*handler)(int))
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    if (takes_hangup())
+        sigaction(SIGHUP, &action, NULL);
 }
 
 /* The signal waits until the handler has returned, and then does what it does by default. */
@@ -57,6 +70,12 @@ void psr_end_by_orders(int orders)
 {
     orders_fd = orders;
     set_handler(orders >= 0 ? order_stop : SIG_IGN);
+}
+
+void psr_end_leaving_hangups(void)
+{
+    if (takes_hangup())
+        signal(SIGHUP, SIG_IGN);
 }
 
 void psr_end_by_default(void)

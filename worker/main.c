@@ -397,6 +397,8 @@ static psr_err stay(worker *w)
     const psr_start *start = &w->launched.start;
     if (start->starts_scheduler || start->level == PSR_START_MANAGER) /* which signals all tasks of a job */
         take_signals(w);
+    else
+        psr_end_leaving_hangups();
     return psr_launched_stay(&w->launched);
 }
 

@@ -3,6 +3,7 @@
 #include "base/child.h"
 #include "base/environment.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "comm/comm.h"
 
 #include <errno.h>
@@ -221,6 +222,8 @@ static int take_signals(void)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGUSR1);
+    if (!psr_signal_is_ignored(SIGHUP)) /* nohup */
+        sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC);
 }

@@ -4,6 +4,7 @@
 #include "base/machine.h"
 #include "base/printable.h"
 #include "base/secret.h"
+#include "base/signals.h"
 #include "base/child.h"
 #include "base/environment.h"
 #include "deploy/agent/host.h"
@@ -620,13 +621,12 @@ static psr_err agent_loop(agent *a, struct pollfd *fds)
 int psr_agent_main(void)
 {
     sigset_t signals;
-    struct sigaction term;
     sigemptyset(&signals);
-    if (sigaction(SIGTERM, NULL, &term) != 0 ||
-        term.sa_handler != SIG_IGN) /* it is the launcher's, under srun */
+    if (!psr_signal_is_ignored(SIGTERM)) /* it is the launcher's, under srun */
         sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGHUP);
+    if (!psr_signal_is_ignored(SIGHUP)) /* nohup */
+        sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);

@@ -5,6 +5,7 @@
 #include "base/machine.h"
 #include "base/printable.h"
 #include "base/secret.h"
+#include "base/signals.h"
 #include "comm/comm.h"
 #include "deploy/launch/allocation.h"
 #include "deploy/launch/job.h"
@@ -429,7 +430,8 @@ static void signals_to_take(sigset_t *set, bool at_work)
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGUSR1); /* what Slurm's users ask for before the time limit: --signal=B:USR1@60 */
-    sigaddset(set, SIGHUP);
+    if (!psr_signal_is_ignored(SIGHUP)) /* nohup */
+        sigaddset(set, SIGHUP);
     const int of_work[] = {SIGWINCH, SIGTSTP, SIGCONT};
     for (size_t i = 0; i < sizeof of_work / sizeof *of_work && at_work; i++)
         sigaddset(set, of_work[i]);

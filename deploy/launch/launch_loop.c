@@ -2,6 +2,7 @@
 #include "deploy/launch/launch_private.h"
 
 #include "base/clock.h"
+#include "base/signals.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -98,18 +99,23 @@ static psr_err attend_all(psr_launch_driver *d)
 
 /* ---- signals ---- */
 
+static void end_by_signal(psr_launch_driver *d, int signo)
+{
+    if (!d->told_to_end || !psr_signal_is_a_jobs(signo))
+        psr_launch_machine_interrupted(d->machine, psr_clock_ms());
+    d->told_to_end = true;
+}
+
 static void on_signal(psr_launch_driver *d, int signo)
 {
-    const bool of_job = signo == SIGTERM || signo == SIGUSR1;
     if (signo == SIGWINCH)
         psr_show_resized(&d->show);
     else if (signo == SIGTSTP)
         psr_launch_machine_suspended(d->machine, psr_clock_ms());
     else if (signo == SIGCONT)
         psr_launch_machine_continued(d->machine);
-    else if (!of_job || !d->terminated)
-        psr_launch_machine_interrupted(d->machine, psr_clock_ms());
-    d->terminated |= of_job;
+    else
+        end_by_signal(d, signo);
 }
 
 static void take_signals(psr_launch_driver *d)

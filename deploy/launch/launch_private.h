@@ -24,7 +24,7 @@ typedef struct psr_launch_driver {
     size_t key_count;
     uint32_t shards; /* processes of that role: 0 but in mode ps */
     int signals;
-    bool terminated; /* by SIGTERM or SIGUSR1, which may come of several at once: of srun and of Slurm */
+    bool told_to_end; /* by a signal */
     psr_screen *screen;
     psr_show show;
     bool names_ranks[2]; /* of what they print on stdout and stderr, the person is told who does */

@@ -3,7 +3,8 @@
 usage: job_shell.py TERMINAL COMMAND [ARGUMENT]...
 
 In a session of its own, whose terminal that is to be. The command runs in the foreground, in a process group of its own; when it is
-stopped the terminal comes back, and this says `stopped`; SIGUSR1 is `fg`. At the end it says `ended STATUS`."""
+stopped the terminal comes back, and this says `stopped`; SIGUSR1 is `fg`. When the terminal closes the kernel tells the shell,
+which tells the command, and says `closed`; SIGUSR2 tells it a second time, as the kernel does when the shell has ended. At the end it says `ended STATUS`."""
 
 import os
 import signal
@@ -26,7 +27,13 @@ def main():
         os.tcsetpgrp(terminal, pid)
         os.killpg(pid, signal.SIGCONT)
 
+    def closed(*unused):
+        os.killpg(pid, signal.SIGHUP)
+        print("closed", flush=True)
+
     signal.signal(signal.SIGUSR1, foreground)
+    signal.signal(signal.SIGUSR2, lambda *unused: os.killpg(pid, signal.SIGHUP))
+    signal.signal(signal.SIGHUP, closed)
     while True:
         status = os.waitpid(pid, os.WUNTRACED)[1]
         if not os.WIFSTOPPED(status):

@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import termios
 import threading
@@ -58,6 +59,7 @@ class Terminal:
 
     def __init__(self, columns, rows=24):
         self.reads, self.writes = pty.openpty()
+        self.hung_up, self.hang_up_now = os.pipe()
         self.resize(columns, rows)
         self.changed = threading.Condition()
         self.text = ""
@@ -72,7 +74,8 @@ class Terminal:
         left = b""
         while True:
             try:
-                chunk = os.read(self.reads, 65536)
+                ready = select.select([self.reads, self.hung_up], [], [])[0]
+                chunk = os.read(self.reads, 65536) if self.hung_up not in ready else b""
             except OSError:  # how a terminal ends
                 chunk = b""
             with self.changed:
@@ -103,5 +106,14 @@ class Terminal:
         with self.changed:
             return self.text
 
-    def close(self):
+    def hang_up(self):
+        """The window is closed, or the connection lost: the kernel tells who is on the terminal. (Not while somebody reads: that keeps it.)"""
+        os.write(self.hang_up_now, b"x")
+        self.reader.join(PATIENCE_S)
         os.close(self.reads)
+        self.reads = -1
+
+    def close(self):
+        for fd in (self.reads, self.hung_up, self.hang_up_now):
+            if fd >= 0:
+                os.close(fd)

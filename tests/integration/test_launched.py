@@ -303,14 +303,17 @@ def ends(tap, launcher):
         said = [line for process in processes for line in process.lines[-3:]]
         tap.ok(None not in statuses and 0 not in statuses, name + ": all end, none of them well", [str(statuses)] + said)
         tap.ok(any(word in line for line in said for word in words), name + ": who was lost is named", said)
-    processes = launcher.loop(3, dict(long, out="stopped", **{"checkpoint-every": 0}), free_port())
-    tap.ok(processes[0].await_line("step 1 of"), "stopped: it trains", processes[0].lines)
-    for process in reversed(processes):  # as a resource manager does
-        process.process.send_signal(signal.SIGTERM)
-    statuses = [process.wait() for process in processes]
-    kept = os.path.join(launcher.directory, "stopped", "checkpoints")
-    tap.ok(statuses == [130, 0, 0] and os.path.isdir(kept) and os.listdir(kept),
-           "SIGTERM to all ranks ends the run in order, with a checkpoint", [str(statuses)] + processes[0].lines[-5:])
+    # As a resource manager does, and as a terminal that closes: twice, and what has been ended by then takes no harm.
+    for name, number, times in (("stopped", signal.SIGTERM, 1), ("closed", signal.SIGHUP, 2)):
+        processes = launcher.loop(3, dict(long, out=name, **{"checkpoint-every": 0}), free_port())
+        tap.ok(processes[0].await_line("step 1 of"), name + ": it trains", processes[0].lines)
+        for _ in range(times):
+            for process in reversed(processes):
+                process.process.send_signal(number)
+        statuses = [process.wait() for process in processes]
+        kept = os.path.join(launcher.directory, name, "checkpoints")
+        tap.ok(statuses == [130, 0, 0] and os.path.isdir(kept) and os.listdir(kept),
+               "%s to all ranks ends the run in order, with a checkpoint" % number.name, [str(statuses)] + processes[0].lines[-5:])
     tap.ok(not launcher.left(), "nothing is left of the meetings", launcher.left())
 
 
