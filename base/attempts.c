@@ -14,14 +14,33 @@ bool psr_attempts_are_asked_for(const psr_config *config)
 }
 
 /* false: it does not fit. */
-static bool name_attempt(const psr_config *config, int attempt, char name[PSR_PATH_MAX])
+static bool name_attempt(const char *out, int attempt, char name[PSR_PATH_MAX])
 {
-    int stem = (int)strlen(config->out);
-    while (stem > 1 && config->out[stem - 1] == '/') /* "DIR/" */
+    int stem = (int)strlen(out);
+    while (stem > 1 && out[stem - 1] == '/') /* "DIR/" */
         stem--;
-    int length = attempt == 1 ? snprintf(name, PSR_PATH_MAX, "%s", config->out)
-                              : snprintf(name, PSR_PATH_MAX, "%.*s-%d", stem, config->out, attempt);
+    int length = attempt == 1 ? snprintf(name, PSR_PATH_MAX, "%s", out)
+                              : snprintf(name, PSR_PATH_MAX, "%.*s-%d", stem, out, attempt);
     return length < PSR_PATH_MAX;
+}
+
+static psr_err refuse_more(const char *out)
+{
+    return psr_fail(PSR_ERR_USAGE,
+                    "--resume auto: %d attempts are the most, and their names have %d bytes at most: %s",
+                    ATTEMPTS_MAX, PSR_PATH_MAX - 1, out);
+}
+
+psr_err psr_attempts_name(const char *out, char ret_name[PSR_PATH_MAX])
+{
+    char name[PSR_PATH_MAX];
+    struct stat status;
+    for (int attempt = 1; attempt <= ATTEMPTS_MAX && name_attempt(out, attempt, name); attempt++)
+        if (lstat(name, &status) != 0) {
+            memcpy(ret_name, name, sizeof name);
+            return PSR_OK;
+        }
+    return refuse_more(out);
 }
 
 /* A checkpoint is renamed into place when it is whole; one that was being written has another name. */
@@ -47,7 +66,7 @@ psr_err psr_attempts_resolve(psr_config *config)
     struct stat status;
     if (!psr_attempts_are_asked_for(config))
         return PSR_OK;
-    for (int attempt = 1; attempt <= ATTEMPTS_MAX && name_attempt(config, attempt, name); attempt++) {
+    for (int attempt = 1; attempt <= ATTEMPTS_MAX && name_attempt(config->out, attempt, name); attempt++) {
         if (lstat(name, &status) != 0) {
             strcpy(config->out, name);
             strcpy(config->resume, last);
@@ -58,7 +77,5 @@ psr_err psr_attempts_resolve(psr_config *config)
         if (has_checkpoint(name))
             strcpy(last, name);
     }
-    return psr_fail(PSR_ERR_USAGE,
-                    "--resume auto: %d attempts are the most, and their names have %d bytes at most: %s",
-                    ATTEMPTS_MAX, PSR_PATH_MAX - 1, config->out);
+    return refuse_more(config->out);
 }

@@ -8,6 +8,9 @@
 
 #define PSR_RESUME_AUTO "auto"
 
+/* The first of OUT, OUT-2, OUT-3 .. that nothing has. USAGE: as psr_attempts_resolve. */
+PSR_MUST_CHECK psr_err psr_attempts_name(const char *out, char ret_name[PSR_PATH_MAX]);
+
 bool psr_attempts_are_asked_for(const psr_config *config);
 
 /* Of a configuration that psr_config_check has passed. With --resume auto: out becomes the first of those names that nothing has, resume the last

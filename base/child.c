@@ -62,13 +62,15 @@ static psr_err no_pipes(pipes *p)
 static psr_err open_all(pipes *p, unsigned flags)
 {
     none_open(p);
-    bool keep_stderr = flags & PSR_CHILD_KEEP_STDERR;
-    if (pipe2(p->in, O_CLOEXEC) || pipe2(p->out, O_CLOEXEC) || pipe2(p->failed, O_CLOEXEC) ||
-        (!keep_stderr && pipe2(p->err, O_CLOEXEC)))
+    bool keep_stderr = flags & PSR_CHILD_KEEP_STDERR, keep_stdout = flags & PSR_CHILD_KEEP_STDOUT;
+    if (pipe2(p->in, O_CLOEXEC) || pipe2(p->failed, O_CLOEXEC) ||
+        (!keep_stdout && pipe2(p->out, O_CLOEXEC)) || (!keep_stderr && pipe2(p->err, O_CLOEXEC)))
         return no_pipes(p);
-    (void)fcntl(p->out[1], F_SETPIPE_SZ, EVENT_PIPE_BYTES);
+    if (!keep_stdout)
+        (void)fcntl(p->out[1], F_SETPIPE_SZ, EVENT_PIPE_BYTES);
     if (flags & PSR_CHILD_LOSSY_OUTPUT) {
-        (void)fcntl(p->out[1], F_SETFL, O_NONBLOCK);
+        if (!keep_stdout)
+            (void)fcntl(p->out[1], F_SETFL, O_NONBLOCK);
         if (!keep_stderr)
             (void)fcntl(p->err[1], F_SETFL, O_NONBLOCK);
     }
@@ -139,7 +141,7 @@ static _Noreturn void become(const start_of *s, const pipes *p, pid_t parent)
         if (getppid() != parent) /* it died before the line above */
             _exit(1);
     }
-    if (dup2(p->in[0], 0) < 0 || dup2(p->out[1], 1) < 0 ||
+    if (dup2(p->in[0], 0) < 0 || (!(s->flags & PSR_CHILD_KEEP_STDOUT) && dup2(p->out[1], 1) < 0) ||
         (!(s->flags & PSR_CHILD_KEEP_STDERR) && dup2(p->err[1], 2) < 0))
         _exit(1);
     if (s->setting->cpus != NULL &&

@@ -28,6 +28,7 @@ typedef enum psr_child_flags {
     PSR_CHILD_LOSSY_OUTPUT =
         1,                     /* its writes never block: what a full pipe does not take is its own to drop */
     PSR_CHILD_KEEP_STDERR = 2, /* shares our standard error */
+    PSR_CHILD_KEEP_STDOUT = 16, /* shares our standard output */
     PSR_CHILD_SEES_END =
         4, /* is not killed when we die: it sees the end of its standard input, puts things in order and ends */
     PSR_CHILD_LEAVES_TERM =

@@ -17,6 +17,7 @@
 #include <cjson/cJSON.h>
 
 #define PSR_LAUNCHER_TEXT_MAX 4096
+#define PSR_LAUNCHER_PATH_MAX 1024
 
 /* ---- orders ---- */
 
@@ -53,6 +54,7 @@ PSR_MUST_CHECK psr_err psr_order_decode(const char *text, psr_order *ret_order);
 typedef enum psr_run_event_kind {
     PSR_RUN_LISTENING,
     PSR_RUN_JOINED,
+    PSR_RUN_DIRECTORY, /* all have joined, and the run directory is there */
     PSR_RUN_RUNNING,
     PSR_RUN_PROGRESS,
     PSR_RUN_EVALUATING,
@@ -68,6 +70,11 @@ typedef struct psr_run_joined {
     char host[PSR_HOST_MAX];
     uint32_t count, total; /* members that are there, of all */
 } psr_run_joined;
+
+typedef struct psr_run_directory {
+    char out[PSR_LAUNCHER_PATH_MAX];
+    char resumed[PSR_LAUNCHER_PATH_MAX]; /* what the run goes on with; "": nothing */
+} psr_run_directory;
 
 typedef struct psr_run_progress {
     uint64_t step, total;      /* completed steps, of the run */
@@ -96,6 +103,7 @@ typedef struct psr_run_event {
     union {
         char endpoint[PSR_ENDPOINT_MAX]; /* LISTENING */
         psr_run_joined joined;
+        psr_run_directory directory;
         psr_run_progress progress;
         psr_run_evaluating evaluating;
         char evaluated[PSR_LAUNCHER_TEXT_MAX];

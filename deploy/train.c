@@ -146,10 +146,8 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
     PSR_TRY(check_launcher(config));
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
-    PSR_TRY(psr_attempts_resolve(config));
-    if (config->out[0] == '\0')
-        psr_config_name_out(config);
-    else if (access(config->out, F_OK) == 0)
+    /* What is named by the scheduler, which makes the directory, is not there. */
+    if (config->out[0] != '\0' && !psr_attempts_are_asked_for(config) && access(config->out, F_OK) == 0)
         return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make",
                         config->out);
     return psr_placement_make(config, hosts, ps_hosts->count ? ps_hosts : NULL, o->places.map_by,

@@ -9,8 +9,8 @@ typedef struct psr_input_thread psr_input_thread;
 
 typedef enum psr_input_thread_kind {
     PSR_INPUT_NOTHING,
-    PSR_INPUT_LINE,      /* a line, without its newline */
-    PSR_INPUT_END,       /* the file descriptor has ended: whoever held the other end is gone. Told once */
+    PSR_INPUT_LINE, /* a line, without its newline */
+    PSR_INPUT_END,  /* the file descriptor has ended: whoever held the other end is gone. Told once */
     PSR_INPUT_INTERRUPT, /* SIGINT, or the first of SIGTERM, SIGUSR1 and SIGHUP, unless this process was started to ignore it */
 } psr_input_thread_kind;
 

@@ -89,7 +89,8 @@ psr_err psr_beside_start(psr_beside *beside, const char *program, char *const op
     argv[argc] = NULL;
     psr_child *child = &beside->children[beside->count];
     bool is_scheduler = provision->self.role == PSR_ROLE_SCHEDULER;
-    unsigned flags = PSR_CHILD_KEEP_STDERR | PSR_CHILD_LEAVES_TERM | (is_scheduler ? PSR_CHILD_SEES_END : 0);
+    unsigned flags = PSR_CHILD_KEEP_STDERR | PSR_CHILD_LEAVES_TERM |
+                     (is_scheduler ? PSR_CHILD_SEES_END | PSR_CHILD_KEEP_STDOUT : 0);
     PSR_TRY(psr_child_start(argv, flags, child));
     if (is_scheduler)
         snprintf(beside->names[beside->count], sizeof *beside->names, "the scheduler");

@@ -19,7 +19,7 @@ PSR_MUST_CHECK psr_err psr_beside_new(void (*lost)(void *context, bool killed, p
                                       void *context, psr_beside **ret_beside);
 
 /* Starts one of psring's programs, from beside this one, with these options behind its name (ends with NULL) and the provision on its
- * standard input; standard error is this process's. NOT_FOUND; IO. */
+ * standard input; standard error is this process's, and of the scheduler standard output too. NOT_FOUND; IO. */
 PSR_MUST_CHECK psr_err psr_beside_start(psr_beside *beside, const char *program, char *const options[],
                                         const psr_provision *provision);
 

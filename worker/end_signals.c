@@ -12,7 +12,8 @@
 
 static volatile sig_atomic_t orders_fd = -1; /* a handler has no other way to know it */
 static volatile sig_atomic_t ordered;        /* to stop, at least once */
-static char removed[PSR_START_LINE_MAX];     /* before the process ends; written while no handler is set */
+static bool was_of_a_run;
+static char removed[PSR_START_LINE_MAX]; /* before the process ends; written while no handler is set */
 
 static void order_stop(int signo)
 {
@@ -69,6 +70,7 @@ void psr_end_removing(const char *path)
 void psr_end_by_orders(int orders)
 {
     orders_fd = orders;
+    was_of_a_run = true;
     set_handler(orders >= 0 ? order_stop : SIG_IGN);
 }
 
@@ -80,6 +82,7 @@ void psr_end_leaving_hangups(void)
 
 void psr_end_by_default(void)
 {
-    set_handler(SIG_DFL);
+    set_handler(was_of_a_run ? SIG_IGN : SIG_DFL);
+    signal(SIGINT, SIG_DFL);
     orders_fd = -1;
 }

@@ -18,7 +18,8 @@ void psr_end_by_orders(int orders);
  * the run, which the scheduler's process ends in order. */
 void psr_end_leaving_hangups(void);
 
-/* As at a process's beginning; orders may be closed then. */
+/* As at a process's beginning; orders may be closed then. But what is sent to a whole job says nothing new to a process
+ * that has been of a run: it ends. */
 void psr_end_by_default(void);
 
 #endif

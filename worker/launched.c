@@ -90,8 +90,6 @@ static psr_err start_scheduler(psr_launched *l)
     char **words = NULL, *options[256] = {provision, from, by_worker};
     psr_config config = l->config;
     size_t count = 3;
-    if (config.out[0] == '\0')
-        psr_config_name_out(&config);
     psr_launched_share_cores(&l->start, &config);
     PSR_TRY(psr_config_to_arguments(&config, &words));
     for (size_t i = 0; words[i] != NULL && count + 1 < sizeof options / sizeof *options; i++)

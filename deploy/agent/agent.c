@@ -10,7 +10,7 @@
 #include "deploy/agent/host.h"
 #include "deploy/agent/program.h"
 #include "deploy/agent/topology.h"
-#include "deploy/report/json.h"
+#include "base/json.h"
 #include "comm/comm.h"
 #include "net/socket_directory.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "deploy/agent/topology.h"
-#include "deploy/report/json.h"
+#include "base/json.h"
 #include "deploy/launch/placement.h"
 
 typedef enum psr_agent_event_kind {

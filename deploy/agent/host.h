@@ -3,7 +3,7 @@
 #define PSR_DEPLOY_HOST_H
 
 #include "base/child.h"
-#include "deploy/report/json.h"
+#include "base/json.h"
 
 #include <stdint.h>
 

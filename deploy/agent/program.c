@@ -2,7 +2,7 @@
 
 #include "base/secret.h"
 #include "base/environment.h"
-#include "deploy/report/json.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #include "deploy/doctor/picture.h"
 #include "deploy/doctor/visit.h"
 #include "deploy/launch/places.h"
-#include "deploy/launch/screen.h"
+#include "base/show/screen.h"
 #include "model/networks/network_list.h"
 
 #include <argp.h>

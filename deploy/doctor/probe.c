@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "deploy/doctor/find_facts.h"
 #include "deploy/doctor/measure.h"
-#include "deploy/report/json.h"
+#include "base/json.h"
 #include "net/lookup.h"
 #include "net/reach.h"
 

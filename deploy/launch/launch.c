@@ -11,7 +11,6 @@
 #include "deploy/launch/job.h"
 #include "deploy/launch/leftovers.h"
 #include "net/interface.h"
-#include "deploy/report/summary.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -192,6 +191,33 @@ static psr_err check_own_address(const psr_launch_driver *d, const char *interfa
     return err;
 }
 
+/* Hosts with two processes, at least, of which one sends to the other what can be lent. */
+static size_t sharing_hosts(const psr_config *config, const psr_placement *placement)
+{
+    size_t sharing = 0;
+    for (size_t h = 0; h < placement->hosts.count; h++) {
+        size_t shards = 0, workers = 0;
+        for (size_t i = 0; i < placement->count; i++) {
+            bool here = placement->items[i].host == h;
+            shards += here && placement->items[i].peer.role == PSR_ROLE_SHARD;
+            workers += here && placement->items[i].peer.role == PSR_ROLE_WORKER;
+        }
+        sharing += config->mode == PSR_MODE_PS ? shards > 0 && workers > 0 : workers > 1;
+    }
+    return sharing;
+}
+
+static void show_configuration(psr_launch_driver *d)
+{
+    const psr_placement *placement = d->options->placement;
+    psr_show_place place = {.host_count = placement->hosts.count,
+                            .sharing = d->shares ? sharing_hosts(&d->config, placement) : 0,
+                            .sockets = d->sockets};
+    for (size_t i = 0; i < placement->hosts.count && i < PSR_SHOW_HOSTS; i++)
+        place.hosts[i] = placement->hosts.items[i].name;
+    psr_show_configuration(&d->show, &d->config, &place);
+}
+
 static psr_err start_scheduler(void *context, uint32_t threads, const char *interface)
 {
     psr_launch_driver *d = context;
@@ -204,7 +230,7 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
     for (size_t i = 0; i < d->key_count; i++)
         d->keys[i].bare = bare;
     if (!d->options->program)
-        psr_show_configuration(&d->show, &d->config, d->options->placement, d->sockets, d->shares);
+        show_configuration(d);
     return start_scheduler_process(d, interface);
 }
 
@@ -304,16 +330,24 @@ static void show_connecting(void *context, size_t there, size_t troubles, size_t
     psr_show_connecting(&d->show, there, troubles, hosts, d->options->program != NULL);
 }
 
+static void show_directory(void *context, const psr_run_directory *directory)
+{
+    psr_launch_driver *d = context;
+    snprintf(d->out, sizeof d->out, "%s", directory->out);
+    psr_show_run(&d->show, directory->out, directory->resumed);
+}
+
 static void show_progress(void *context, const psr_run_progress *progress)
 {
     psr_launch_driver *d = context;
-    psr_show_progress_event(&d->show, progress);
+    psr_show_step(&d->show, progress->step, progress->total, progress->loss, progress->images_per_s);
 }
 
 static void show_evaluating(void *context, const psr_run_evaluating *evaluating)
 {
     psr_launch_driver *d = context;
-    psr_show_evaluating_event(&d->show, evaluating);
+    psr_show_evaluating(&d->show, evaluating->step, evaluating->total, evaluating->counted,
+                        evaluating->samples);
 }
 
 static void show_evaluated(void *context)
@@ -337,19 +371,15 @@ static void draw_bar_again(void *context)
 static void show_resumable(void *context)
 {
     psr_launch_driver *d = context;
-    psr_screen_out(d->screen, "to go on   psring train --resume %s\n", d->config.out);
+    char how[PSR_PATH_MAX + 32];
+    snprintf(how, sizeof how, "psring train --resume %s", d->out);
+    psr_show_how_to_go_on(&d->show, how);
 }
 
 static void show_outcome(void *context, const cJSON *outcome)
 {
     psr_launch_driver *d = context;
-    char text[PSR_SUMMARY_BYTES];
-    psr_summary_print(outcome, text);
-    psr_screen_out(d->screen, "%s", text);
-    psr_show_traffic(&d->show, outcome);
-    if (d->config.bare != PSR_BARE_NOWHERE)
-        psr_screen_out(d->screen, "bare       %s\n", psr_show_bare(&d->config));
-    psr_screen_out(d->screen, "written    %s\n", d->config.out);
+    psr_show_outcome(&d->show, &d->config, d->out, outcome);
 }
 
 /* ---- before the first agent ---- */
@@ -410,6 +440,7 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .show_others_error = show_others_error,
         .show_output = show_output,
         .show_connecting = show_connecting,
+        .show_directory = show_directory,
         .show_progress = show_progress,
         .show_evaluating = show_evaluating,
         .show_evaluated = show_evaluated,
@@ -472,8 +503,8 @@ static int run(psr_launch_driver *d)
     if (err)
         psr_launch_machine_failed(d->machine, err, psr_clock_ms());
     psr_launch_loop(d);
-    if (!d->options->program && d->scheduler.ended && WIFSIGNALED(d->scheduler.status))
-        psr_leftovers_remove(d->config.out);
+    if (d->out[0] != '\0' && d->scheduler.ended && WIFSIGNALED(d->scheduler.status))
+        psr_leftovers_remove(d->out);
     remove_sockets(d);
     psr_launch_machine_conclude(d->machine);
     keep_signals_to_end(d);

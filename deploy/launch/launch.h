@@ -8,7 +8,7 @@
 #include "deploy/agent/program.h"
 #include "deploy/launch/binding.h"
 #include "deploy/launch/placement.h"
-#include "deploy/report/show.h"
+#include "base/show/show.h"
 
 typedef struct psr_launch_options {
     const psr_config *config; /* checked, threads may be 0: resolved here */

@@ -51,6 +51,8 @@ typedef struct psr_launch_actions {
     void (*show_output)(void *context, uint32_t rank, bool to_stderr, const char *line);
     /* Of so many hosts so many are there, and so many cannot be used. */
     void (*show_connecting)(void *context, size_t there, size_t troubles, size_t hosts);
+    /* The run directory is there. */
+    void (*show_directory)(void *context, const psr_run_directory *directory);
     void (*show_progress)(void *context, const psr_run_progress *progress);
     void (*show_evaluating)(void *context, const psr_run_evaluating *evaluating);
     void (*show_evaluated)(void *context);

@@ -155,6 +155,9 @@ static psr_err on_run_event(psr_launch_machine *m, psr_run_event *event, int64_t
     switch (event->kind) {
     case PSR_RUN_LISTENING:
         return m->spawned || m->ended ? PSR_OK : psr_launch_spawn_all(m, event->endpoint);
+    case PSR_RUN_DIRECTORY:
+        m->act.show_directory(m->act.context, &event->directory);
+        return PSR_OK;
     case PSR_RUN_PROGRESS:
         on_progress(m, &event->progress);
         return PSR_OK;

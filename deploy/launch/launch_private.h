@@ -13,7 +13,8 @@
 
 typedef struct psr_launch_driver {
     const psr_launch_options *options;
-    psr_config config; /* threads resolved when the scheduler is started */
+    psr_config config;      /* threads resolved when the scheduler is started */
+    char out[PSR_PATH_MAX]; /* the run directory, once the scheduler has made it */
     psr_launch_machine *machine;
     psr_host_link *hosts;
     size_t host_count; /* those that were started */

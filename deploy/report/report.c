@@ -5,9 +5,9 @@
 #include "base/figures.h"
 #include "base/options_argp.h"
 #include "base/printable.h"
-#include "deploy/report/json.h"
+#include "base/json.h"
 #include "deploy/report/runs.h"
-#include "deploy/report/summary.h"
+#include "base/show/summary.h"
 #include "deploy/report/table.h"
 
 #include <argp.h>

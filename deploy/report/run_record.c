@@ -2,7 +2,7 @@
 
 #include "base/figures.h"
 #include "base/file.h"
-#include "deploy/report/json.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 
 #include "base/figures.h"
 #include "base/printable.h"
-#include "deploy/report/json.h"
-#include "deploy/report/summary.h"
+#include "base/json.h"
+#include "base/show/summary.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -55,7 +55,7 @@ static void end_by(driver *d, uint32_t rank, psr_err status, const char *line)
     snprintf(d->line, sizeof d->line, "%s", line);
     if (status != PSR_OK && d->coordinator != NULL)
         psr_node_coordinator_fail(d->coordinator, psr_fail(PSR_ERR_PEER, "%s", d->line), rank);
-    psr_launcher_ended(d->launcher, status, d->line, NULL);
+    psr_launcher_ended(d->launcher, status, d->line, NULL, NULL);
 }
 
 static void end(driver *d, psr_err status, const char *line)
@@ -392,7 +392,7 @@ static psr_err set_up(driver *d)
     if (d->gone == NULL || d->early == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", d->ranks);
     PSR_TRY(psr_transport_zmq_new(&zmq, &d->transport));
-    PSR_TRY(psr_launcher_new(PSR_LAUNCHER_WHOLE, wake, d, &d->launcher));
+    PSR_TRY(psr_launcher_new(PSR_LAUNCHER_WHOLE, NULL, wake, d, &d->launcher));
     int64_t now_ms = psr_clock_ms();
     d->say_alive_ms = d->ticked_ms = now_ms;
     d->tick_ms = INT64_MAX;
@@ -409,7 +409,7 @@ static psr_err drive(driver *d)
         run_loop(d);
         err = d->status;
     } else if (d->launcher != NULL) {
-        psr_launcher_ended(d->launcher, err, psr_err_detail(), NULL);
+        psr_launcher_ended(d->launcher, err, psr_err_detail(), NULL, NULL);
     } else {
         psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
     }

@@ -1,7 +1,6 @@
 #include "ps/scheduler/launcher.h"
 
 #include "base/clock.h"
-#include "base/finite.h"
 #include "base/log.h"
 #include "ps/input_thread.h"
 
@@ -18,7 +17,11 @@
 #define LAST_WORDS_MS 1000
 
 struct psr_launcher {
-    bool by_hand; /* nobody takes events */
+    bool by_hand; /* nobody takes events: they are shown here */
+    const psr_config *config;
+    psr_screen *screen;
+    psr_show show;
+    char out[PSR_PATH_MAX]; /* the run directory, once it is there */
     psr_input_thread *input;
     char *waiting; /* bytes that the pipe did not take */
     size_t waiting_bytes, waiting_room;
@@ -26,16 +29,27 @@ struct psr_launcher {
 
 /* ---- life ---- */
 
-psr_err psr_launcher_new(psr_launcher_kind kind, void (*wake)(void *), void *context,
-                         psr_launcher **ret_launcher)
+static psr_err open_screen(psr_launcher *launcher)
+{
+    PSR_TRY(psr_screen_new(&launcher->screen));
+    psr_show_init(&launcher->show, launcher->screen, PSR_SHOW_LINES, (double)launcher->config->log_every);
+    return PSR_OK;
+}
+
+psr_err psr_launcher_new(psr_launcher_kind kind, const psr_config *config, void (*wake)(void *),
+                         void *context, psr_launcher **ret_launcher)
 {
     psr_launcher *launcher = calloc(1, sizeof *launcher);
     if (!launcher)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a launcher's pipes");
     launcher->by_hand = kind != PSR_LAUNCHER_WHOLE;
-    psr_err err =
-        psr_input_thread_new(kind == PSR_LAUNCHER_NONE ? -1 : STDIN_FILENO, wake, context, &launcher->input);
+    launcher->config = config;
+    psr_err err = launcher->by_hand ? open_screen(launcher) : PSR_OK;
+    if (err == PSR_OK)
+        err = psr_input_thread_new(kind == PSR_LAUNCHER_NONE ? -1 : STDIN_FILENO, wake, context,
+                                   &launcher->input);
     if (err != PSR_OK) {
+        psr_screen_free(launcher->screen);
         free(launcher);
         return err;
     }
@@ -59,6 +73,8 @@ void psr_launcher_free(psr_launcher *launcher)
         psr_launcher_flush(launcher);
     }
     psr_input_thread_free(launcher->input);
+    psr_screen_drain(launcher->screen, -1, LAST_WORDS_MS);
+    psr_screen_free(launcher->screen);
     free(launcher->waiting);
     free(launcher);
 }
@@ -141,6 +157,25 @@ void psr_launcher_joined(psr_launcher *launcher, const psr_view_member *entry, u
     put(launcher, &event);
 }
 
+void psr_launcher_configuration(psr_launcher *launcher, const psr_show_place *place)
+{
+    if (launcher->by_hand) /* psring train has shown it */
+        psr_show_configuration(&launcher->show, launcher->config, place);
+}
+
+void psr_launcher_directory(psr_launcher *launcher, const char *out, const char *resumed)
+{
+    if (launcher->by_hand) {
+        snprintf(launcher->out, sizeof launcher->out, "%s", out);
+        psr_show_run(&launcher->show, out, resumed);
+        return;
+    }
+    psr_run_event event = {.kind = PSR_RUN_DIRECTORY};
+    snprintf(event.directory.out, sizeof event.directory.out, "%s", out);
+    snprintf(event.directory.resumed, sizeof event.directory.resumed, "%s", resumed);
+    put(launcher, &event);
+}
+
 void psr_launcher_running(psr_launcher *launcher)
 {
     if (launcher->by_hand)
@@ -153,8 +188,7 @@ void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total
                            double images_per_s)
 {
     if (launcher->by_hand)
-        psr_log(PSR_LOG_INFO, "step %" PRIu64 " of %" PRIu64 ": loss=%.4f images_per_s=%.1f", step, total,
-                psr_shown(loss), images_per_s);
+        psr_show_step(&launcher->show, step, total, loss, images_per_s);
     else if (!much_waits(launcher))
         put(launcher,
             &(psr_run_event){.kind = PSR_RUN_PROGRESS, .progress = {step, total, loss, images_per_s}});
@@ -163,7 +197,9 @@ void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total
 void psr_launcher_evaluating(psr_launcher *launcher, uint64_t step, uint64_t total, uint64_t counted,
                              uint64_t samples)
 {
-    if (!launcher->by_hand && !much_waits(launcher)) /* by hand workers say it in their logs */
+    if (launcher->by_hand)
+        psr_show_evaluating(&launcher->show, step, total, counted, samples);
+    else if (!much_waits(launcher))
         put(launcher,
             &(psr_run_event){.kind = PSR_RUN_EVALUATING, .evaluating = {step, total, counted, samples}});
 }
@@ -171,7 +207,8 @@ void psr_launcher_evaluating(psr_launcher *launcher, uint64_t step, uint64_t tot
 void psr_launcher_evaluated(psr_launcher *launcher, const char *line)
 {
     if (launcher->by_hand) {
-        psr_log(PSR_LOG_INFO, "%s", line);
+        psr_show_evaluated(&launcher->show);
+        psr_show_line(&launcher->show, line);
         return;
     }
     psr_run_event event = {.kind = PSR_RUN_EVALUATED};
@@ -182,7 +219,10 @@ void psr_launcher_evaluated(psr_launcher *launcher, const char *line)
 void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level level, const char *line)
 {
     if (launcher->by_hand) {
-        psr_log_of(kind, level, "%s", line);
+        if (kind == PSR_LOG_OF_RUN && level > PSR_LOG_WARN)
+            psr_show_line(&launcher->show, line);
+        else
+            psr_log_of(kind, level, "%s", line);
         return;
     }
     if (kind == PSR_LOG_OF_STRANGER && much_waits(launcher))
@@ -204,17 +244,29 @@ void psr_launcher_paused(psr_launcher *launcher)
         put_kind(launcher, PSR_RUN_PAUSED);
 }
 
-void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line, const char *outcome_json)
+/* By hand. */
+static void show_end(psr_launcher *launcher, psr_err status, const char *line, const cJSON *outcome,
+                     const char *how_to_go_on)
 {
-    if (launcher->by_hand) {
+    if (status == PSR_OK && outcome != NULL)
+        psr_show_outcome(&launcher->show, launcher->config, launcher->out, outcome);
+    else
         psr_log(status == PSR_OK ? PSR_LOG_INFO : PSR_LOG_ERROR, "%s", line);
-        return;
-    }
+    if (how_to_go_on != NULL)
+        psr_show_how_to_go_on(&launcher->show, how_to_go_on);
+}
+
+void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line, const char *outcome_json,
+                        const char *how_to_go_on)
+{
     psr_run_event event = {.kind = PSR_RUN_ENDED,
                            .ended = {.status = psr_err_exit_status(status),
                                      .outcome = outcome_json ? cJSON_Parse(outcome_json) : NULL}};
     snprintf(event.ended.line, sizeof event.ended.line, "%s", line);
-    put(launcher, &event);
+    if (launcher->by_hand)
+        show_end(launcher, status, line, event.ended.outcome, how_to_go_on);
+    else
+        put(launcher, &event);
     psr_run_event_done(&event);
 }
 

@@ -1,10 +1,12 @@
 /* The scheduler's end of its two pipes with the launcher, whose lines are comm/launcher_line.h's: orders on standard input, events on
  * standard output. Writing never blocks: what the pipe does not take waits here; while much waits, progress, evaluating, alive and what
- * is said of strangers are left out. Without a launcher (a start by hand) events go to the log and there are no orders; by a
- * worker that is started by another launcher, which hears nothing of events, they go there too, and orders come. One thread. */
+ * is said of strangers are left out. Without a launcher (a start by hand) there are no orders, and events are shown to the person on standard output as
+ * psring train does (base/show/show.h), and told in the log what a person need not see; by a worker that is started by another launcher, which hears
+ * nothing of events, likewise, and orders come. One thread. */
 #ifndef PSR_PS_LAUNCHER_H
 #define PSR_PS_LAUNCHER_H
 
+#include "base/show/show.h"
 #include "comm/comm.h"
 
 typedef struct psr_launcher psr_launcher;
@@ -23,8 +25,10 @@ typedef enum psr_launcher_heard {
     PSR_LAUNCHER_BAD,       /* a line that is no order: psr_err_detail() says why, and begins the line */
 } psr_launcher_heard;
 
-/* wake: called on another thread when an order may be there. ret owns. */
-PSR_MUST_CHECK psr_err psr_launcher_new(psr_launcher_kind kind, void (*wake)(void *context), void *context,
+/* wake: called on another thread when an order may be there. config: of the run, borrowed for life; NULL for WHOLE.
+ * ret owns. */
+PSR_MUST_CHECK psr_err psr_launcher_new(psr_launcher_kind kind, const psr_config *config,
+                                        void (*wake)(void *context), void *context,
                                         psr_launcher **ret_launcher);
 /* Writes what still waits, for at most a second. NULL allowed. */
 void psr_launcher_free(psr_launcher *launcher);
@@ -37,6 +41,10 @@ void psr_launcher_flush(psr_launcher *launcher);
 void psr_launcher_listening(psr_launcher *launcher, const char *endpoint);
 void psr_launcher_joined(psr_launcher *launcher, const psr_view_member *entry, uint32_t count,
                          uint32_t total);
+/* All have joined. Shown here alone: psring train has known where they are. */
+void psr_launcher_configuration(psr_launcher *launcher, const psr_show_place *place);
+/* The run directory is there. resumed: what the run goes on with, or "". */
+void psr_launcher_directory(psr_launcher *launcher, const char *out, const char *resumed);
 void psr_launcher_running(psr_launcher *launcher);
 void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss,
                            double images_per_s);
@@ -47,6 +55,8 @@ void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level l
 void psr_launcher_alive(psr_launcher *launcher);
 /* The answer to PAUSE. */
 void psr_launcher_paused(psr_launcher *launcher);
-void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line, const char *outcome_json);
+/* how_to_go_on: with a run that was stopped in order, for whom psring train has not started; NULL: it was not. */
+void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line, const char *outcome_json,
+                        const char *how_to_go_on);
 
 #endif

@@ -1,5 +1,6 @@
 #include "ps/scheduler/rundir.h"
 
+#include "base/attempts.h"
 #include "base/file.h"
 #include "base/printable.h"
 
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define PATH_BYTES (PSR_PATH_MAX + 64)
+#define NAMES_MAX 1000             /* of a series, that others were first at */
 #define EARLY_BYTES_MAX (1u << 20) /* of log lines that wait for the directory */
 
 typedef struct log_file {
@@ -30,6 +32,7 @@ typedef struct early_line {
 
 struct psr_rundir {
     psr_config config;
+    const char *series; /* borrowed */
     bool there;
     psr_facts facts;
     char algorithms[PSR_OPTION_TEXT_MAX]; /* in full, as worker 0 chose them */
@@ -45,11 +48,11 @@ struct psr_rundir {
 
 /* ---- may it be made? ---- */
 
-/* The nearest directory above path that exists must be ours to write in. */
-static psr_err check_can_be_made(const char *path)
+/* The nearest directory above path that exists must be ours to write in. may_be_there: another name is taken then. */
+static psr_err check_can_be_made(const char *path, bool may_be_there)
 {
     struct stat status;
-    if (lstat(path, &status) == 0)
+    if (!may_be_there && lstat(path, &status) == 0)
         return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make", path);
     char above[PATH_BYTES];
     snprintf(above, sizeof above, "%s", path);
@@ -73,15 +76,16 @@ static psr_err check_can_be_made(const char *path)
     return PSR_OK;
 }
 
-psr_err psr_rundir_new(const psr_config *config, psr_rundir **ret_rundir)
+psr_err psr_rundir_new(const psr_config *config, const char *series, psr_rundir **ret_rundir)
 {
     if (config->out[0] == '\0')
         return psr_fail(PSR_ERR_USAGE, "--out is empty; name a directory that a run can make");
-    PSR_TRY(check_can_be_made(config->out));
+    PSR_TRY(check_can_be_made(config->out, series != NULL));
     psr_rundir *rundir = calloc(1, sizeof *rundir);
     if (!rundir)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run directory");
     rundir->config = *config;
+    rundir->series = series;
     rundir->early_end = &rundir->early;
     *ret_rundir = rundir;
     return PSR_OK;
@@ -267,8 +271,29 @@ static psr_err make_directory(const char *path)
     return PSR_OK;
 }
 
-static psr_err make_directories(const char *out)
+/* The next of its series. */
+static psr_err take_next_name(psr_rundir *rundir)
 {
+    if (rundir->series[0] != '\0')
+        return psr_attempts_name(rundir->series, rundir->config.out);
+    psr_config_name_out(&rundir->config);
+    return PSR_OK;
+}
+
+/* Others may have seen, at the same moment, that nothing has its name: whoever makes it has it. */
+static psr_err claim_name(psr_rundir *rundir)
+{
+    for (int tries = 0; mkdir(rundir->config.out, 0777) != 0; tries++) {
+        if (errno != EEXIST || rundir->series == NULL || tries == NAMES_MAX)
+            return psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", rundir->config.out, strerror(errno));
+        PSR_TRY(take_next_name(rundir));
+    }
+    return PSR_OK;
+}
+
+static psr_err make_directories(psr_rundir *rundir)
+{
+    const char *out = rundir->config.out;
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s", out);
     char *slash = strrchr(path, '/');
@@ -276,7 +301,7 @@ static psr_err make_directories(const char *out)
         *slash = '\0';
         PSR_TRY(psr_mkdirs(path));
     }
-    PSR_TRY(make_directory(out));
+    PSR_TRY(claim_name(rundir));
     snprintf(path, sizeof path, "%s/log", out);
     PSR_TRY(make_directory(path));
     snprintf(path, sizeof path, "%s/checkpoints", out);
@@ -293,7 +318,7 @@ psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_fa
     if (!rundir->roster_json || (resumed_from && !rundir->resumed_from))
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run directory");
     print_time(rundir->started);
-    PSR_TRY(make_directories(rundir->config.out));
+    PSR_TRY(make_directories(rundir));
     rundir->there = true;
     PSR_TRY(write_run(rundir));
     char path[PATH_BYTES];
@@ -304,6 +329,11 @@ psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_fa
     for (const early_line *early = rundir->early; early; early = early->next)
         write_log(rundir, early->peer, early->text);
     return PSR_OK;
+}
+
+const char *psr_rundir_path(const psr_rundir *rundir)
+{
+    return rundir->config.out;
 }
 
 bool psr_rundir_is_there(const psr_rundir *rundir)

@@ -12,15 +12,19 @@
 typedef struct psr_rundir psr_rundir;
 
 /* Nothing is written yet. Checks that the directory can be made: USAGE when it is there already, IO when it
- * may not be made. ret owns. */
-PSR_MUST_CHECK psr_err psr_rundir_new(const psr_config *config, psr_rundir **ret_rundir);
+ * may not be made. series: where --out was not told but chosen here, what it is the next of, so that another run that
+ * is first at its name costs this one no more than that: "" of psr_config_name_out, or the --out of --resume auto
+ * (base/attempts.h); NULL: it was told. Borrowed for the directory's life. ret owns. */
+PSR_MUST_CHECK psr_err psr_rundir_new(const psr_config *config, const char *series, psr_rundir **ret_rundir);
 /* Flushes and closes. NULL allowed. */
 void psr_rundir_free(psr_rundir *rundir);
 
-/* Makes the directory, run.json, log/ and checkpoints/. bucket_bytes: --bucket-size, resolved, so that --config repeats
+/* Makes the directory, under the name that is this run's from then on (mkdir is the claim), run.json, log/ and checkpoints/. bucket_bytes: --bucket-size, resolved, so that --config repeats
  * it. roster_json: an array. resumed_from: a path or NULL. */
 PSR_MUST_CHECK psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_facts *facts,
                                         const char *roster_json, const char *resumed_from);
+/* Its name, which can be another once it is there. Borrowed. */
+const char *psr_rundir_path(const psr_rundir *rundir);
 /* True from then on. */
 bool psr_rundir_is_there(const psr_rundir *rundir);
 

@@ -9,6 +9,7 @@
 #include "ps/roster.h"
 #include "ps/scheduler/checkpoints.h"
 #include "ps/scheduler/figures.h"
+#include "ps/scheduler/hosts.h"
 #include "ps/scheduler/late.h"
 #include "ps/scheduler/launcher.h"
 #include "ps/scheduler/progress.h"
@@ -27,11 +28,13 @@
 #define LINGER_MS 2000 /* for BYE to leave */
 /* For ABORT: a member that is gone takes none, and nobody should wait for that. */
 #define ABORT_LINGER_MS 300
+#define GO_ON_BYTES (PSR_PATH_MAX + 64)
 
 static const psr_peer self = {PSR_ROLE_SCHEDULER, 0};
 
 typedef struct driver {
     const psr_config *config;
+    const char *series; /* of --out, as psr_rundir_new */
     const psr_provision *provision;
     bool by_hand;  /* nobody takes events */
     pid_t starter; /* which gives orders; 0: nobody does */
@@ -102,27 +105,6 @@ static void wake(void *context)
     psr_transport_wake(d->transport);
 }
 
-/* Where JOIN told that memory can be shared, and the configuration asks for it: the hosts on which workers do. One that shares it with nobody
- * of the ranks beside its own is a host of its own. ret owns: its first. */
-static psr_err find_hosts(const psr_config *config, const psr_view *members, psr_host_ranks *ret_hosts)
-{
-    const bool asked = config->transport == PSR_TRANSPORT_SHM || config->transport == PSR_TRANSPORT_AUTO;
-    psr_host_ranks hosts = {0, calloc((size_t)members->member_count + 1, sizeof *hosts.first)};
-    if (hosts.first == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the hosts of %" PRIu32 " members",
-                        members->member_count);
-    const psr_view_member *before = NULL, *worker;
-    uint32_t rank = 0;
-    for (; (worker = psr_view_find(members, (psr_peer){PSR_ROLE_WORKER, rank})) != NULL; rank++) {
-        if (!asked || before == NULL || !psr_memory_place_is_shared(&before->memory, &worker->memory))
-            hosts.first[hosts.count++] = rank;
-        before = worker;
-    }
-    hosts.first[hosts.count] = rank;
-    *ret_hosts = hosts;
-    return PSR_OK;
-}
-
 /* Resolves --bucket-size, makes the plan, and says which part of the parameters each shard, or worker, holds. */
 static psr_err share_out(driver *d, const psr_config *config, const psr_view *members,
                          uint64_t *ret_bucket_bytes, psr_plan *ret_plan)
@@ -132,7 +114,7 @@ static psr_err share_out(driver *d, const psr_config *config, const psr_view *me
     resolved.bucket_bytes = psr_bucket_bytes(layout, config->bucket_bytes);
     psr_parts parts;
     psr_host_ranks hosts;
-    PSR_TRY(find_hosts(config, members, &hosts));
+    PSR_TRY(psr_hosts_of_ranks(config, members, &hosts));
     psr_err err = psr_parts_init(&resolved, layout, &hosts, &parts);
     free(hosts.first);
     if (err != PSR_OK)
@@ -178,8 +160,9 @@ static psr_err begin_files(driver *d, const psr_config *config, const psr_facts 
                                    d->resume ? psr_resume_path(d->resume) : NULL);
     free(members_json);
     PSR_TRY(err);
+    psr_launcher_directory(d->launcher, psr_rundir_path(d->rundir), config->resume);
     char directory[PSR_PATH_MAX + 16];
-    snprintf(directory, sizeof directory, "%s/checkpoints", config->out);
+    snprintf(directory, sizeof directory, "%s/checkpoints", psr_rundir_path(d->rundir));
     psr_checkpoints_options options = {directory, config, &d->sections, wake, d};
     return psr_checkpoints_new(&options, &d->checkpoints);
 }
@@ -203,6 +186,8 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     beginning.layout = &d->sections.net->params;
     if (d->resume)
         PSR_TRY(check_resume(d));
+    const psr_show_place place = psr_hosts_shown(config, members, d->provision->directory);
+    psr_launcher_configuration(d->launcher, &place);
     PSR_TRY(share_out(d, config, members, &bucket_bytes, &beginning.plan));
     psr_err err = begin_figures(d, config, facts, &beginning.plan, beginning.first_step);
     if (err == PSR_OK)
@@ -289,6 +274,20 @@ static psr_err on_last_checkpoint(void *context, uint64_t step)
     return psr_checkpoints_whole(d->checkpoints, step);
 }
 
+/* What brings the run back to where it was stopped in order; NULL: it was not. The command that started it is its
+ * user's: psring train tells its own. */
+static const char *how_to_go_on(const driver *d, char line[static GO_ON_BYTES])
+{
+    if (d->status != PSR_ERR_CANCELLED || d->stops != 1)
+        return NULL;
+    if (d->series != NULL && d->series[0] != '\0')
+        snprintf(line, GO_ON_BYTES, "the same command again");
+    else
+        snprintf(line, GO_ON_BYTES, "the same command with --resume %s%s", psr_rundir_path(d->rundir),
+                 d->series == NULL ? " and another --out" : "");
+    return line;
+}
+
 static void on_ended(void *context, psr_err status, const char *line)
 {
     driver *d = context;
@@ -307,7 +306,8 @@ static void on_ended(void *context, psr_err status, const char *line)
         d->status = written;
         snprintf(d->line, sizeof d->line, "%s", psr_err_detail());
     }
-    psr_launcher_ended(d->launcher, d->status, d->line, outcome);
+    char go_on[GO_ON_BYTES];
+    psr_launcher_ended(d->launcher, d->status, d->line, outcome, outcome ? how_to_go_on(d, go_on) : NULL);
     free(outcome);
 }
 
@@ -428,7 +428,7 @@ static void check_disk(driver *d, int64_t now_ms)
         snprintf(line, sizeof line,
                  "scheduler 0 on %s: the disk has taken nothing for %.1f s of the checkpoint of step %" PRIu64
                  " in %s/checkpoints; %.0f%% of it is written",
-                 d->host, (double)idle_ms / 1000, pace.step, d->config->out, 100 * pace.written);
+                 d->host, (double)idle_ms / 1000, pace.step, psr_rundir_path(d->rundir), 100 * pace.written);
         psr_coordinator_end(d->coordinator, PSR_ERR_TIMEOUT, line);
         return;
     }
@@ -619,7 +619,7 @@ static psr_err set_up(driver *d)
         .ended = on_ended,
     };
     PSR_TRY(psr_fault_point_set(d->config->fault_point, "scheduler", 0));
-    PSR_TRY(psr_rundir_new(d->config, &d->rundir));
+    PSR_TRY(psr_rundir_new(d->config, d->series, &d->rundir));
     if (d->config->resume[0])
         PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
     int64_t now_ms = psr_clock_ms();
@@ -647,9 +647,11 @@ static void clean_up(driver *d)
     psr_rundir_free(d->rundir);
 }
 
-psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision, psr_launcher_kind kind)
+psr_err psr_scheduler_drive(const psr_config *config, const char *series, const psr_provision *provision,
+                            psr_launcher_kind kind)
 {
-    driver d = {.config = config, .provision = provision, .by_hand = kind != PSR_LAUNCHER_WHOLE};
+    driver d = {
+        .config = config, .series = series, .provision = provision, .by_hand = kind != PSR_LAUNCHER_WHOLE};
     d.starter = kind == PSR_LAUNCHER_WORKER ? getppid() : 0;
     d.deadline_ms = (int64_t)(config->deadline_s * 1000);
     snprintf(d.host, sizeof d.host, "%s", provision->host);
@@ -658,7 +660,7 @@ psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provi
 
     psr_err err = open_transport(&d);
     if (err == PSR_OK)
-        err = psr_launcher_new(kind, wake, &d, &d.launcher);
+        err = psr_launcher_new(kind, config, wake, &d, &d.launcher);
     if (err == PSR_OK)
         err = set_up(&d);
     if (err == PSR_OK) {
@@ -669,7 +671,7 @@ psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provi
     } else {
         snprintf(d.line, sizeof d.line, "%s", psr_err_detail());
         if (d.launcher)
-            psr_launcher_ended(d.launcher, err, d.line, NULL);
+            psr_launcher_ended(d.launcher, err, d.line, NULL, NULL);
         else
             psr_log(PSR_LOG_ERROR, "%s", d.line);
         answer_late(&d);

@@ -7,9 +7,9 @@
 #include "comm/comm.h"
 #include "ps/scheduler/launcher.h"
 
-/* Runs to the end and tells the launcher, of this kind, how it ended. config: checked, with threads and out resolved.
- * Returns the run's status, its line as detail. */
-PSR_MUST_CHECK psr_err psr_scheduler_drive(const psr_config *config, const psr_provision *provision,
-                                           psr_launcher_kind kind);
+/* Runs to the end and tells the launcher, of this kind, how it ended. config: checked, with threads and out resolved;
+ * series: of out, as psr_rundir_new. Returns the run's status, its line as detail. */
+PSR_MUST_CHECK psr_err psr_scheduler_drive(const psr_config *config, const char *series,
+                                           const psr_provision *provision, psr_launcher_kind kind);
 
 #endif

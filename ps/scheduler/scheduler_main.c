@@ -97,9 +97,9 @@ static psr_err check_config(psr_config *config)
         long cores = sysconf(_SC_NPROCESSORS_ONLN), ranks = psr_roster_of(config).ranks;
         config->threads = cores > ranks ? (uint32_t)(cores / ranks) : 1;
     }
-    if (config->out[0] == '\0')
-        snprintf(config->out, sizeof config->out, "psring-run");
     PSR_TRY(psr_config_check(config));
+    if (config->out[0] == '\0')
+        psr_config_name_out(config);
     return psr_attempts_resolve(config);
 }
 
@@ -180,19 +180,18 @@ int main(int argc, char **argv)
 
     psr_provision provision = {0};
     psr_socket_directory sockets = PSR_SOCKET_DIRECTORY_NONE;
+    const psr_config told = a.config;
+    const char *series = told.out[0] == '\0' || psr_attempts_are_asked_for(&told) ? told.out : NULL;
     psr_err err = check_config(&a.config);
-    char line[512];
     const psr_launcher_kind kind = !a.provisioned ? PSR_LAUNCHER_NONE
                                    : a.by_worker  ? PSR_LAUNCHER_WORKER
                                                   : PSR_LAUNCHER_WHOLE;
-    for (size_t at = 0; kind != PSR_LAUNCHER_WHOLE && psr_config_aloud(&a.config, &at, line, sizeof line);)
-        psr_log(PSR_LOG_WARN, "%s", line); /* else psring train has told it */
     if (err == PSR_OK)
         err = read_provision(&a, &provision, &sockets);
     if (err != PSR_OK)
         psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
     else
-        err = psr_scheduler_drive(&a.config, &provision, kind);
+        err = psr_scheduler_drive(&a.config, series, &provision, kind);
     psr_socket_directory_remove(&sockets);
     psr_provision_done(&provision);
     psr_options_argp_free(table);

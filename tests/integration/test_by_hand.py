@@ -98,6 +98,9 @@ def run_by_hand(tap, programs, directory, name, keygen_options, how, asks_for_ra
         except subprocess.TimeoutExpired:
             statuses.append(None)
         thread.join(PATIENCE_S)
+        shown = ["psring ", "  mode       ps (bsp), 3 workers, 2 shards", "  run        " + out, "result ", "written    " + out]
+        tap.ok([sum(line.startswith(text) for line in lines) for text in shown] == [1] * len(shown),
+               name + ": the scheduler tells the configuration and the result as psring train does", lines)
         tap.ok(statuses == [0] * 6, name + ": all six processes end with status 0", [str(statuses)] + said + lines[-10:])
         if folder:
             tap.ok(not os.path.exists(folder), name + ": the directory of sockets is gone", [folder])

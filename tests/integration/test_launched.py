@@ -121,14 +121,47 @@ class Launcher:
         return os.listdir(self.runtime)
 
 
-def well(tap, launcher, processes, name, right):
-    """All end with status 0, with this hash, and leave nothing."""
-    statuses = [process.wait() for process in processes]
+def well(tap, launcher, processes, name, right, beside=()):
+    """All end with status 0, with this hash, and leave nothing. beside: processes of another run."""
+    statuses = [process.wait() for process in processes + list(beside)]
     said = [line for process in processes for line in process.lines[-4:]]
     found = launcher.hash_of(name)
-    tap.ok(statuses == [0] * len(processes), name + ": every process ends with status 0", [str(statuses)] + said)
+    tap.ok(statuses == [0] * len(statuses), name + ": every process ends with status 0", [str(statuses)] + said)
     tap.ok(found == right, name + ": the hash is that of mode local", [found, right] + said)
     tap.ok(not launcher.left(), name + ": nothing is left of the meeting", launcher.left())
+    told(tap, name, [process.lines for process in processes], right)
+
+
+def told(tap, name, said, right):
+    """What psring train tells of a run is told once, whoever has started it, and of its steps no more than --log-every asks for."""
+    for text in ("  mode       ", "  run        " + name, "step %d/%d " % (OPTIONS["steps"], OPTIONS["steps"]), "result ",
+                 "written    " + name):
+        lines = [line for lines in said for line in lines if line.startswith(text)]
+        tap.ok(len(lines) == 1, "%s: one process says '%s'" % (name, text.strip()), lines + said[0])
+        if text == "result ":
+            tap.ok(lines and right in lines[0], name + ": with the hash", lines)
+    steps = [line for lines in said for line in lines if line.startswith("step ")]
+    tap.ok(len(steps) == 1, name + ": and no other step", steps)
+
+
+def names(tap, launcher, psring):
+    """Runs of one second, none of which was given a name."""
+    ring = dict(OPTIONS, mode="ring")
+    runs = [launcher.loop(2, ring, free_port()) for _ in range(3)]
+    trains = [Process([psring, "train"] + words_of(dict(ring, workers=1)), launcher.environment({}), launcher.directory) for _ in range(3)]
+    launcher.processes += trains
+    processes = [process for run in runs for process in run] + trains
+    statuses = [process.wait() for process in processes]
+    tap.ok(statuses == [0] * 9, "runs that are started at once and given no --out all end well",
+           [str(statuses)] + [line for process in processes for line in process.lines[-3:]])
+    written = [line.split()[1] for process in processes for line in process.lines if line.startswith("written ")]
+    tap.ok(len(set(written)) == 6 and sorted(os.path.basename(name) for name in written) ==
+           sorted(os.listdir(os.path.join(launcher.directory, "psring-runs"))), "each in a directory of its own, which it names", written)
+    again = [launcher.start(dict(RANK=0, WORLD_SIZE=1), dict(ring, out="again", resume="auto")) for _ in range(2)]
+    statuses = [process.wait() for process in again]
+    written = sorted(line.split()[1] for process in again for line in process.lines if line.startswith("written "))
+    tap.ok(statuses == [0, 0] and written == ["again", "again-2"], "so do two attempts of one name, which are one behind the other",
+           [str(statuses)] + [line for process in again for line in process.lines])
 
 
 def ways(tap, launcher, right):
@@ -171,7 +204,7 @@ def meetings(tap, launcher, psring, right):
     ring = dict(OPTIONS, mode="ring")
     first = launcher.loop(3, dict(ring, out="first"), free_port())
     second = launcher.loop(3, dict(ring, out="second"), free_port())
-    well(tap, launcher, first + second, "first", right)
+    well(tap, launcher, first, "first", right, beside=second)
     tap.ok(launcher.hash_of("second") == right, "two jobs of one host do not meet", [launcher.hash_of("second")])
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -293,11 +326,11 @@ def too_few(tap, launcher):
 
 def ends(tap, launcher):
     """Deaths and stops while a run goes on."""
-    long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=4)
+    long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=4, **{"log-every": 1})
     # Worker 1's shard dies with it: one of the two is missed first.
     for name, victim, words in [("killed-1", 1, ("worker 1 on ", "shard 1 on ")), ("killed-0", 0, ("the process that started the scheduler is gone",))]:
         processes = launcher.loop(3, dict(long, out=name), free_port())
-        tap.ok(processes[0].await_line("step 1 of"), name + ": it trains", processes[0].lines)
+        tap.ok(processes[0].await_line("step 1/"), name + ": it trains", processes[0].lines)
         processes[victim].process.kill()
         statuses = [process.wait() for process in processes]
         said = [line for process in processes for line in process.lines[-3:]]
@@ -306,7 +339,7 @@ def ends(tap, launcher):
     # As a resource manager does, and as a terminal that closes: twice, and what has been ended by then takes no harm.
     for name, number, times in (("stopped", signal.SIGTERM, 1), ("closed", signal.SIGHUP, 2)):
         processes = launcher.loop(3, dict(long, out=name, **{"checkpoint-every": 0}), free_port())
-        tap.ok(processes[0].await_line("step 1 of"), name + ": it trains", processes[0].lines)
+        tap.ok(processes[0].await_line("step 1/"), name + ": it trains", processes[0].lines)
         for _ in range(times):
             for process in reversed(processes):
                 process.process.send_signal(number)
@@ -314,6 +347,8 @@ def ends(tap, launcher):
         kept = os.path.join(launcher.directory, name, "checkpoints")
         tap.ok(statuses == [130, 0, 0] and os.path.isdir(kept) and os.listdir(kept),
                "%s to all ranks ends the run in order, with a checkpoint" % number.name, [str(statuses)] + processes[0].lines[-5:])
+        tap.ok("to go on   the same command with --resume %s and another --out" % name in processes[0].lines, "and says how to go on",
+               processes[0].lines[-5:])
     tap.ok(not launcher.left(), "nothing is left of the meetings", launcher.left())
 
 
@@ -327,6 +362,7 @@ def main():
             if tap.ok(local.status == 0, "mode local ends with status 0", local.why()):
                 right = local.outcome()["hash"]
                 ways(tap, launcher, right)
+                names(tap, launcher, programs[0])
                 meetings(tap, launcher, programs[0], right)
                 bad_input(tap, launcher)
                 places_that_are_taken(tap, launcher)

@@ -80,6 +80,10 @@ static void events_come_back_as_they_were(void **state)
     assert_string_equal(e.joined.host, "b");
     assert_int_equal(e.joined.count, 2);
     assert_int_equal(e.joined.total, 3);
+    expect_event(&(psr_run_event){.kind = PSR_RUN_DIRECTORY, .directory = {"runs/b", "runs/a"}},
+                 "{\"event\":\"directory\",\"out\":\"runs/b\",\"resumed\":\"runs/a\"}");
+    expect_event(&(psr_run_event){.kind = PSR_RUN_DIRECTORY, .directory = {"runs/b", ""}},
+                 "{\"event\":\"directory\",\"out\":\"runs/b\"}");
     expect_event(&(psr_run_event){.kind = PSR_RUN_RUNNING}, "{\"event\":\"running\"}");
     e = expect_event(
         &(psr_run_event){.kind = PSR_RUN_EVALUATING, .evaluating = {5, 10, 30, UINT64_C(999999999999999)}},

@@ -99,6 +99,12 @@ static void show_connecting(void *context, size_t there, size_t troubles, size_t
     psr_text_add(&((played *)context)->end, "connecting %zu and %zu of %zu\n", there, troubles, hosts);
 }
 
+static void show_directory(void *context, const psr_run_directory *directory)
+{
+    psr_text_add(&((played *)context)->end, "directory %s%s%s\n", directory->out,
+                 directory->resumed[0] != '\0' ? " from " : "", directory->resumed);
+}
+
 static void show_progress(void *context, const psr_run_progress *progress)
 {
     psr_text_add(&((played *)context)->end, "progress %" PRIu64 " of %" PRIu64 "\n", progress->step,
@@ -182,6 +188,7 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
         .show_others_error = show_others_error,
         .show_output = show_output,
         .show_connecting = show_connecting,
+        .show_directory = show_directory,
         .show_progress = show_progress,
         .show_evaluating = show_evaluating,
         .show_evaluated = show_evaluated,

@@ -3,7 +3,7 @@
 
 #include "deploy/doctor/checkup_json.h"
 #include "deploy/doctor/picture.h"
-#include "deploy/report/json.h"
+#include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>

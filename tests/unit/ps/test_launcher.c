@@ -40,7 +40,7 @@ static void open_pipes(pipes *p)
     close(out[1]);
     p->to = in[1];
     p->from = out[0];
-    expect_ok(psr_launcher_new(PSR_LAUNCHER_WHOLE, wake, NULL, &p->launcher));
+    expect_ok(psr_launcher_new(PSR_LAUNCHER_WHOLE, NULL, wake, NULL, &p->launcher));
 }
 
 static void close_pipes(pipes *p)
@@ -114,6 +114,7 @@ static void events_are_one_line_of_json_each(void **state)
     const psr_view_member entry = {.peer = {PSR_ROLE_WORKER, 1}, .host = "b", .endpoint = "tcp://b:1"};
     psr_launcher_listening(p.launcher, "tcp://a:1");
     psr_launcher_joined(p.launcher, &entry, 2, 3);
+    psr_launcher_directory(p.launcher, "runs/b", "runs/a");
     psr_launcher_running(p.launcher);
     psr_launcher_progress(p.launcher, 4, 10, 0.5, 100);
     psr_launcher_progress(p.launcher, 5, 10, NAN, 100);
@@ -122,11 +123,12 @@ static void events_are_one_line_of_json_each(void **state)
     psr_launcher_say(p.launcher, PSR_LOG_OF_RUN, PSR_LOG_INFO, "a \"word\"");
     psr_launcher_alive(p.launcher);
     psr_launcher_paused(p.launcher);
-    psr_launcher_ended(p.launcher, PSR_ERR_PROTOCOL, "why", "{\"hash\": \"12\"}");
+    psr_launcher_ended(p.launcher, PSR_ERR_PROTOCOL, "why", "{\"hash\": \"12\"}", NULL);
     read_all(p.from, text, sizeof text);
     assert_string_equal(
         text, "{\"event\":\"listening\",\"endpoint\":\"tcp://a:1\"}\n"
               "{\"event\":\"joined\",\"role\":\"worker\",\"rank\":1,\"host\":\"b\",\"count\":2,\"total\":3}\n"
+              "{\"event\":\"directory\",\"out\":\"runs/b\",\"resumed\":\"runs/a\"}\n"
               "{\"event\":\"running\"}\n"
               "{\"event\":\"progress\",\"step\":4,\"total\":10,\"loss\":0.5,\"images_per_s\":100}\n"
               "{\"event\":\"progress\",\"step\":5,\"total\":10,\"images_per_s\":100}\n"
@@ -148,7 +150,7 @@ static void a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_i
         psr_launcher_progress(p.launcher, step, 20000, 0.5, 100);
     for (int i = 0; i < 20000; i++)
         psr_launcher_say(p.launcher, PSR_LOG_OF_STRANGER, PSR_LOG_WARN, "turned away one more");
-    psr_launcher_ended(p.launcher, PSR_OK, "the end", NULL);
+    psr_launcher_ended(p.launcher, PSR_OK, "the end", NULL, NULL);
     size_t size = 1 << 20, used = 0;
     char *text = calloc(size, 1);
     while (!strstr(text + (used > 200 ? used - 200 : 0), "the end")) {
@@ -163,6 +165,63 @@ static void a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_i
     close_pipes(&p);
 }
 
+/* ---- by hand ---- */
+
+/* What a start without psring's launcher shows is what psring train shows, and asks nobody to read it. */
+static void by_hand_a_run_is_shown_as_psring_train_shows_it(void **state)
+{
+    (void)state;
+    psr_config config;
+    psr_launcher *launcher;
+    char text[8192];
+    int out[2], own_out = dup(STDOUT_FILENO);
+    const psr_show_place place = {.hosts = {"a", "b"}, .host_count = 2, .sharing = 1, .sockets = ""};
+    psr_config_defaults(&config);
+    config.threads = 2;
+    config.log_every = 10;
+    fflush(stdout);
+    assert_int_equal(pipe(out), 0);
+    dup2(out[1], STDOUT_FILENO);
+    close(out[1]);
+    expect_ok(psr_launcher_new(PSR_LAUNCHER_NONE, &config, wake, NULL, &launcher));
+    psr_launcher_configuration(launcher, &place);
+    psr_launcher_say(launcher, PSR_LOG_OF_RUN, PSR_LOG_INFO, "  buckets    3");
+    psr_launcher_directory(launcher, "runs/b", "runs/a");
+    for (uint64_t step = 1; step <= 25; step++)
+        psr_launcher_progress(launcher, step, 25, 0.5, 100);
+    psr_launcher_evaluated(launcher, "step 25: well");
+    psr_launcher_ended(launcher, PSR_OK, "25 steps done",
+                       "{\"steps\": 25, \"own_steps\": 25, \"train_s\": 2, \"images_per_s\": 100, "
+                       "\"loss\": 0.5, \"hash\": \"0123456789abcdef\"}",
+                       NULL);
+    psr_launcher_free(launcher); /* writes what waits */
+    dup2(own_out, STDOUT_FILENO);
+    close(own_out);
+    size_t used = 0;
+    for (ssize_t got; (got = read(out[0], text + used, sizeof text - 1 - used)) > 0;)
+        used += (size_t)got;
+    text[used] = '\0';
+    close(out[0]);
+    const char *const lines[] = {
+        "psring " PSR_VERSION "\n",
+        "  hosts      a, b\n"
+        "  network    memory shared within 1 host, tcp between them, encrypted (CURVE)\n",
+        "  buckets    3\n  resumes    runs/a\n  run        runs/b\nstep 10/25  ",
+        "\nstep 20/25  ",
+        "\nstep 25/25  ",
+        "\nstep 25: well\ntrained    25 steps in 2.000 s",
+        "\nresult     loss 0.5, weight hash 0123456789abcdef\nwritten    runs/b\n"};
+    const char *at = text;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const char *found = strstr(at, lines[i]);
+        if (found == NULL)
+            print_error("no '%s' in: %s", lines[i], at);
+        assert_non_null(found);
+        at = found + strlen(lines[i]);
+    }
+    assert_string_equal(at, "");
+}
+
 int main(void)
 {
     psr_input_thread_block_signals();
@@ -170,6 +229,7 @@ int main(void)
         cmocka_unit_test(orders_are_read_and_what_is_none_is_told_as_such),
         cmocka_unit_test(events_are_one_line_of_json_each),
         cmocka_unit_test(a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once),
+        cmocka_unit_test(by_hand_a_run_is_shown_as_psring_train_shows_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void it_appears_when_the_run_begins_and_holds_what_was_logged_before(void
     (void)state;
     psr_rundir *rundir;
     set_up();
-    expect_ok(psr_rundir_new(&config, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, &rundir));
     psr_rundir_log(rundir, head, "early words");
     psr_rundir_log(rundir, w1, "a worker's");
     assert_false(exists("deep"));
@@ -87,7 +87,7 @@ static void run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_
     set_up();
     config.lr = 0.1234567890123;
     strcpy(config.algorithms, "timed"); /* the run that repeats it takes what was picked */
-    expect_ok(psr_rundir_new(&config, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, &rundir));
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, "there/step-3"));
     expect_ok(psr_rundir_algorithms(rundir, "ddd,doo"));
     expect_ok(psr_rundir_end(rundir, PSR_ERR_CANCELLED, "stopped after step 4", "{\"hash\": \"12\"}"));
@@ -120,7 +120,7 @@ static void a_run_that_never_began_leaves_nothing(void **state)
     (void)state;
     psr_rundir *rundir;
     set_up();
-    expect_ok(psr_rundir_new(&config, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, &rundir));
     psr_rundir_log(rundir, head, "words");
     expect_ok(psr_rundir_end(rundir, PSR_ERR_TIMEOUT, "nobody came", NULL));
     psr_rundir_free(rundir);
@@ -132,7 +132,7 @@ static void a_run_that_is_discarded_leaves_nothing_of_its_own(void **state)
     (void)state;
     psr_rundir *rundir;
     set_up();
-    expect_ok(psr_rundir_new(&config, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, &rundir));
     psr_rundir_discard(rundir); /* nothing is there yet */
     psr_rundir_log(rundir, w1, "a worker's");
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, NULL));
@@ -145,7 +145,7 @@ static void a_run_that_is_discarded_leaves_nothing_of_its_own(void **state)
     psr_rundir_free(rundir);
     assert_false(exists("deep/run"));
 
-    expect_ok(psr_rundir_new(&config, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, &rundir));
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, NULL));
     expect_ok(psr_file_write_atomic(in_folder("deep/run/notes"), "mine", 4));
     psr_rundir_discard(rundir);
@@ -163,18 +163,57 @@ static void a_directory_that_cannot_be_made_is_refused_before_anything_is_done(v
     snprintf(config.out, sizeof config.out, "%s", folder);
     snprintf(expected, sizeof expected, "--out %s exists already; name a directory that a run can make",
              folder);
-    expect_failure(psr_rundir_new(&config, &rundir), PSR_ERR_USAGE, expected);
+    expect_failure(psr_rundir_new(&config, NULL, &rundir), PSR_ERR_USAGE, expected);
 
     FILE *file = fopen(in_folder("file"), "w");
     assert_non_null(file);
     fclose(file);
     snprintf(config.out, sizeof config.out, "%s/file/run", folder);
-    assert_int_equal(psr_rundir_new(&config, &rundir), PSR_ERR_IO);
+    assert_int_equal(psr_rundir_new(&config, NULL, &rundir), PSR_ERR_IO);
     assert_non_null(strstr(psr_err_detail(), "cannot be made"));
 
     config.out[0] = '\0';
-    expect_failure(psr_rundir_new(&config, &rundir), PSR_ERR_USAGE,
+    expect_failure(psr_rundir_new(&config, NULL, &rundir), PSR_ERR_USAGE,
                    "--out is empty; name a directory that a run can make");
+}
+
+/* Several that are started in the same second by the same command. */
+static void a_name_that_was_not_told_is_the_first_ones_and_the_others_take_the_next(void **state)
+{
+    (void)state;
+    psr_rundir *rundirs[3];
+    char series[PSR_PATH_MAX], expected[PSR_PATH_MAX + 8], before[4096];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0); /* names that are not told are relative */
+    set_up();
+    snprintf(series, sizeof series, "%s/again", folder);
+    for (int of_attempts = 0; of_attempts < 2; of_attempts++) {
+        if (of_attempts)
+            strcpy(config.out, series);
+        else
+            psr_config_name_out(&config);
+        for (size_t i = 0; i < 3; i++)
+            expect_ok(psr_rundir_new(&config, of_attempts ? series : "", &rundirs[i]));
+        for (size_t i = 0; i < 3; i++)
+            expect_ok(psr_rundir_begin(rundirs[i], 1 << 20, &facts, roster, NULL));
+        assert_string_equal(psr_rundir_path(rundirs[0]), config.out);
+        for (size_t i = 1; i < 3; i++) {
+            snprintf(expected, sizeof expected, "%s-%zu", series, i + 1);
+            if (of_attempts)
+                assert_string_equal(psr_rundir_path(rundirs[i]), expected);
+            for (size_t other = 0; other < i; other++)
+                assert_string_not_equal(psr_rundir_path(rundirs[i]), psr_rundir_path(rundirs[other]));
+        }
+        for (size_t i = 0; i < 3; i++)
+            psr_rundir_free(rundirs[i]);
+    }
+    psr_rundir *told;
+    snprintf(config.out, sizeof config.out, "%s/told", folder);
+    expect_ok(psr_rundir_new(&config, NULL, &told));
+    expect_ok(psr_mkdirs(config.out));
+    assert_int_equal(psr_rundir_begin(told, 1 << 20, &facts, roster, NULL), PSR_ERR_IO);
+    psr_rundir_free(told);
+    assert_int_equal(chdir(before), 0);
 }
 
 static pthread_mutex_t disk_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -662,6 +701,7 @@ int main(void)
         IN_A_FOLDER(a_run_that_never_began_leaves_nothing),
         IN_A_FOLDER(a_run_that_is_discarded_leaves_nothing_of_its_own),
         IN_A_FOLDER(a_directory_that_cannot_be_made_is_refused_before_anything_is_done),
+        IN_A_FOLDER(a_name_that_was_not_told_is_the_first_ones_and_the_others_take_the_next),
         IN_A_FOLDER(a_checkpoint_is_renamed_into_place_when_its_last_piece_has_come),
         IN_A_FOLDER(two_checkpoints_may_be_on_their_way_and_an_unfinished_one_leaves_nothing),
         IN_A_FOLDER(nothing_of_a_checkpoint_is_written_before_the_one_before_it_is_in_place),

@@ -1,7 +1,7 @@
 /* What the progress bar says at every width. */
 #include "tests/unit/expect.h"
 
-#include "deploy/launch/bar.h"
+#include "base/show/bar.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "deploy/launch/bar.h"
+#include "base/show/bar.h"
 
 #include <math.h>
 #include <stdio.h>

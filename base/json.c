@@ -1,4 +1,4 @@
-#include "deploy/report/json.h"
+#include "base/json.h"
 
 #include "base/printable.h"
 #include "base/secret.h"

@@ -1,8 +1,8 @@
 /* What a program prints for the person, written by a thread of its own: a terminal that is stopped (Ctrl-S), a pager that nobody
  * scrolls or a pipe that nobody reads holds up that thread and nothing else. What goes to stdout and stderr stays in order. (Pipes of our
  * own do without a thread: base/lines.h. O_NONBLOCK on a terminal would be that of all who use it.) */
-#ifndef PSR_DEPLOY_SCREEN_H
-#define PSR_DEPLOY_SCREEN_H
+#ifndef PSR_BASE_SCREEN_H
+#define PSR_BASE_SCREEN_H
 
 #include "base/err.h"
 

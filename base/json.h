@@ -1,6 +1,6 @@
 /* Short ways with cJSON for one-line objects. */
-#ifndef PSR_DEPLOY_JSON_H
-#define PSR_DEPLOY_JSON_H
+#ifndef PSR_BASE_JSON_H
+#define PSR_BASE_JSON_H
 
 #include "base/lines.h"
 

@@ -2,7 +2,7 @@
  * test by one pipe. */
 #include "tests/unit/expect.h"
 
-#include "deploy/launch/screen.h"
+#include "base/show/screen.h"
 
 #include <fcntl.h>
 #include <pthread.h>

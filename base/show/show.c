@@ -1,7 +1,10 @@
-#include "deploy/report/show.h"
+#include "base/show/show.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/printable.h"
+#include "base/show/summary.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -15,6 +18,7 @@
 #define REDRAW_S 0.1
 #define LINE_AFTER_S 30.0 /* a slow run says a word so often, however few its steps are */
 #define WIDTH_UNKNOWN 80
+#define CONFIGURATION_BYTES 8192
 
 void psr_show_init(psr_show *show, psr_screen *screen, psr_show_kind kind, double line_every)
 {
@@ -28,54 +32,47 @@ static void get(const psr_config *config, const char *name, char *text, size_t s
         snprintf(text, size, "?");
 }
 
-const char *psr_show_bare(const psr_config *config)
+/* What --no-encrypt means, for every summary of a run that had it. */
+static const char *describe_bare(const psr_config *config)
 {
     return config->bare == PSR_BARE_TRUSTED_NETWORK ? "NOT encrypted (--no-encrypt=trusted-network): who is "
                                                       "on that network can read and change the run"
                                                     : "not encrypted (--no-encrypt), within this machine";
 }
 
-/* Hosts with two processes, at least, of which one sends to the other what can be lent. */
-static size_t sharing_hosts(const psr_config *config, const psr_placement *placement)
+/* By which ways processes reach each other. */
+static void add_network(psr_text_end *end, const psr_config *config, const psr_show_place *place)
 {
-    size_t sharing = 0;
-    for (size_t h = 0; h < placement->hosts.count; h++) {
-        size_t shards = 0, workers = 0;
-        for (size_t i = 0; i < placement->count; i++) {
-            bool here = placement->items[i].host == h;
-            shards += here && placement->items[i].peer.role == PSR_ROLE_SHARD;
-            workers += here && placement->items[i].peer.role == PSR_ROLE_WORKER;
-        }
-        sharing += config->mode == PSR_MODE_PS ? shards > 0 && workers > 0 : workers > 1;
-    }
-    return sharing;
-}
-
-/* By which ways processes reach each other. sharing: hosts within which memory is. */
-static void show_network(psr_screen *screen, const psr_config *config, const char *sockets, size_t sharing,
-                         size_t hosts)
-{
-    const char *tcp = config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE)" : psr_show_bare(config);
-    if (sockets[0])
-        psr_screen_out(screen, "  network    %sipc sockets in %s\n",
-                       config->transport == PSR_TRANSPORT_IPC ? "" : "shared memory, and ", sockets);
-    else if (sharing == 0)
-        psr_screen_out(screen, "  network    tcp, %s\n", tcp);
-    else if (hosts == 1)
-        psr_screen_out(screen, "  network    shared memory, and tcp, %s\n", tcp);
+    const char *tcp = config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE)" : describe_bare(config);
+    if (place->sockets[0])
+        psr_text_add(end, "  network    %sipc sockets in %s\n",
+                     config->transport == PSR_TRANSPORT_IPC ? "" : "shared memory, and ", place->sockets);
+    else if (place->sharing == 0)
+        psr_text_add(end, "  network    tcp, %s\n", tcp);
+    else if (place->host_count == 1)
+        psr_text_add(end, "  network    shared memory, and tcp, %s\n", tcp);
     else
-        psr_screen_out(screen, "  network    memory shared within %zu host%s, tcp between them, %s\n",
-                       sharing, sharing == 1 ? "" : "s", tcp);
+        psr_text_add(end, "  network    memory shared within %zu host%s, tcp between them, %s\n",
+                     place->sharing, place->sharing == 1 ? "" : "s", tcp);
 }
 
-void psr_show_configuration(psr_show *show, const psr_config *config, const psr_placement *placement,
-                            const char *sockets, bool shares)
+static void add_mode(psr_text_end *end, const psr_config *config)
 {
-    psr_screen *screen = show->screen;
-    char mode[64], sync[64], precision[64], optimizer[64], schedule[128], backend[64], batch[32], length[64],
-        weights[16];
+    char mode[64], sync[64];
     get(config, "mode", mode, sizeof mode);
     get(config, "sync", sync, sizeof sync);
+    psr_text_add(end, "  mode       %s (%s), %u worker%s", mode, sync, config->workers,
+                 config->workers == 1 ? "" : "s");
+    if (config->mode == PSR_MODE_PS)
+        psr_text_add(end, ", %u shard%s", config->shards, config->shards == 1 ? "" : "s");
+    if (config->mode == PSR_MODE_LOCAL)
+        psr_text_add(end, " played by one process");
+    psr_text_add(end, ", %u thread%s each\n", config->threads, config->threads == 1 ? "" : "s");
+}
+
+static void add_training(psr_text_end *end, const psr_config *config)
+{
+    char precision[64], optimizer[64], schedule[128], backend[64], batch[32], length[64];
     get(config, "precision", precision, sizeof precision);
     get(config, "optimizer", optimizer, sizeof optimizer);
     get(config, "lr-schedule", schedule, sizeof schedule);
@@ -85,39 +82,50 @@ void psr_show_configuration(psr_show *show, const psr_config *config, const psr_
         snprintf(length, sizeof length, "%llu steps", (unsigned long long)config->steps);
     else
         snprintf(length, sizeof length, "%u epoch%s", config->epochs, config->epochs == 1 ? "" : "s");
-    psr_screen_out(screen, "psring %s\n", PSR_VERSION);
-    psr_screen_out(screen, "  mode       %s (%s), %u worker%s", mode, sync, config->workers,
-                   config->workers == 1 ? "" : "s");
-    if (config->mode == PSR_MODE_PS)
-        psr_screen_out(screen, ", %u shard%s", config->shards, config->shards == 1 ? "" : "s");
-    if (config->mode == PSR_MODE_LOCAL)
-        psr_screen_out(screen, " played by one process");
-    psr_screen_out(screen, ", %u thread%s each\n", config->threads, config->threads == 1 ? "" : "s");
-    psr_screen_out(screen, "  model      %s, %s on %s\n", config->model, precision, backend);
-    psr_screen_out(screen, "  data       %s, batch %s, %s\n", config->data, batch, length);
-    psr_screen_out(screen, "  optimizer  %s, lr %g (%s), seed %llu\n", optimizer, config->lr, schedule,
-                   (unsigned long long)config->seed);
+    psr_text_add(end, "  model      %s, %s on %s\n", config->model, precision, backend);
+    psr_text_add(end, "  data       %s, batch %s, %s\n", config->data, batch, length);
+    psr_text_add(end, "  optimizer  %s, lr %g (%s), seed %llu\n", optimizer, config->lr, schedule,
+                 (unsigned long long)config->seed);
+}
+
+static void add_compression(psr_text_end *end, const psr_config *config)
+{
+    char weights[16];
     if (strcmp(config->compress, "none") != 0)
-        psr_screen_out(screen, "  compress   %s%s\n", config->compress,
-                       config->mode != PSR_MODE_LOCAL                ? ""
-                       : config->compress_as == PSR_COMPRESS_AS_RING ? ", as a ring does"
-                                                                     : ", as parameter servers do");
+        psr_text_add(end, "  compress   %s%s\n", config->compress,
+                     config->mode != PSR_MODE_LOCAL                ? ""
+                     : config->compress_as == PSR_COMPRESS_AS_RING ? ", as a ring does"
+                                                                   : ", as parameter servers do");
     if (config->compress_weights != PSR_COMPRESS_WEIGHTS_NONE) {
         get(config, "compress-weights", weights, sizeof weights);
-        psr_screen_out(screen, "  weights    come back as %s\n", weights);
+        psr_text_add(end, "  weights    come back as %s\n", weights);
     }
-    psr_screen_out(screen, "  hosts      ");
-    for (size_t i = 0; i < placement->hosts.count && i < 8; i++)
-        psr_screen_out(screen, "%s%s", i ? ", " : "", placement->hosts.items[i].name);
-    psr_screen_out(screen, "%s\n", placement->hosts.count > 8 ? ", .." : "");
-    if (config->resume[0])
-        psr_screen_out(screen, "  resumes    %s\n", config->resume);
-    show_network(screen, config, sockets, shares ? sharing_hosts(config, placement) : 0,
-                 placement->hosts.count);
-    psr_screen_out(screen, "  run        %s\n", config->out);
-    char line[512];
+}
+
+/* At once: others may write on the same terminal or pipe. */
+void psr_show_configuration(psr_show *show, const psr_config *config, const psr_show_place *place)
+{
+    char text[CONFIGURATION_BYTES], line[512];
+    psr_text_end end = {text, sizeof text};
+    psr_text_add(&end, "psring %s\n", PSR_VERSION);
+    add_mode(&end, config);
+    add_training(&end, config);
+    add_compression(&end, config);
+    psr_text_add(&end, "  hosts      ");
+    for (size_t i = 0; i < place->host_count && i < PSR_SHOW_HOSTS; i++)
+        psr_text_add(&end, "%s%s", i ? ", " : "", place->hosts[i]);
+    psr_text_add(&end, "%s\n", place->host_count > PSR_SHOW_HOSTS ? ", .." : "");
+    add_network(&end, config, place);
     for (size_t at = 0; psr_config_aloud(config, &at, line, sizeof line);)
-        psr_screen_out(screen, "  note       %s\n", line);
+        psr_text_add(&end, "  note       %s\n", line);
+    psr_screen_out(show->screen, "%s", text);
+}
+
+void psr_show_run(psr_show *show, const char *out, const char *resumed)
+{
+    if (resumed[0] != '\0')
+        psr_screen_out(show->screen, "  resumes    %s\n", resumed);
+    psr_screen_out(show->screen, "  run        %s\n", out);
 }
 
 /* ---- the bar ---- */
@@ -220,16 +228,16 @@ static void begin(psr_show *show, double step, double now_s)
     show->began_s = show->shown_s = now_s;
 }
 
-void psr_show_progress_event(psr_show *show, const psr_run_progress *p)
+void psr_show_step(psr_show *show, uint64_t completed, uint64_t of, double loss, double images_per_s)
 {
-    double now_s = psr_clock_s(), step = (double)p->step, total = (double)p->total;
-    bool first = !show->begun, last = p->step >= p->total;
+    double now_s = psr_clock_s(), step = (double)completed, total = (double)of;
+    bool first = !show->begun, last = completed >= of;
     begin(show, step, now_s);
     double done = step - show->first_step;
     show->bar = (psr_bar){.step = step,
                           .total = total,
-                          .images_per_s = isfinite(p->images_per_s) ? p->images_per_s : 0,
-                          .loss = p->loss,
+                          .images_per_s = isfinite(images_per_s) ? images_per_s : 0,
+                          .loss = loss,
                           .left_s = done > 0 ? (now_s - show->began_s) / done * (total - step) : -1};
     if (show->kind == PSR_SHOW_BAR)
         show_bar(show, first || last, now_s);
@@ -239,15 +247,15 @@ void psr_show_progress_event(psr_show *show, const psr_run_progress *p)
         show_line(show, now_s);
 }
 
-void psr_show_evaluating_event(psr_show *show, const psr_run_evaluating *e)
+void psr_show_evaluating(psr_show *show, uint64_t step, uint64_t total, uint64_t counted, uint64_t samples)
 {
     double now_s = psr_clock_s();
     bool first = show->bar.samples <= 0;
-    begin(show, (double)e->step, now_s);
-    show->bar.step = (double)e->step;
-    show->bar.total = (double)e->total;
-    show->bar.counted = (double)e->counted;
-    show->bar.samples = (double)e->samples;
+    begin(show, (double)step, now_s);
+    show->bar.step = (double)step;
+    show->bar.total = (double)total;
+    show->bar.counted = (double)counted;
+    show->bar.samples = (double)samples;
     if (show->kind == PSR_SHOW_BAR)
         show_bar(show, first, now_s);
     if (show->kind == PSR_SHOW_LINES && now_s - show->shown_s >= LINE_AFTER_S)
@@ -282,7 +290,8 @@ static range range_of(const cJSON *shards, const char *field)
     return r;
 }
 
-void psr_show_traffic(psr_show *show, const cJSON *outcome)
+/* What each shard carried. Nothing in a run without. */
+static void add_traffic(psr_text_end *end, const cJSON *outcome)
 {
     const cJSON *shards = cJSON_GetObjectItemCaseSensitive(outcome, "shards");
     int count = cJSON_GetArraySize(shards);
@@ -290,12 +299,29 @@ void psr_show_traffic(psr_show *show, const cJSON *outcome)
         return;
     range in = range_of(shards, "gradient_bytes"), out = range_of(shards, "weight_bytes");
     if (count == 1)
-        psr_screen_out(show->screen, "traffic    the shard %.1f MB in, %.1f MB out\n", in.most, out.most);
+        psr_text_add(end, "traffic    the shard %.1f MB in, %.1f MB out\n", in.most, out.most);
     else
-        psr_screen_out(
-            show->screen,
-            "traffic    each shard %.1f-%.1f MB in, %.1f-%.1f MB out, at most %.2f times the mean\n",
-            in.least, in.most, out.least, out.most, in.sum > 0 ? in.most * count / in.sum : 1);
+        psr_text_add(end,
+                     "traffic    each shard %.1f-%.1f MB in, %.1f-%.1f MB out, at most %.2f times the mean\n",
+                     in.least, in.most, out.least, out.most, in.sum > 0 ? in.most * count / in.sum : 1);
+}
+
+void psr_show_outcome(psr_show *show, const psr_config *config, const char *out, const cJSON *outcome)
+{
+    char figures[PSR_SUMMARY_BYTES], text[PSR_SUMMARY_BYTES + PSR_PATH_MAX + 512];
+    psr_text_end end = {text, sizeof text};
+    psr_summary_print(outcome, figures);
+    psr_text_add(&end, "%s", figures);
+    add_traffic(&end, outcome);
+    if (config->bare != PSR_BARE_NOWHERE)
+        psr_text_add(&end, "bare       %s\n", describe_bare(config));
+    psr_text_add(&end, "written    %s\n", out);
+    psr_screen_out(show->screen, "%s", text);
+}
+
+void psr_show_how_to_go_on(psr_show *show, const char *how)
+{
+    psr_screen_out(show->screen, "to go on   %s\n", how);
 }
 
 void psr_show_again(psr_show *show)

@@ -1,7 +1,7 @@
 /* A run's figures as a person reads them: the summary of `psring train`, and how each figure is written in it and in the table of
  * `psring report`. The figures are run.json's outcome (base/figures.h). */
-#ifndef PSR_DEPLOY_SUMMARY_H
-#define PSR_DEPLOY_SUMMARY_H
+#ifndef PSR_BASE_SUMMARY_H
+#define PSR_BASE_SUMMARY_H
 
 #include "base/figures.h"
 

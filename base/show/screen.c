@@ -1,4 +1,4 @@
-#include "deploy/launch/screen.h"
+#include "base/show/screen.h"
 
 #include "base/printable.h"
 #include "base/thread.h"

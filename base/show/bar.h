@@ -1,6 +1,6 @@
 /* The progress bar's one line as text: what a run is at, made to fit a terminal's width. Free of I/O and of clocks; any thread. */
-#ifndef PSR_DEPLOY_BAR_H
-#define PSR_DEPLOY_BAR_H
+#ifndef PSR_BASE_BAR_H
+#define PSR_BASE_BAR_H
 
 #include <stddef.h>
 

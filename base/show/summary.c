@@ -1,7 +1,7 @@
-#include "deploy/report/summary.h"
+#include "base/show/summary.h"
 
 #include "base/text.h"
-#include "deploy/report/json.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,15 +1,14 @@
-/* What the person at `psring train` sees on stdout: the configuration in a few lines, a progress bar with rate and time left on a
+/* What a person sees of a training run on stdout, whoever has started it: the configuration in a few lines, a progress bar with rate and time left on a
  * terminal that fits its width (plain lines otherwise), and a summary; and what it sees on stderr. Nothing of it waits for the terminal
- * (deploy/launch/screen.h). One thread. */
-#ifndef PSR_DEPLOY_SHOW_H
-#define PSR_DEPLOY_SHOW_H
+ * (base/show/screen.h). psring train shows it of its runs, and the scheduler of those that no launcher of psring's has started. One thread. */
+#ifndef PSR_BASE_SHOW_H
+#define PSR_BASE_SHOW_H
 
 #include "base/config.h"
-#include "comm/comm.h"
-#include "deploy/launch/bar.h"
-#include "deploy/report/json.h"
-#include "deploy/launch/placement.h"
-#include "deploy/launch/screen.h"
+#include "base/show/bar.h"
+#include "base/show/screen.h"
+
+#include <cjson/cJSON.h>
 
 typedef enum psr_show_kind {
     PSR_SHOW_BAR,   /* one line, drawn again and again */
@@ -36,15 +35,23 @@ void psr_show_init(psr_show *show, psr_screen *screen, psr_show_kind kind, doubl
 /* How far the hosts of a run are reached: in the bar's place; without a bar, a line for each tenth of them where they are many. On stderr
  * where stdout is a program's. */
 void psr_show_connecting(psr_show *show, size_t there, size_t troubles, size_t hosts, bool to_stderr);
-/* The few lines at the start. sockets: the directory of a run on ipc sockets, "": TCP. shares: over TCP, memory within each host. */
-void psr_show_configuration(psr_show *show, const psr_config *config, const psr_placement *placement,
-                            const char *sockets, bool shares);
-/* What --no-encrypt means, for every summary of a run that had it. */
-const char *psr_show_bare(const psr_config *config);
-void psr_show_progress_event(psr_show *show, const psr_run_progress *progress);
-/* A line of the summary: what each shard carried, by the outcome's "shards". Nothing in a run without. */
-void psr_show_traffic(psr_show *show, const cJSON *outcome);
-void psr_show_evaluating_event(psr_show *show, const psr_run_evaluating *evaluating);
+/* Where the processes of a run are, and how they reach each other. */
+#define PSR_SHOW_HOSTS 8
+typedef struct psr_show_place {
+    const char *hosts[PSR_SHOW_HOSTS]; /* the names of the first; borrowed */
+    size_t host_count;                 /* of all */
+    size_t sharing;                    /* hosts within which memory is shared */
+    const char *sockets;               /* directory of a run on ipc sockets; "": TCP */
+} psr_show_place;
+
+/* The few lines at the start. config: with threads resolved. */
+void psr_show_configuration(psr_show *show, const psr_config *config, const psr_show_place *place);
+/* The lines behind it, once the run directory is there. resumed: what the run goes on with; "": it is from its start. */
+void psr_show_run(psr_show *show, const char *out, const char *resumed);
+/* So many steps are completed, of the run. loss, images_per_s: not finite: not known. */
+void psr_show_step(psr_show *show, uint64_t completed, uint64_t total, double loss, double images_per_s);
+/* In the evaluation after that step so many samples are counted, of all. */
+void psr_show_evaluating(psr_show *show, uint64_t step, uint64_t total, uint64_t counted, uint64_t samples);
 /* It is over. */
 void psr_show_evaluated(psr_show *show);
 /* The terminal has another width now. */
@@ -59,5 +66,10 @@ void psr_show_error(psr_show *show, const char *format, ...) PSR_PRINTF(2, 3);
 void psr_show_others_error(psr_show *show, const char *format, ...) PSR_PRINTF(2, 3);
 /* Ends the bar's line. */
 void psr_show_end(psr_show *show);
+
+/* The summary of a run that is over: run.json's outcome, and the run directory. */
+void psr_show_outcome(psr_show *show, const psr_config *config, const char *out, const cJSON *outcome);
+/* Of a run that was stopped in order: the command. */
+void psr_show_how_to_go_on(psr_show *show, const char *how);
 
 #endif
