@@ -1,6 +1,7 @@
 #include "worker/launched_options.h"
 
 #include "base/attempts.h"
+#include "base/log.h"
 #include "model/networks/network_list.h"
 #include "worker/engine.h"
 
@@ -21,11 +22,12 @@ static psr_err disagree(const char *option, uint32_t given, const char *variable
 /* What the command line says beside the environment. */
 static psr_err add_arguments(const psr_worker_arguments *a, psr_start *s)
 {
-    if (a->rank != PSR_NOT_GIVEN && s->rank != PSR_RANK_ANY && a->rank != s->rank)
+    const bool counts_ranks = !a->spawns; /* else nodes, which the place was read with */
+    if (counts_ranks && a->rank != PSR_NOT_GIVEN && s->rank != PSR_RANK_ANY && a->rank != s->rank)
         return disagree("--rank", a->rank, s->rank_variable, s->rank);
     if (a->local_rank != PSR_NOT_GIVEN && s->local_rank != PSR_START_UNTOLD && a->local_rank != s->local_rank)
         return disagree("--local-rank", a->local_rank, "LOCAL_RANK", s->local_rank);
-    if (a->rank != PSR_NOT_GIVEN)
+    if (counts_ranks && a->rank != PSR_NOT_GIVEN)
         s->rank = a->rank;
     if (a->local_rank != PSR_NOT_GIVEN)
         s->local_rank = a->local_rank;
@@ -66,20 +68,24 @@ static void take_component(const psr_worker_arguments *a, psr_start *s)
     s->rank -= s->ranks;
 }
 
+static psr_err find_place(const psr_worker_arguments *a, psr_start *ret_start)
+{
+    const psr_start_options options = {.rank = a->rank,
+                                       .ranks = a->world_size,
+                                       .local_rank = a->local_rank,
+                                       .address = a->address,
+                                       .port = a->master_port,
+                                       .url = a->url};
+    if (a->spawns)
+        return psr_start_of_node(&options, a->local_ranks, ret_start);
+    return a->world_size != PSR_NOT_GIVEN ? psr_start_from_options(&options, ret_start)
+                                          : psr_start_read(ret_start);
+}
+
 psr_err psr_launched_find(const psr_worker_arguments *a, psr_start *ret_start)
 {
     psr_start s;
-    if (a->world_size != PSR_NOT_GIVEN) {
-        const psr_start_options options = {.rank = a->rank,
-                                           .ranks = a->world_size,
-                                           .local_rank = a->local_rank,
-                                           .address = a->address,
-                                           .port = a->master_port,
-                                           .url = a->url};
-        PSR_TRY(psr_start_from_options(&options, &s));
-    } else {
-        PSR_TRY(psr_start_read(&s));
-    }
+    PSR_TRY(find_place(a, &s));
     if (s.level == PSR_START_OWN && s.by_launcher)
         return psr_fail(PSR_ERR_USAGE,
                         "psring run starts programs on libpsring, and its scheduler knows no training: "
@@ -133,12 +139,36 @@ void psr_launched_share_cores(const psr_start *s, psr_config *config)
         config->threads = cores > (long)here ? (uint32_t)(cores / (long)here) : 1;
 }
 
+psr_err psr_launched_take_input(const psr_worker_arguments *a, psr_config *config)
+{
+    char input[PSR_START_LINE_MAX];
+    if (a->gives_data)
+        return PSR_OK;
+    PSR_TRY(psr_start_input(input));
+    if (input[0] == '\0')
+        return PSR_OK;
+    psr_log(PSR_LOG_INFO, "--data is %s, as DATA_PATH says", input);
+    return psr_config_set(config, "data", input);
+}
+
+psr_err psr_launched_share_batch(const psr_worker_arguments *a, uint32_t local_ranks, psr_config *config)
+{
+    if (a->total_batch == PSR_NOT_GIVEN)
+        return PSR_OK;
+    if (a->total_batch % local_ranks != 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--total-batch-size: %" PRIu32 " cannot be shared evenly by the %" PRIu32
+                        " ranks of a node",
+                        a->total_batch, local_ranks);
+    return set_number(config, "batch-size", a->total_batch / local_ranks);
+}
+
 psr_err psr_launched_resolve(const psr_worker_arguments *a, const psr_start *s, psr_config *ret_config)
 {
     psr_config config = a->config;
     psr_compression compression;
-    if (s->input[0] != '\0' && !a->gives_data)
-        PSR_TRY(psr_config_set(&config, "data", s->input));
+    PSR_TRY(psr_launched_take_input(a, &config));
+    PSR_TRY(psr_launched_share_batch(a, s->local_ranks, &config));
     PSR_TRY(take_shards(a, s, &config));
     PSR_TRY(psr_engine_check_launcher(&config, s->mpi));
     if (psr_engine_is_alone(&config) && s->ranks > 1)

@@ -476,12 +476,17 @@ static psr_err start_by_hand(const psr_worker_arguments *a, uint32_t rank, worke
                                  &w->provision);
 }
 
-static psr_err start(const psr_worker_arguments *a, worker *w)
+/* ret_spawns: it is to start the ranks of its node, and has no place itself. */
+static psr_err start(const psr_worker_arguments *a, worker *w, bool *ret_spawns)
 {
     psr_start place;
+    *ret_spawns = false;
     if (a->provisioned)
         return psr_provision_from_fd(STDIN_FILENO, &w->provision);
     psr_err err = psr_launched_find(a, &place);
+    *ret_spawns = err == PSR_ERR_NOT_FOUND && a->spawns;
+    if (*ret_spawns)
+        return PSR_OK;
     if (err == PSR_ERR_NOT_FOUND)
         return start_by_hand(a, a->rank, w);
     PSR_TRY(err);
@@ -518,12 +523,12 @@ int main(int argc, char **argv)
         return examine(argc - 2, argv + 2);
     psr_worker_arguments a;
     psr_worker_arguments_parse(argc, argv, &a);
-    if (a.spawns)
-        return psr_spawn_ranks(&a);
-
     worker w = {.memory = PSR_SHARED_MEMORY_NONE, .launched = PSR_LAUNCHED_NONE};
     pthread_mutex_init(&w.lost.mutex, NULL);
-    psr_err err = start(&a, &w);
+    bool spawns;
+    psr_err err = start(&a, &w, &spawns);
+    if (spawns)
+        return psr_spawn_ranks(&a);
     if (err == PSR_OK)
         err = w.provision.self.role == PSR_ROLE_WORKER ? run(&w) : stay(&w);
     if (err != PSR_OK)

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "comm/comm.h"
+#include "worker/launched_options.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,21 +37,6 @@ typedef struct node {
 
 /* ---- what there is to start ---- */
 
-/* --total-batch-size is of all ranks of a node. */
-static psr_err share_batch(const psr_worker_arguments *a, uint32_t local_ranks, psr_config *config)
-{
-    char text[16];
-    if (a->total_batch == PSR_NOT_GIVEN)
-        return PSR_OK;
-    if (a->total_batch % local_ranks != 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--total-batch-size: %" PRIu32 " cannot be shared evenly by the %" PRIu32
-                        " ranks of a node",
-                        a->total_batch, local_ranks);
-    snprintf(text, sizeof text, "%" PRIu32, a->total_batch / local_ranks);
-    return psr_config_set(config, "batch-size", text);
-}
-
 static psr_err read_node(const psr_worker_arguments *a, node *n)
 {
     const psr_start_options options = {.address = a->address, .port = a->master_port, .url = a->url};
@@ -63,16 +49,14 @@ static psr_err read_node(const psr_worker_arguments *a, node *n)
         return psr_fail(PSR_ERR_USAGE,
                         "--rank: give a number from 0 to %" PRIu32 ", as --world-size is %" PRIu32 " nodes",
                         n->nodes - 1, n->nodes);
-    if (a->local_rank != PSR_NOT_GIVEN)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--local-rank does not go with --multiprocessing-distributed, which gives them");
     if ((uint64_t)n->nodes * n->local_ranks > 1024)
         return psr_fail(PSR_ERR_USAGE,
                         "--world-size %" PRIu32 " nodes of --nproc-per-node %" PRIu32
                         ": 1024 ranks are the most",
                         n->nodes, n->local_ranks);
     PSR_TRY(psr_start_master_of(&options, &n->master));
-    PSR_TRY(share_batch(a, n->local_ranks, &config));
+    PSR_TRY(psr_launched_take_input(a, &config));
+    PSR_TRY(psr_launched_share_batch(a, n->local_ranks, &config));
     snprintf(ranks, sizeof ranks, "%" PRIu32, n->nodes * n->local_ranks);
     PSR_TRY(psr_config_get(&config, "workers", text, sizeof text));
     if (a->gives_workers && strcmp(text, ranks) != 0)

@@ -1,8 +1,6 @@
 /* The variables of MindSpore's dynamic cluster and parameter server (https://www.mindspore.cn/docs, "Dynamic Cluster Startup"): MS_ROLE,
- * MS_WORKER_NUM, MS_SERVER_NUM, MS_SCHED_HOST, MS_SCHED_PORT; and DATA_PATH, which its examples read. Nobody is given a rank: who joins gets
- * one. */
+ * MS_WORKER_NUM, MS_SERVER_NUM, MS_SCHED_HOST, MS_SCHED_PORT. Nobody is given a rank: who joins gets one. */
 #include "comm/start/roles.h"
-#include "comm/start/variables.h"
 #include "comm/start/ways.h"
 
 psr_err psr_start_by_mindspore(psr_start *s)
@@ -16,6 +14,5 @@ psr_err psr_start_by_mindspore(psr_start *s)
         .address = "MS_SCHED_HOST",
         .port = "MS_SCHED_PORT",
     };
-    PSR_TRY(psr_start_by_roles(&roles, s));
-    return psr_variable_copy("DATA_PATH", s->input, sizeof s->input);
+    return psr_start_by_roles(&roles, s);
 }

@@ -1,5 +1,6 @@
 /* --rank, --world-size, --addr, --port and --dist-url, as PyTorch's example programs have them: a process of a run is told on its command line what
- * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say elsewhere. */
+ * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say elsewhere. And the loop of
+ * its older examples, which gives each process LOCAL_RANK beside options that are the same for all. */
 #include "comm/start/torch.h"
 #include "comm/start/variables.h"
 #include "comm/start/ways.h"
@@ -54,25 +55,130 @@ psr_err psr_start_master_of(const psr_start_options *o, psr_start_master *ret_ma
     return PSR_OK;
 }
 
+/* ---- the rank ---- */
+
+static psr_err disagree(const char *option, uint32_t given, const char *variable, uint32_t told)
+{
+    return psr_fail(PSR_ERR_USAGE, "%s is %u, and %s says %u: leave one of them out", option, given, variable,
+                    told);
+}
+
+/* What the option says or, where it is not given, the variable; PSR_START_UNTOLD: neither does. Both must be the same. */
+static psr_err read_either(const char *option, uint32_t given, const char *variable, uint32_t least,
+                           uint32_t most, uint32_t *ret_number)
+{
+    uint32_t told = PSR_START_UNTOLD;
+    PSR_TRY(psr_variable_u32(variable, least, most, &told));
+    if (given != PSR_START_UNTOLD && told != PSR_START_UNTOLD && given != told)
+        return disagree(option, given, variable, told);
+    *ret_number = given != PSR_START_UNTOLD ? given : told;
+    return PSR_OK;
+}
+
+static psr_err read_rank(const psr_start_options *o, psr_start *s)
+{
+    uint32_t ranks = PSR_START_UNTOLD;
+    PSR_TRY(read_either("--world-size", o->ranks, "WORLD_SIZE", 1, PSR_START_RANKS_MAX, &ranks));
+    if (o->rank != PSR_START_UNTOLD && o->rank >= ranks)
+        return psr_fail(PSR_ERR_USAGE, "--rank: give a number from 0 to %u, as --world-size is %u", ranks - 1,
+                        ranks);
+    PSR_TRY(read_either("--rank", o->rank, "RANK", 0, ranks - 1, &s->rank));
+    PSR_TRY(read_either("--local-rank", o->local_rank, "LOCAL_RANK", 0, PSR_START_RANKS_MAX, &s->local_rank));
+    s->ranks = ranks;
+    s->rank_variable = o->rank != PSR_START_UNTOLD ? "--rank" : "RANK";
+    if (s->rank != PSR_START_UNTOLD)
+        return PSR_OK;
+    if (s->local_rank == PSR_START_UNTOLD || s->local_rank >= ranks || !psr_start_is_on_one_host(s))
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--world-size is %u, and nothing says which of them this process is: give --rank, or set "
+            "RANK, or on one host LOCAL_RANK (0 to %u); under mpirun or srun leave --world-size out",
+            ranks, ranks - 1);
+    s->rank_variable = "LOCAL_RANK";
+    s->rank = s->local_rank;
+    return PSR_OK;
+}
+
+/* Of address and port. Fills what is not known of the rank. */
+static psr_err read_place(const psr_start_options *o, psr_start *s)
+{
+    psr_start_master master;
+    PSR_TRY(psr_start_master_of(o, &master));
+    s->way = "its options";
+    s->level = PSR_START_OWN;
+    s->ranks_variable = "--world-size";
+    memcpy(s->address, master.address, sizeof s->address);
+    s->address_variable = "--addr";
+    if (s->rank == PSR_RANK_ANY)
+        PSR_TRY(read_rank(o, s));
+    PSR_TRY(psr_start_torch_meeting(s, master.port, "options"));
+    return psr_start_complete(s);
+}
+
 psr_err psr_start_from_options(const psr_start_options *o, psr_start *ret_start)
 {
     psr_start s = psr_start_blank();
-    psr_start_master master;
-    PSR_TRY(psr_start_master_of(o, &master));
-    if (o->rank >= o->ranks)
-        return psr_fail(PSR_ERR_USAGE, "--rank: give a number from 0 to %u, as --world-size is %u",
-                        o->ranks - 1, o->ranks);
-    s.way = "its options";
-    s.level = PSR_START_OWN;
-    s.rank_variable = "--rank";
-    s.ranks_variable = "--world-size";
-    s.rank = o->rank;
-    s.ranks = o->ranks;
-    s.local_rank = o->local_rank;
-    memcpy(s.address, master.address, sizeof s.address);
-    s.address_variable = "--addr";
-    PSR_TRY(psr_start_torch_meeting(&s, master.port, "options"));
-    PSR_TRY(psr_start_complete(&s));
+    PSR_TRY(read_place(o, &s));
+    *ret_start = s;
+    return PSR_OK;
+}
+
+/* ---- one of a node's ---- */
+
+/* How many ranks this node has, and all nodes together. */
+static psr_err count_ranks(uint32_t nodes, uint32_t given, uint32_t local_rank, psr_start *s)
+{
+    uint32_t local = PSR_START_UNTOLD, all = PSR_START_UNTOLD;
+    PSR_TRY(read_either("--nproc-per-node", given, "LOCAL_WORLD_SIZE", 1, PSR_START_RANKS_MAX, &local));
+    PSR_TRY(psr_variable_u32("WORLD_SIZE", 1, PSR_START_RANKS_MAX, &all));
+    if (local == PSR_START_UNTOLD && all == PSR_START_UNTOLD)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "LOCAL_RANK is %u, and nobody says of how many: let the loop that starts each rank set "
+            "WORLD_SIZE, "
+            "or start psring-worker once on each node, without LOCAL_RANK and with --nproc-per-node N",
+            local_rank);
+    if (local == PSR_START_UNTOLD)
+        local = all / nodes;
+    if (all == PSR_START_UNTOLD)
+        all = local * nodes;
+    if (local == 0 || (uint64_t)local * nodes != all)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "WORLD_SIZE is %u, which %u nodes (--world-size) of as many ranks each cannot be: with "
+            "--multiprocessing-distributed --world-size counts nodes, and WORLD_SIZE ranks",
+            all, nodes);
+    if (local_rank >= local)
+        return psr_fail(PSR_ERR_USAGE, "LOCAL_RANK is %u: it should be a number from 0 to %u", local_rank,
+                        local - 1);
+    s->local_ranks = local;
+    s->ranks = all;
+    return PSR_OK;
+}
+
+psr_err psr_start_of_node(const psr_start_options *o, uint32_t local_ranks, psr_start *ret_start)
+{
+    psr_start s = psr_start_blank();
+    uint32_t alone = PSR_START_UNTOLD, rank = PSR_START_UNTOLD;
+    const uint32_t nodes = o->ranks != PSR_START_UNTOLD ? o->ranks : 1;
+    PSR_TRY(psr_variable_u32("LOCAL_WORLD_SIZE", 1, PSR_START_RANKS_MAX, &alone));
+    PSR_TRY(read_either("--local-rank", o->local_rank, "LOCAL_RANK", 0, PSR_START_RANKS_MAX, &s.local_rank));
+    if (s.local_rank == PSR_START_UNTOLD || alone == 1)
+        return PSR_ERR_NOT_FOUND;
+    s.nodes = nodes;
+    s.node = o->rank != PSR_START_UNTOLD ? o->rank : 0;
+    if (s.node >= nodes)
+        return psr_fail(PSR_ERR_USAGE, "--rank: give a number from 0 to %u, as --world-size is %u nodes",
+                        nodes - 1, nodes);
+    PSR_TRY(count_ranks(nodes, local_ranks, s.local_rank, &s));
+    s.rank = s.node * s.local_ranks + s.local_rank;
+    s.rank_variable = "LOCAL_RANK";
+    PSR_TRY(psr_variable_u32("RANK", 0, s.ranks - 1, &rank));
+    if (rank != PSR_START_UNTOLD && rank != s.rank)
+        return psr_fail(PSR_ERR_USAGE,
+                        "RANK is %u, and LOCAL_RANK %u of node %u (--rank) is rank %u: unset RANK", rank,
+                        s.local_rank, s.node, s.rank);
+    PSR_TRY(read_place(o, &s));
     *ret_start = s;
     return PSR_OK;
 }

@@ -86,11 +86,13 @@ static psr_err read_common(psr_start *s)
     return psr_variable_number("PSRING_DEADLINE_MS", 1, INT32_MAX, &s->deadline_ms);
 }
 
-/* Those that are there, from the inside to the outside. */
-static psr_err find_all(psr_start found[WAYS], size_t *ret_count)
+/* Those that are there, from the inside to the outside. but: one that is not asked, or NULL. */
+static psr_err find_all(psr_start_reader *but, psr_start found[WAYS], size_t *ret_count)
 {
     size_t count = 0;
     for (size_t i = 0; i < WAYS; i++) {
+        if (readers[i] == but)
+            continue;
         found[count] = psr_start_blank();
         psr_err err = readers[i](&found[count]);
         if (err != PSR_OK && err != PSR_ERR_NOT_FOUND)
@@ -105,7 +107,7 @@ psr_err psr_start_complete(psr_start *start)
 {
     psr_start found[WAYS];
     size_t count = 0;
-    PSR_TRY(find_all(found, &count));
+    PSR_TRY(find_all(psr_start_by_torch, found, &count));
     for (size_t i = 0; i < count; i++)
         PSR_TRY(check_agreement(start, &found[i]));
     return read_common(start);
@@ -115,7 +117,7 @@ psr_err psr_start_read(psr_start *ret_start)
 {
     psr_start found[WAYS];
     size_t count = 0;
-    PSR_TRY(find_all(found, &count));
+    PSR_TRY(find_all(NULL, found, &count));
     if (count == 0)
         return psr_fail(PSR_ERR_NOT_FOUND,
                         "the environment gives this process no rank: start it by psring run -n RANKS -- "
@@ -146,6 +148,12 @@ psr_err psr_start_alone(psr_start *ret_start)
     PSR_TRY(read_common(&s));
     *ret_start = s;
     return PSR_OK;
+}
+
+psr_err psr_start_input(char ret_path[PSR_START_LINE_MAX])
+{
+    ret_path[0] = '\0';
+    return psr_variable_copy("DATA_PATH", ret_path, PSR_START_LINE_MAX);
 }
 
 /* ---- what it comes to ---- */

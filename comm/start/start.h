@@ -66,8 +66,6 @@ typedef struct psr_start {
         tcp_interface[PSR_HOST_MAX]; /* the launcher's, which counts over TCP alone, where no other is said */
     int64_t deadline_ms;
     char transport[8], sharing[PSR_START_LINE_MAX]; /* as psring_options */
-    char input
-        [PSR_START_LINE_MAX]; /* where the launcher's programs look for what they read; "": it says nothing */
 } psr_start;
 
 /* The place that the environment gives. NOT_FOUND: none. USAGE: a variable is not what it should be, one is missing beside another, or two
@@ -76,16 +74,28 @@ PSR_MUST_CHECK psr_err psr_start_read(psr_start *ret_start);
 /* Of a program on libpsring that no launcher has started (psr_start_read: NOT_FOUND): rank 0 of 1. NOT_FOUND: a variable is of others. USAGE. */
 PSR_MUST_CHECK psr_err psr_start_alone(psr_start *ret_start);
 
+/* DATA_PATH, where MindSpore's programs look for what they read, whichever way they are started (mpirun, a loop, roles). "": it is not
+ * set. USAGE: it is no printable line of at most PSR_START_LINE_MAX bytes. */
+PSR_MUST_CHECK psr_err psr_start_input(char ret_path[PSR_START_LINE_MAX]);
+
 /* What a command line says of a place, as PyTorch's programs take it. Text is borrowed for the call; NULL: not given. */
 typedef struct psr_start_options {
-    uint32_t rank, ranks, local_rank; /* local_rank: PSR_START_UNTOLD where it is not given */
+    uint32_t rank, ranks, local_rank; /* PSR_START_UNTOLD where it is not given; ranks is */
     const char *address, *port;       /* --addr, --port */
     const char *
         url; /* --dist-url: env://, where MASTER_ADDR and MASTER_PORT count for what is not given, or tcp://HOST:PORT */
 } psr_start_options;
 
-/* The place that options give. USAGE: they are not what they should be, or contradict the environment. */
+/* The place that options give, beside RANK or LOCAL_RANK where they do not say which rank it is. USAGE: they are not what they should be, or
+ * contradict the environment. */
 PSR_MUST_CHECK psr_err psr_start_from_options(const psr_start_options *options, psr_start *ret_start);
+
+/* The place of one of a node's processes that a loop has started, each with its LOCAL_RANK and the options that would start a process for each
+ * rank of the node (--multiprocessing-distributed, where rank and ranks count nodes): it is that rank, and starts nobody. ranks: 1 where it is
+ * not given. local_ranks: of the node, as options say; PSR_START_UNTOLD: LOCAL_WORLD_SIZE or WORLD_SIZE does. NOT_FOUND: it is the only process
+ * of its node, which is to start the others. USAGE: as above; nobody says how many there are. */
+PSR_MUST_CHECK psr_err psr_start_of_node(const psr_start_options *options, uint32_t local_ranks,
+                                         psr_start *ret_start);
 
 /* The host and port at which such a run's ranks meet, which MASTER_ADDR and MASTER_PORT would say: by options, then by the environment, then
  * 127.0.0.1 and 29500, PyTorch's. USAGE. */

@@ -19,7 +19,7 @@ psr_start_reader psr_start_by_slurm;     /* SLURM_PROCID, SLURM_STEP_NUM_TASKS: 
 psr_start psr_start_blank(void);
 
 /* What every way has beside its own: PSRING_KEY_FILE and the others. And where a place is chosen that the environment does not give: whatever the
- * environment gives must agree with it. USAGE. */
+ * environment gives must agree with it, but for PyTorch's variables, which the options beside them have been read with. USAGE. */
 PSR_MUST_CHECK psr_err psr_start_complete(psr_start *start);
 
 #endif

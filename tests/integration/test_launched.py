@@ -188,6 +188,24 @@ def ways(tap, launcher, right):
     alone = [launcher.start({}, dict(ring, out="options", rank=rank, **{"world-size": 3, "dist-url": url, "local_rank": rank}))
              for url in ["tcp://127.0.0.1:%d" % free_port()] for rank in range(3)]
     well(tap, launcher, alone, "options", right)
+    port = free_port()
+    node = dict(ring, **{"multiprocessing-distributed": True, "rank": 0, "world-size": 1, "dist-url": "env://", "port": port,
+                         "total-batch-size": 48})
+    for name, variables, more in (("node-loop", {"WORLD_SIZE": 3}, {}), ("node-loop-options", {}, {"nproc-per-node": 3})):
+        loop = [launcher.start(dict(variables, LOCAL_RANK=rank), dict(node, out=name, **more)) for rank in range(3)]
+        well(tap, launcher, loop, name, right)
+    heard = [launcher.start({variable: rank, "MASTER_PORT": port}, dict(ring, out="heard", **{"world-size": 3}))
+             for rank, variable in enumerate(("RANK", "LOCAL_RANK", "RANK"))]
+    well(tap, launcher, heard, "heard", right)
+    without = {key: value for key, value in ring.items() if key != "data"}
+    path = [launcher.start(dict(RANK=rank, WORLD_SIZE=3, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, DATA_PATH=OPTIONS["data"]),
+                           dict(without, out="path")) for rank in range(3)]
+    well(tap, launcher, path, "path", right)
+    tap.ok(all(any("as DATA_PATH says" in line for line in process.lines) for process in path), "DATA_PATH is read, and that is said",
+           path[0].lines[:3])
+    spawned = launcher.start({"DATA_PATH": OPTIONS["data"], "MASTER_PORT": port},
+                             dict(without, out="spawned-path", **{"multiprocessing-distributed": True, "nproc-per-node": 3}))
+    well(tap, launcher, [spawned], "spawned-path", right)
     for way, roles, words in [("DMLC", {"DMLC_ROLE": ("worker", "server", "worker", "scheduler", "server", "worker")},
                                dict(DMLC_NUM_WORKER=3, DMLC_NUM_SERVER=2, DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=9091,
                                     DMLC_INTERFACE="lo")),
@@ -259,6 +277,9 @@ def bad_input(tap, launcher):
             ("an option that is none", torch, dict(ring, lr="fast"), "--lr"),
             ("what psring run has started", dict(PSRING_RANK=0, PSRING_RANKS=2, PSRING_SCHEDULER="/a/b", PSRING_HOST_SCHEDULER=0), ring, "psring train"),
             ("spawning without a rank", {}, {"multiprocessing-distributed": True, "rank": 1, "world-size": 1}, "--rank"),
+            ("a loop over the ranks of a node, which says nowhere how many", {"LOCAL_RANK": 1},
+             {"multiprocessing-distributed": True, "rank": 0, "world-size": 1}, "let the loop that starts each rank set WORLD_SIZE"),
+            ("a number of ranks without a rank", {}, {"world-size": 2}, "nothing says which of them this process is: give --rank"),
             ("a batch that cannot be shared", {}, {"multiprocessing-distributed": True, "nproc-per-node": 3, "total-batch-size": 16},
              "--total-batch-size"),
             ("a back end of PyTorch's", {}, {"multiprocessing-distributed": True, "nproc-per-node": 2, "dist-backend": "nccl"},

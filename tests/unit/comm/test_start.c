@@ -369,6 +369,74 @@ static void sources_that_contradict_each_other_are_refused_by_name(void **state)
         place("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 PSRING_RANK=5 PSRING_RANKS=8").rank, 5);
 }
 
+/* ---- options ---- */
+
+#define NONE PSR_START_UNTOLD
+
+static void options_and_variables_of_pytorch_say_a_place_together(void **state)
+{
+    (void)state;
+    psr_start s;
+    psr_start_options o = {.rank = NONE, .ranks = 3, .local_rank = NONE, .port = "4000"};
+    surround("RANK=1");
+    expect_ok(psr_start_from_options(&o, &s));
+    assert_described(&s, "rank 1 of 3 from RANK and --world-size (its options)");
+    surround("LOCAL_RANK=2");
+    expect_ok(psr_start_from_options(&o, &s));
+    assert_described(&s, "rank 2 of 3 from LOCAL_RANK and --world-size (its options)");
+    surround("RANK=1 WORLD_SIZE=3"); /* where they meet is said by options */
+    expect_ok(psr_start_from_options(&o, &s));
+    assert_true(s.rank == 1 && s.ranks == 3 && s.port == 5000);
+    surround("RANK=1 WORLD_SIZE=4");
+    expect_failure(psr_start_from_options(&o, &s), PSR_ERR_USAGE,
+                   "--world-size is 3, and WORLD_SIZE says 4: leave one of them out");
+    surround("RANK=3");
+    expect_failure(psr_start_from_options(&o, &s), PSR_ERR_USAGE,
+                   "RANK is \"3\": it should be a number from 0 to 2");
+    surround("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3");
+    assert_int_equal(psr_start_from_options(&o, &s), PSR_ERR_USAGE);
+    assert_non_null(strstr(psr_err_detail(), "under mpirun or srun leave --world-size out"));
+    o.address = "192.0.2.1"; /* LOCAL_RANK says nothing of several hosts' ranks */
+    surround("LOCAL_RANK=2");
+    assert_int_equal(psr_start_from_options(&o, &s), PSR_ERR_USAGE);
+    o.rank = 0;
+    surround("RANK=1");
+    expect_failure(psr_start_from_options(&o, &s), PSR_ERR_USAGE,
+                   "--rank is 0, and RANK says 1: leave one of them out");
+}
+
+static void a_loop_over_the_ranks_of_a_node_starts_a_rank_each(void **state)
+{
+    (void)state;
+    psr_start s;
+    psr_start_options o = {.rank = 0, .ranks = 1, .local_rank = NONE};
+    surround("LOCAL_RANK=2 WORLD_SIZE=4");
+    expect_ok(psr_start_of_node(&o, NONE, &s));
+    assert_true(s.rank == 2 && s.ranks == 4 && s.local_rank == 2 && s.local_ranks == 4);
+    assert_true(psr_start_is_on_one_host(&s));
+    surround("LOCAL_RANK=2");
+    expect_ok(psr_start_of_node(&o, 4, &s));
+    assert_true(s.rank == 2 && s.ranks == 4);
+    assert_int_equal(psr_start_of_node(&o, NONE, &s), PSR_ERR_USAGE);
+    assert_non_null(strstr(psr_err_detail(),
+                           "nobody says of how many: let the loop that starts each rank set "
+                           "WORLD_SIZE, or start psring-worker once on each node"));
+    expect_failure(psr_start_of_node(&o, 2, &s), PSR_ERR_USAGE,
+                   "LOCAL_RANK is 2: it should be a number from 0 to 1");
+    o = (psr_start_options){.rank = 1, .ranks = 2, .local_rank = NONE, .address = "node1"};
+    surround("LOCAL_RANK=1 WORLD_SIZE=8");
+    expect_ok(psr_start_of_node(&o, NONE, &s));
+    assert_true(s.rank == 5 && s.ranks == 8 && s.local_ranks == 4 && !psr_start_is_on_one_host(&s));
+    surround("LOCAL_RANK=1 WORLD_SIZE=8 RANK=1");
+    assert_int_equal(psr_start_of_node(&o, NONE, &s), PSR_ERR_USAGE);
+    surround("LOCAL_RANK=1 WORLD_SIZE=7");
+    assert_int_equal(psr_start_of_node(&o, NONE, &s), PSR_ERR_USAGE);
+    surround(""); /* this process starts its node's ranks */
+    assert_int_equal(psr_start_of_node(&o, 4, &s), PSR_ERR_NOT_FOUND);
+    surround("LOCAL_RANK=0 LOCAL_WORLD_SIZE=1"); /* as torchrun with one process on each node */
+    assert_int_equal(psr_start_of_node(&o, NONE, &s), PSR_ERR_NOT_FOUND);
+}
+
 #define DMLC "DMLC_NUM_WORKER=3 DMLC_PS_ROOT_URI=127.0.0.1 DMLC_PS_ROOT_PORT=9091 "
 
 static void roles_give_no_ranks(void **state)
@@ -384,7 +452,9 @@ static void roles_give_no_ranks(void **state)
     s = place("MS_ROLE=MS_PSERVER MS_WORKER_NUM=8 MS_SERVER_NUM=1 MS_SCHED_HOST=node1 MS_SCHED_PORT=8118 "
               "DATA_PATH=/d");
     assert_true(s.role == PSR_ROLE_SHARD && s.shards == 1 && !psr_start_is_on_one_host(&s));
-    assert_string_equal(s.input, "/d");
+    char input[PSR_START_LINE_MAX];
+    expect_ok(psr_start_input(input));
+    assert_string_equal(input, "/d");
 }
 
 static void roles_are_refused_by_name(void **state)
@@ -406,6 +476,8 @@ static void roles_are_refused_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(options_and_variables_of_pytorch_say_a_place_together, forget_all),
+        cmocka_unit_test_teardown(a_loop_over_the_ranks_of_a_node_starts_a_rank_each, forget_all),
         cmocka_unit_test_teardown(roles_give_no_ranks, forget_all),
         cmocka_unit_test_teardown(roles_are_refused_by_name, forget_all),
         cmocka_unit_test_teardown(without_variables_there_is_no_place, forget_all),
