@@ -57,6 +57,10 @@ PSR_MUST_CHECK psr_err psr_socket_directory_enter(const char *path, psr_socket_d
 PSR_MUST_CHECK psr_err psr_socket_directory_claim(const psr_socket_directory *directory, const char *name,
                                                   const char *what, int *ret_fd);
 
+/* The process that has taken a name in the job's directory at path. NOT_FOUND: none has, or it is not known. ret owns: a
+ * pidfd, readable once the process has ended; close(). */
+PSR_MUST_CHECK psr_err psr_socket_directory_holder(const char *path, const char *name, int *ret_pidfd);
+
 /* ---- the end ---- */
 
 /* Removes the sockets in it and the directory itself; nothing else that may be there. A job's goes

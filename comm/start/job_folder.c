@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#define NAME_BYTES 48
+
 psr_err psr_job_folder_enter(const char *directory, psr_job_folder *ret_folder)
 {
     psr_job_folder folder = PSR_JOB_FOLDER_NONE;
@@ -13,11 +15,16 @@ psr_err psr_job_folder_enter(const char *directory, psr_job_folder *ret_folder)
     return PSR_OK;
 }
 
+static void name_place(psr_peer peer, char name[static NAME_BYTES])
+{
+    snprintf(name, NAME_BYTES, "%s-%" PRIu32, psr_role_name(peer.role), peer.rank);
+}
+
 static psr_err take(psr_job_folder *folder, psr_peer peer)
 {
     const char *word = peer.role == PSR_ROLE_WORKER ? "rank" : psr_role_name(peer.role);
-    char name[48], what[48];
-    snprintf(name, sizeof name, "%s-%" PRIu32, psr_role_name(peer.role), peer.rank);
+    char name[NAME_BYTES], what[48];
+    name_place(peer, name);
     if (peer.role == PSR_ROLE_SCHEDULER)
         snprintf(what, sizeof what, "the scheduler's place");
     else
@@ -42,6 +49,15 @@ psr_err psr_job_folder_take(psr_job_folder *folder, psr_peer *peer, uint32_t pla
     return psr_fail(PSR_ERR_USAGE,
                     "this job has %" PRIu32 " %ss, and all are there (%s): this is one too many", places,
                     psr_role_name(peer->role), folder->directory.path);
+}
+
+psr_err psr_job_folder_holder(const char *directory, psr_peer peer, int *ret_pidfd)
+{
+    char name[NAME_BYTES];
+    if (!psr_socket_directory_is_a_jobs(directory))
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s is no job's directory", directory);
+    name_place(peer, name);
+    return psr_socket_directory_holder(directory, name, ret_pidfd);
 }
 
 void psr_job_folder_leave(psr_job_folder *folder)

@@ -21,6 +21,10 @@ PSR_MUST_CHECK psr_err psr_job_folder_enter(const char *directory, psr_job_folde
  * process of this job has it, or all are taken. */
 PSR_MUST_CHECK psr_err psr_job_folder_take(psr_job_folder *folder, psr_peer *peer, uint32_t places);
 
+/* The process that has peer's place in the job's directory of that path: a pidfd. NOT_FOUND: it is no job's, or nobody has the place. ret owns:
+ * close(). */
+PSR_MUST_CHECK psr_err psr_job_folder_holder(const char *directory, psr_peer peer, int *ret_pidfd);
+
 /* None: does nothing. */
 void psr_job_folder_leave(psr_job_folder *folder);
 

@@ -11,6 +11,7 @@
 #include "ps/scheduler/figures.h"
 #include "ps/scheduler/hosts.h"
 #include "ps/scheduler/late.h"
+#include "ps/scheduler/lives.h"
 #include "ps/scheduler/launcher.h"
 #include "ps/scheduler/progress.h"
 #include "ps/scheduler/resume.h"
@@ -41,6 +42,7 @@ typedef struct driver {
     char host[PSR_HOST_MAX];
     psr_transport *transport;
     psr_launcher *launcher;
+    psr_lives *lives; /* NULL: the launcher tells who ends */
     psr_scheduler *scheduler;
     psr_coordinator *coordinator; /* the scheduler's */
     psr_rundir *rundir;
@@ -96,6 +98,7 @@ static void on_joined(void *context, const psr_view_member *entry, uint32_t coun
     snprintf(line, sizeof line, "%s %" PRIu32 " on %s has joined, %" PRIu32 " of %" PRIu32 " endpoint=%s",
              psr_role_name(entry->peer.role), entry->peer.rank, entry->host, count, total, entry->endpoint);
     psr_rundir_log(d->rundir, self, line);
+    psr_lives_watch(d->lives, entry->peer);
     psr_launcher_joined(d->launcher, entry, count, total);
 }
 
@@ -456,6 +459,14 @@ static void check_ways(driver *d)
     psr_coordinator_end(d->coordinator, PSR_ERR_PEER, line);
 }
 
+/* By itself or not: what it has said of that before is on its way. */
+static void take_ends(driver *d, int64_t now_ms)
+{
+    psr_peer peer;
+    while (psr_lives_ended(d->lives, &peer))
+        psr_coordinator_lost(d->coordinator, peer, NULL, true, "its process has ended", now_ms);
+}
+
 /* ---- the loop ---- */
 
 static void take_checkpoints(driver *d)
@@ -532,6 +543,7 @@ static void run_loop(driver *d)
         bool empty = take_messages(d, more_orders ? 0 : next_timeout_ms(d, psr_clock_ms()));
         int64_t now_ms = psr_clock_ms();
         more_orders = take_orders(d, now_ms);
+        take_ends(d, now_ms);
         take_checkpoints(d);
         do_housekeeping(d, now_ms);
         /* Nobody is called silent whose words lie unread, unless there is no end of them. */
@@ -622,6 +634,8 @@ static psr_err set_up(driver *d)
     PSR_TRY(psr_rundir_new(d->config, d->series, &d->rundir));
     if (d->config->resume[0])
         PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
+    if (d->by_hand)
+        PSR_TRY(psr_lives_new(d->provision->directory, wake, d, &d->lives));
     int64_t now_ms = psr_clock_ms();
     d->say_alive_ms = d->flush_ms = d->ticked_ms = now_ms;
     d->presence = psr_presence_clock_for(now_ms, d->deadline_ms);
@@ -634,7 +648,8 @@ static psr_err set_up(driver *d)
 
 static void clean_up(driver *d)
 {
-    /* The threads of the first two wake the transport. */
+    /* The threads of the first three wake the transport. */
+    psr_lives_free(d->lives);
     psr_launcher_free(d->launcher);
     psr_checkpoints_free(d->checkpoints);
     bool in_order = d->status == PSR_OK || d->status == PSR_ERR_CANCELLED;
