@@ -93,7 +93,8 @@ static const struct argp_option own_options[] = {
 
 static const char doc[] =
     "Runs a program as ranks 0 to N-1, on this machine or on others. Each finds its place in its environment "
-    "(PSRING_RANK, PSRING_RANKS and what psring_init reads); a program that knows nothing of psring runs too."
+    "(PSRING_RANK, PSRING_RANKS, PSRING_LOCAL_RANK, PSRING_LOCAL_SIZE and what psring_init reads); a program "
+    "that knows nothing of psring runs too."
     "\v"
     "Examples:\n"
     "  psring run -n 4 -- ./program --its-own options\n"

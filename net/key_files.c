@@ -105,8 +105,8 @@ static psr_err load_file(const char *path, psr_peer self, psr_keys *ret_keys)
 psr_err psr_keys_path(const char *folder, psr_peer self, char *path, size_t size)
 {
     if (self.rank == PSR_RANK_ANY)
-        return psr_fail(PSR_ERR_USAGE, "keys in %s: which rank this %s is must be said", folder,
-                        psr_role_name(self.role));
+        return psr_fail(PSR_ERR_USAGE, "keys in %s: which rank this %s is must be said: give --rank N",
+                        folder, psr_role_name(self.role));
     char own[PATH_MAX];
     int length =
         snprintf(own, sizeof own, "%s/%s-%" PRIu32 ".key", folder, psr_role_name(self.role), self.rank);

@@ -282,7 +282,8 @@ static psr_err read_members(const cJSON *json, psr_keys *keys)
 static psr_err read_own_of_shared(const cJSON *json, psr_peer self, psr_keys *keys)
 {
     if (self.rank == PSR_RANK_ANY)
-        return psr_fail(PSR_ERR_USAGE, "it holds the keys of all: which rank this %s is must be said",
+        return psr_fail(PSR_ERR_USAGE,
+                        "it holds the keys of all: which rank this %s is must be said: give --rank N",
                         psr_role_name(self.role));
     for (size_t i = 0; i < keys->member_count; i++)
         if (psr_peer_equal(keys->members[i].peer, self))

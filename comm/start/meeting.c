@@ -71,6 +71,25 @@ static psr_err meet_over_tcp(psr_start *s)
                : psr_fail(PSR_ERR_USAGE, "%s is longer than a host's name may be", s->address_variable);
 }
 
+/* Who has a role and no rank must say which it is, too: a key is one process's. */
+static psr_err refuse_several_hosts(const psr_start *s)
+{
+    const bool by_hand =
+        s->level == PSR_START_RANKS && s->address_variable != NULL; /* not a resource manager's */
+    const bool by_role = s->role != PSR_ROLE_WORKER || s->rank == PSR_RANK_ANY;
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "the ranks may be on several hosts (%s is %s), where they meet over TCP, encrypted: give "
+        "%s--key-file "
+        "DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder that all hosts see by "
+        "PSRING_MEETING%s%s%s%s",
+        s->address_variable != NULL ? s->address_variable : "the scheduler's address",
+        s->address[0] != '\0' ? s->address : "not told", by_role ? "all of them " : "",
+        by_role ? ", and each worker and each server its own --rank, from 0" : "",
+        by_hand ? "; on this host alone let " : "", by_hand ? s->address_variable : "",
+        by_hand ? " be 127.0.0.1" : "");
+}
+
 psr_err psr_start_meet(psr_start *s)
 {
     if (s->scheduler[0] != '\0')
@@ -89,15 +108,7 @@ psr_err psr_start_meet(psr_start *s)
             "%s and %s do not say where the ranks meet: set PSRING_SCHEDULER to HOST:PORT or to a "
             "socket's path",
             s->rank_variable, s->ranks_variable);
-    bool by_hand = s->level == PSR_START_RANKS && s->address_variable != NULL; /* not a resource manager's */
-    return psr_fail(
-        PSR_ERR_USAGE,
-        "the ranks may be on several hosts (%s is %s), where they meet over TCP, encrypted: give --key-file "
-        "DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder that all hosts see by "
-        "PSRING_MEETING%s%s%s",
-        s->address_variable != NULL ? s->address_variable : "the scheduler's address",
-        s->address[0] != '\0' ? s->address : "not told", by_hand ? "; on this host alone let " : "",
-        by_hand ? s->address_variable : "", by_hand ? " be 127.0.0.1" : "");
+    return refuse_several_hosts(s);
 }
 
 /* ---- the way to the scheduler ---- */

@@ -283,7 +283,8 @@ static bool tell_sharing(const agent *a, cJSON *provision)
 }
 
 /* The program of this run, which the launcher named on our standard input. */
-static psr_err start_program(const agent *a, process *p, cJSON *provision, const psr_cpus *cpus)
+static psr_err start_program(const agent *a, process *p, const psr_program_place *place, cJSON *provision,
+                             const psr_cpus *cpus)
 {
     psr_provision of_rank;
     char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
@@ -295,7 +296,7 @@ static psr_err start_program(const agent *a, process *p, cJSON *provision, const
     if (!psr_peer_equal(of_rank.self, p->peer))
         err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a provision of somebody else");
     else
-        err = psr_program_start(&a->program, &of_rank, cpus, &p->child);
+        err = psr_program_start(&a->program, &of_rank, place, cpus, &p->child);
     psr_provision_done(&of_rank);
     return err;
 }
@@ -338,7 +339,11 @@ static psr_err spawn(agent *a, const cJSON *command)
     psr_cpus bound, *cpus = list != NULL ? &bound : NULL;
     if (list != NULL && psr_cpus_parse(list, &bound) != PSR_OK)
         return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent what is no list of processors");
-    if ((runs_program(a) ? start_program(a, p, provision, cpus) : start_own(a, p, provision, cpus)) != PSR_OK)
+    psr_program_place place = {0}; /* not told: as of a shard */
+    (void)psr_json_count(command, "local_rank", UINT32_MAX, &place.local_rank);
+    (void)psr_json_count(command, "local_ranks", UINT32_MAX, &place.local_ranks);
+    if ((runs_program(a) ? start_program(a, p, &place, provision, cpus) : start_own(a, p, provision, cpus)) !=
+        PSR_OK)
         tell_exit(a, p->peer, false, false, psr_err_detail());
     else
         a->count++;

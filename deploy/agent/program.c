@@ -143,6 +143,8 @@ enum {
     PLACE_TRANSPORT,
     PLACE_SHARING,
     PLACE_HOST_SCHEDULER,
+    PLACE_LOCAL_RANK,
+    PLACE_LOCAL_SIZE,
     PLACE_SHARDS,
     PLACE_COUNT
 };
@@ -159,7 +161,8 @@ static const char *without_scheme(const char *endpoint)
     return scheme ? scheme + 3 : endpoint;
 }
 
-static void set_place(environment *e, const psr_program *program, const psr_provision *provision, int keys)
+static void set_place(environment *e, const psr_program *program, const psr_provision *provision,
+                      const psr_program_place *place, int keys)
 {
     const size_t size = sizeof e->place[0];
     snprintf(e->place[PLACE_RANK], size, "PSRING_RANK=%" PRIu32, provision->self.rank);
@@ -172,17 +175,23 @@ static void set_place(environment *e, const psr_program *program, const psr_prov
     snprintf(e->place[PLACE_TRANSPORT], size, "PSRING_TRANSPORT=%s", program->transport);
     snprintf(e->place[PLACE_SHARING], size, "PSRING_SHARING=%s", provision->sharing);
     snprintf(e->place[PLACE_HOST_SCHEDULER], size, "PSRING_HOST_SCHEDULER=0");
+    snprintf(e->place[PLACE_LOCAL_RANK], size, "PSRING_LOCAL_RANK=%" PRIu32, place->local_rank);
+    snprintf(e->place[PLACE_LOCAL_SIZE], size, "PSRING_LOCAL_SIZE=%" PRIu32, place->local_ranks);
     snprintf(e->place[PLACE_SHARDS], size, "PSRING_SHARDS=%" PRIu32, program->shards);
     for (size_t i = 0; i < PLACE_COUNT - (program->shards == 0); i++) /* a program may have its own */
         psr_environment_set(&e->all, e->place[i]);
+    if (place->local_ranks == 0) {
+        psr_environment_unset(&e->all, "PSRING_LOCAL_RANK");
+        psr_environment_unset(&e->all, "PSRING_LOCAL_SIZE");
+    }
     if (provision->interface[0] == '\0')
         psr_environment_unset(&e->all, "PSRING_INTERFACE");
     if (provision->sharing[0] == '\0')
         psr_environment_unset(&e->all, "PSRING_SHARING");
 }
 
-static psr_err make_environment(const psr_program *program, const psr_provision *provision, int keys,
-                                environment *ret_environment)
+static psr_err make_environment(const psr_program *program, const psr_provision *provision,
+                                const psr_program_place *place, int keys, environment *ret_environment)
 {
     environment *e = ret_environment;
     size_t count = 0;
@@ -191,7 +200,7 @@ static psr_err make_environment(const psr_program *program, const psr_provision 
     PSR_TRY(psr_environment_begin(PLACE_COUNT + count, &e->all));
     for (size_t i = 0; i < count; i++)
         psr_environment_set(&e->all, program->variables[i]);
-    set_place(e, program, provision, keys);
+    set_place(e, program, provision, place, keys);
     return PSR_OK;
 }
 
@@ -290,8 +299,9 @@ static psr_err words_of(const psr_program *program, uint32_t rank, char path[PAT
     return PSR_OK;
 }
 
-static psr_err start_with_keys(const psr_program *program, const psr_provision *provision, int keys,
-                               const psr_cpus *cpus, psr_child *ret_child)
+static psr_err start_with_keys(const psr_program *program, const psr_provision *provision,
+                               const psr_program_place *place, int keys, const psr_cpus *cpus,
+                               psr_child *ret_child)
 {
     environment e;
     char path[PATH_MAX];
@@ -299,7 +309,7 @@ static psr_err start_with_keys(const psr_program *program, const psr_provision *
     char *const *words = NULL;
     psr_child_surroundings with = {.directory = program->directory, .inherits = keys};
     PSR_TRY(words_of(program, provision->self.rank, path, shard_words, &words));
-    PSR_TRY(make_environment(program, provision, keys, &e));
+    PSR_TRY(make_environment(program, provision, place, keys, &e));
     with.setting = (psr_child_setting){e.all.items, cpus};
     psr_err err = open_output(program, provision->self.rank, &with.out, &with.err);
     if (err == PSR_OK)
@@ -308,12 +318,12 @@ static psr_err start_with_keys(const psr_program *program, const psr_provision *
     return err;
 }
 
-psr_err psr_program_start(const psr_program *program, const psr_provision *provision, const psr_cpus *cpus,
-                          psr_child *ret_child)
+psr_err psr_program_start(const psr_program *program, const psr_provision *provision,
+                          const psr_program_place *place, const psr_cpus *cpus, psr_child *ret_child)
 {
     int keys = -1;
     PSR_TRY(open_keys(&provision->keys, &keys));
-    psr_err err = start_with_keys(program, provision, keys, cpus, ret_child);
+    psr_err err = start_with_keys(program, provision, place, keys, cpus, ret_child);
     close(keys);
     return err;
 }

@@ -34,12 +34,18 @@ PSR_MUST_CHECK psr_err psr_program_to_object(const psr_program *program, cJSON *
 PSR_MUST_CHECK psr_err psr_program_from_object(cJSON *object, psr_program *ret_program);
 void psr_program_done(psr_program *program);
 
-/* Starts one rank of it, with its place in the environment: PSRING_RANK, PSRING_RANKS, PSRING_SCHEDULER, PSRING_KEY_FILE
+/* Of a rank, among those of its host: as other launchers' LOCAL_RANK and LOCAL_WORLD_SIZE. */
+typedef struct psr_program_place {
+    uint32_t local_rank, local_ranks; /* local_ranks 0: not told, as of a shard */
+} psr_program_place;
+
+/* Starts one rank of it, with its place in the environment: PSRING_RANK, PSRING_RANKS, PSRING_LOCAL_RANK and PSRING_LOCAL_SIZE (of those that are no shards), PSRING_SCHEDULER, PSRING_KEY_FILE
  * (a descriptor that it inherits), PSRING_HOST, PSRING_INTERFACE (over TCP), PSRING_DEADLINE_MS, PSRING_TRANSPORT, PSRING_SHARING (over TCP, where memory is shared),
  * PSRING_SHARDS (where there are some), and PSRING_HOST_SCHEDULER=0. cpus: what it is bound to, or NULL. ret owns: psr_child_done. NOT_FOUND: it is
  * not there. IO: its output cannot be written. */
 PSR_MUST_CHECK psr_err psr_program_start(const psr_program *program, const psr_provision *provision,
-                                         const psr_cpus *cpus, psr_child *ret_child);
+                                         const psr_program_place *place, const psr_cpus *cpus,
+                                         psr_child *ret_child);
 
 /* What ranks leave behind becomes a child of this process from now on, to be ended at the end. */
 void psr_program_adopt_strays(void);

@@ -234,6 +234,22 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
     return start_scheduler_process(d, interface);
 }
 
+/* Of a rank of a program, among those on its host that are no shards; else 0 of 0. */
+static psr_program_place local_place(const psr_launch_driver *d, const psr_placed *placed)
+{
+    const psr_placement *placement = d->options->placement;
+    const psr_program *program = d->options->program;
+    psr_program_place place = {0};
+    const uint32_t ranks = program != NULL ? program->ranks - program->shards : 0;
+    for (size_t i = 0; i < placement->count && placed->peer.rank < ranks; i++) {
+        const psr_placed *other = &placement->items[i];
+        bool counts = other->host == placed->host && other->peer.rank < ranks;
+        place.local_ranks += counts;
+        place.local_rank += counts && other->peer.rank < placed->peer.rank;
+    }
+    return place;
+}
+
 static psr_err spawn(void *context, size_t item, const char *interface, const char *endpoint,
                      const char *cpus)
 {
@@ -242,9 +258,11 @@ static psr_err spawn(void *context, size_t item, const char *interface, const ch
     const char *host_name = d->options->placement->hosts.items[placed->host].name;
     cJSON *provision = NULL;
     PSR_TRY(make_provision(d, placed->peer, host_name, interface, endpoint, &provision));
+    const psr_program_place place = local_place(d, placed);
     psr_json_put(&d->hosts[placed->host].agent.in, "op", "spawn", "role", psr_role_name(placed->peer.role),
-                 "#rank", (double)placed->peer.rank, "!provision", provision, cpus ? "cpus" : NULL, cpus,
-                 NULL);
+                 "#rank", (double)placed->peer.rank, "!provision", provision, "#local_rank",
+                 (double)place.local_rank, "#local_ranks", (double)place.local_ranks, cpus ? "cpus" : NULL,
+                 cpus, NULL);
     return PSR_OK;
 }
 

@@ -271,6 +271,11 @@ def bad_input(tap, launcher):
             ("an option beside the environment", torch, dict(ring, workers=3), "--workers is 3, and WORLD_SIZE says 2"),
             ("a rank beside the environment", torch, dict(ring, rank=0), "--rank is 0, and RANK says 1"),
             ("several hosts without keys", dict(torch, MASTER_ADDR="192.0.2.1"), ring, "--key-file"),
+            ("roles on several hosts without keys", dict(dmlc, DMLC_PS_ROOT_URI="192.0.2.1"), ring,
+             "give all of them --key-file DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder that all hosts see by "
+             "PSRING_MEETING, and each worker and each server its own --rank, from 0; on this host alone let DMLC_PS_ROOT_URI be 127.0.0.1"),
+            ("roles on several hosts without ranks", dict(dmlc, DMLC_PS_ROOT_URI="192.0.2.1"), dict(ring, keys="keys"),
+             "which rank this worker is must be said: give --rank N"),
             ("keys that are not there", torch, dict(ring, keys="nowhere"), "nowhere"),
             ("the reference in several processes", torch, dict(OPTIONS, mode="local"), "--mode local is one process"),
             ("no encryption", torch, {"no-encrypt": True}, "--no-encrypt"),

@@ -85,12 +85,20 @@ def ends(tap, run, status, lines, what):
 
 def places(tap, start, directory):
     run = start("places", ["-n", "4", "-x", "COLOUR=red = green", "-x", "GIVEN", "--deadline=7"],
-                ["sh", "-c", 'echo "$PSRING_RANK of $PSRING_RANKS on $PSRING_HOST, $PSRING_DEADLINE_MS, $COLOUR, $GIVEN"; '
+                ["sh", "-c", 'echo "$PSRING_RANK of $PSRING_RANKS, $PSRING_LOCAL_RANK of $PSRING_LOCAL_SIZE on $PSRING_HOST, $PSRING_DEADLINE_MS, $COLOUR, $GIVEN"; '
                  'test -S "$PSRING_SCHEDULER" && grep -q token "$PSRING_KEY_FILE" || exit 1; test -z "$PSRING_INTERFACE"'],
                 env=dict(os.environ, GIVEN="it", PSRING_RANK="9", PSRING_INTERFACE="nowhere"))
     ends(tap, run, 0, [], "four ranks know their place")
-    tap.ok(sorted(run.text("out")) == ["%d of 4 on localhost, 7000, red = green, it" % rank for rank in range(4)],
+    tap.ok(sorted(run.text("out")) == ["%d of 4, %d of 4 on localhost, 7000, red = green, it" % (rank, rank) for rank in range(4)],
            "and their environment is as it was asked for", run.why())
+
+
+def local_places(tap, start, directory):
+    """Two hosts, which are both this machine, and shards beside the ranks, which are none of them."""
+    run = start("local-places", ["-H", "localhost:2,127.0.0.1:2", "-n", "3", "--interface", "lo"],
+                ["sh", "-c", 'echo "$PSRING_RANK: $PSRING_LOCAL_RANK of $PSRING_LOCAL_SIZE"'], env=dict(os.environ, PSRING_LOCAL_RANK="7"))
+    ends(tap, run, 0, [], "three ranks on two hosts")
+    tap.ok(sorted(run.text("out")) == ["0: 0 of 2", "1: 1 of 2", "2: 0 of 1"], "each knows which of its host's ranks it is", run.why())
 
 
 def words(tap, start, directory):
@@ -389,7 +397,7 @@ def main():
     psring = os.path.realpath(sys.argv[1])
     tap = Tap()
     with Workspace() as directory:
-        plays = (places, words, descriptors, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there,
+        plays = (places, local_places, words, descriptors, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there,
                  children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, two_hosts, tables, a_shard_is_killed, bad_input)
         together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
     tap.end()

@@ -26,8 +26,12 @@ static int remove_runtime(void **state)
 
 static psr_start here(const char *job)
 {
-    psr_start s = {
-        .level = PSR_START_RANKS, .ranks = 4, .nodes = 1, .port = 4100, .address_variable = "MASTER_ADDR"};
+    psr_start s = {.level = PSR_START_RANKS,
+                   .role = PSR_ROLE_WORKER,
+                   .ranks = 4,
+                   .nodes = 1,
+                   .port = 4100,
+                   .address_variable = "MASTER_ADDR"};
     snprintf(s.address, sizeof s.address, "node1");
     snprintf(s.job, sizeof s.job, "%s", job);
     return s;
@@ -90,6 +94,16 @@ static void several_hosts_need_keys(void **state)
         "--key-file DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder that all hosts "
         "see "
         "by PSRING_MEETING; on this host alone let MASTER_ADDR be 127.0.0.1");
+    psr_start by_role = s;
+    by_role.rank = PSR_RANK_ANY; /* which a key is not for: the whole cure in one line */
+    expect_failure(
+        psr_start_meet(&by_role), PSR_ERR_USAGE,
+        "the ranks may be on several hosts (MASTER_ADDR is node1), where they meet over TCP, encrypted: give "
+        "all of them --key-file DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder "
+        "that "
+        "all hosts see by PSRING_MEETING, and each worker and each server its own --rank, from 0; on this "
+        "host "
+        "alone let MASTER_ADDR be 127.0.0.1");
     strcpy(s.address, "127.0.0.1"); /* nobody else reaches that, however many agents there are */
     expect_ok(psr_start_meet(&s));
     assert_int_equal(s.scheduler[0], '/');

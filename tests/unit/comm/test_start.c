@@ -26,6 +26,8 @@ static const char *const names[] = {
     "PSRING_RANK",
     "PSRING_RANKS",
     "PSRING_SHARDS",
+    "PSRING_LOCAL_RANK",
+    "PSRING_LOCAL_SIZE",
     "PSRING_HOST_SCHEDULER",
     "PSRING_SCHEDULER",
     "PSRING_KEY_FILE",
@@ -151,6 +153,8 @@ static void psring_run_gives_a_place(void **state)
     assert_described(&s, "rank 1 of 4 from PSRING_RANK and PSRING_RANKS (psring)");
     s = place("PSRING_RANKS=4");
     assert_true(s.rank == PSR_RANK_ANY && !s.starts_scheduler);
+    s = place("PSRING_RANK=3 PSRING_RANKS=4 PSRING_LOCAL_RANK=1 PSRING_LOCAL_SIZE=2");
+    assert_true(s.local_rank == 1 && s.local_ranks == 2);
     assert_true(place("PSRING_RANK=0 PSRING_RANKS=4").starts_scheduler);
     assert_false(place("PSRING_RANK=0 PSRING_RANKS=4 PSRING_HOST_SCHEDULER=0").starts_scheduler);
 }
@@ -320,6 +324,8 @@ static void a_wrong_variable_is_refused_by_name(void **state)
                    "MASTER_PORT is \"70000\": it should be a number from 1 to 65535");
     assert_refused(LOOP "RANK=1 LOCAL_RANK=2 LOCAL_WORLD_SIZE=8",
                    "RANK is 1 and LOCAL_RANK 2, and all 8 ranks are local: they are one");
+    assert_refused("PSRING_RANKS=4 PSRING_LOCAL_SIZE=2 PSRING_LOCAL_RANK=2",
+                   "PSRING_LOCAL_RANK is \"2\": it should be a number from 0 to 1");
     assert_refused("PSRING_RANKS=2 PSRING_RANK=2", "PSRING_RANK is \"2\": it should be a number from 0 to 1");
     assert_refused("PSRING_RANKS=2 PSRING_RANK=1 PSRING_HOST=a\x1b",
                    "PSRING_HOST has control characters, or is not UTF-8");
