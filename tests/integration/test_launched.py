@@ -354,10 +354,15 @@ def ends(tap, launcher):
     """Deaths and stops while a run goes on."""
     long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=4, **{"log-every": 1})
     # On one host the kernel tells of a death, and nobody waits for the deadline. Worker 1's shard dies with it.
-    for name, victim, words in [("killed-1", 1, ("worker 1 on ", "shard 1 on ")), ("killed-0", 0, ("the process that started the scheduler is gone",))]:
+    # torchrun tells the others to end then, which means the run: its scheduler waits for nobody who is gone.
+    for name, victim, others_are_told, words in [("killed-1", 1, False, ("worker 1 on ", "shard 1 on ")),
+                                                 ("killed-1-told", 1, True, ("worker 1 on ", "shard 1 on ")),
+                                                 ("killed-0", 0, False, ("the process that started the scheduler is gone",))]:
         processes = launcher.loop(3, dict(long, out=name, deadline=10 * PATIENCE_S), free_port())
         tap.ok(processes[0].await_line("step 1/"), name + ": it trains", processes[0].lines)
         processes[victim].process.kill()
+        for rank in (0, 2) if others_are_told else ():
+            processes[rank].process.send_signal(signal.SIGTERM)
         statuses = [process.wait() for process in processes]
         said = [line for process in processes for line in process.lines[-3:]]
         tap.ok(None not in statuses and 0 not in statuses, name + ": all end, none of them well", [str(statuses)] + said)
