@@ -136,7 +136,7 @@ static psr_err read_cifar(const psr_location *location, psr_split split, psr_sam
 static psr_err read_split(const psr_location *location, psr_split split, psr_samples *ret_samples)
 {
     if (location->files == NULL)
-        return psr_synthetic_generate(&location->synthetic, split, ret_samples);
+        return psr_synthetic_generate(&location->synthetic, split, location->reading, ret_samples);
     return location->files->cifar != NULL ? read_cifar(location, split, ret_samples)
                                           : read_idx(location, split, ret_samples);
 }
@@ -154,14 +154,15 @@ static psr_err check_sides(const psr_location *location, uint32_t height, uint32
 
 /* With S = sum x and Q = sum x^2 over n pixels x in 0..255:
  * mean = S / n / 255, variance = (n Q - S^2) / n^2 / 255^2; n Q and S^2 are exact in 128 bits. */
-static void channel_constants(const psr_dataset *dataset, uint32_t channel, float *ret_mean,
-                              float *ret_deviation)
+static psr_err channel_constants(const psr_dataset *dataset, uint32_t channel, psr_reading *reading,
+                                 float *ret_mean, float *ret_deviation)
 {
     __extension__ typedef unsigned __int128 u128;
     size_t plane = (size_t)dataset->height * dataset->width;
     uint64_t sum = 0, squares = 0;
     for (uint32_t i = 0; i < dataset->count; i++) {
         const uint8_t *x = dataset->pixels + ((size_t)i * dataset->channels + channel) * plane;
+        PSR_TRY(psr_reading_moved(reading));
         /* A row at a time in 32 bits, which the compiler makes vectors of: 1024 * 255^2 fits. */
         for (uint32_t y = 0; y < dataset->height; y++, x += dataset->width) {
             uint32_t row_sum = 0, row_squares = 0;
@@ -177,16 +178,18 @@ static void channel_constants(const psr_dataset *dataset, uint32_t channel, floa
     u128 spread = (u128)n * squares - (u128)sum * sum;
     *ret_mean = (float)((double)sum / ((double)n * 255.0));
     *ret_deviation = spread == 0 ? 1.0f : (float)(sqrt((double)spread) / ((double)n * 255.0));
+    return PSR_OK;
 }
 
-static void set_constants(psr_dataset *dataset, const psr_dataset *train)
+static psr_err set_constants(psr_dataset *dataset, const psr_dataset *train, psr_reading *reading)
 {
     for (uint32_t c = 0; c < 3; c++) {
         dataset->mean[c] = train != NULL ? train->mean[c] : 0.0f;
         dataset->deviation[c] = train != NULL ? train->deviation[c] : 1.0f;
         if (train == NULL && c < dataset->channels)
-            channel_constants(dataset, c, &dataset->mean[c], &dataset->deviation[c]);
+            PSR_TRY(channel_constants(dataset, c, reading, &dataset->mean[c], &dataset->deviation[c]));
     }
+    return PSR_OK;
 }
 
 /* train: NULL for the train split itself. */
@@ -219,22 +222,31 @@ static psr_err open_split(const psr_location *location, psr_split split, const p
     };
     samples = NULL;
     snprintf(dataset->name, sizeof dataset->name, "%s", location->name);
-    set_constants(dataset, train);
+    err = set_constants(dataset, train, location->reading);
+    if (err != PSR_OK)
+        goto out;
     *ret_dataset = dataset;
     dataset = NULL;
 out:
     if (samples != NULL)
         psr_samples_done(samples);
     free(samples);
-    free(dataset);
+    psr_dataset_free(dataset);
     return err;
 }
 
 psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train, psr_dataset **ret_test)
 {
+    return psr_dataset_read_both(spec, NULL, ret_train, ret_test);
+}
+
+psr_err psr_dataset_read_both(const char *spec, psr_reading *reading, psr_dataset **ret_train,
+                              psr_dataset **ret_test)
+{
     psr_location location;
     psr_dataset *train = NULL;
     PSR_TRY(psr_location_resolve(spec, &location));
+    location.reading = reading;
     PSR_TRY(open_split(&location, PSR_SPLIT_TRAIN, NULL, &train));
     psr_err err = open_split(&location, PSR_SPLIT_TEST, train, ret_test);
     if (err != PSR_OK) {
@@ -317,7 +329,8 @@ void psr_dataset_free(psr_dataset *dataset)
 {
     if (dataset == NULL)
         return;
-    psr_samples_done(dataset->storage);
+    if (dataset->storage != NULL)
+        psr_samples_done(dataset->storage);
     free(dataset->storage);
     free(dataset);
 }

@@ -4,6 +4,7 @@
 #define PSR_DATA_DATASET_H
 
 #include "base/config.h"
+#include "data/reading.h"
 
 typedef enum psr_split { PSR_SPLIT_TRAIN, PSR_SPLIT_TEST } psr_split;
 
@@ -16,7 +17,7 @@ typedef struct psr_dataset {
     /* Normalisation constants on the 0..1 scale, per channel, of the train split's pixels whichever split
      * this is: exact integer sums, then double, rounded once. A channel that never varies has deviation 1. */
     float mean[3], deviation[3];
-    void *storage; /* owned */
+    void *storage; /* owned; NULL: pixels and labels are borrowed */
 } psr_dataset;
 
 /* What a data set is, without reading its pixels (IDX labels are read, to count classes): for the layout and for early
@@ -41,6 +42,9 @@ PSR_MUST_CHECK psr_err psr_dataset_open(const char *spec, psr_split split, psr_d
 
 /* Both splits, each file read once. ret owns both. Same errors. */
 PSR_MUST_CHECK psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train,
+                                             psr_dataset **ret_test);
+/* The same; reading moves meanwhile. NULL: nobody asks. CANCELLED. */
+PSR_MUST_CHECK psr_err psr_dataset_read_both(const char *spec, psr_reading *reading, psr_dataset **ret_train,
                                              psr_dataset **ret_test);
 void psr_dataset_free(psr_dataset *dataset);
 

@@ -1,6 +1,7 @@
 #include "data/location.h"
 
 #include "data/dataset.h"
+#include "data/digest.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -158,7 +159,55 @@ psr_err psr_location_open(const psr_location *location, const char *name, psr_so
     if (path[0] == '\0')
         return psr_fail(PSR_ERR_NOT_FOUND, "%s/%s: missing (nor is it there as .gz or .xz)",
                         location->directory, name);
-    return psr_source_open(path, ret_source);
+    PSR_TRY(psr_source_open(path, ret_source));
+    psr_source_watch(*ret_source, location->reading);
+    return PSR_OK;
+}
+
+/* Everything that a change of a file changes. */
+static psr_err add_file(const psr_location *location, const char *name, XXH3_state_t *hash,
+                        int64_t *changed_s)
+{
+    char path[PSR_PATH_MAX];
+    struct stat status;
+    PSR_TRY(find_file(location->directory, name, path));
+    if (path[0] == '\0' || stat(path, &status) != 0)
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s/%s: missing (nor is it there as .gz or .xz)",
+                        location->directory, name);
+    const uint64_t numbers[] = {(uint64_t)status.st_dev,          (uint64_t)status.st_ino,
+                                (uint64_t)status.st_size,         (uint64_t)status.st_mtim.tv_sec,
+                                (uint64_t)status.st_mtim.tv_nsec, (uint64_t)status.st_ctim.tv_sec,
+                                (uint64_t)status.st_ctim.tv_nsec};
+    XXH3_128bits_update(hash, name, strlen(name) + 1);
+    XXH3_128bits_update(hash, numbers, sizeof numbers);
+    if (status.st_mtim.tv_sec > *changed_s)
+        *changed_s = status.st_mtim.tv_sec;
+    if (status.st_ctim.tv_sec > *changed_s)
+        *changed_s = status.st_ctim.tv_sec;
+    return PSR_OK;
+}
+
+static psr_err add_files(const psr_location *location, XXH3_state_t *hash, int64_t *changed_s)
+{
+    for (int s = 0; s < 2; s++)
+        for (uint32_t i = 0; i < location->files->split[s].file_count; i++)
+            PSR_TRY(add_file(location, location->files->split[s].name[i], hash, changed_s));
+    return PSR_OK;
+}
+
+psr_err psr_location_state_of(const psr_location *location, psr_location_state *ret_state)
+{
+    psr_location_state state = {.changed_s = INT64_MIN};
+    XXH3_state_t hash;
+    XXH3_INITSTATE(&hash);
+    XXH3_128bits_reset(&hash);
+    if (location->files != NULL)
+        PSR_TRY(add_files(location, &hash, &state.changed_s));
+    else
+        XXH3_128bits_update(&hash, &location->synthetic, sizeof location->synthetic);
+    psr_digest_print(&hash, state.text);
+    *ret_state = state;
+    return PSR_OK;
 }
 
 /* Whether any file of a set is there. */

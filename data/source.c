@@ -31,7 +31,8 @@ struct psr_source {
     bool unpacker_live;
     z_stream gzip;
     lzma_stream xz;
-    uint8_t *buffer; /* INPUT_BYTES, of a file */
+    uint8_t *buffer;      /* INPUT_BYTES, of a file */
+    psr_reading *reading; /* borrowed; NULL: nobody asks */
 };
 
 psr_source_packing psr_source_packing_of(const char *path)
@@ -136,6 +137,11 @@ void psr_source_free(psr_source *source)
     free(source->buffer);
     free(source->path);
     free(source);
+}
+
+void psr_source_watch(psr_source *source, psr_reading *reading)
+{
+    source->reading = reading;
 }
 
 const char *psr_source_path(const psr_source *source)
@@ -283,7 +289,11 @@ static psr_err some(psr_source *source, uint8_t *to, size_t size, size_t *ret_si
     *ret_size = 0;
     if (source->ended || size == 0)
         return PSR_OK;
-    psr_err err = PSR_OK;
+    psr_err err = psr_reading_moved(source->reading);
+    if (err != PSR_OK)
+        return err;
+    if (size > PSR_READING_BYTES)
+        size = PSR_READING_BYTES;
     switch (source->packing) {
     case PSR_SOURCE_PLAIN:
         err = plain_some(source, to, size, ret_size);

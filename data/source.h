@@ -7,7 +7,7 @@
 #ifndef PSR_DATA_SOURCE_H
 #define PSR_DATA_SOURCE_H
 
-#include "base/err.h"
+#include "data/reading.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,11 +32,14 @@ PSR_MUST_CHECK psr_err psr_source_open_memory(const char *name, psr_source_packi
                                               const uint8_t *bytes, size_t size, psr_source **ret_source);
 void psr_source_free(psr_source *source);
 
+/* Reading moves from now on with every piece that is read. Borrowed for the source's life; NULL: none. */
+void psr_source_watch(psr_source *source, psr_reading *reading);
+
 /* For errors of the readers above. Borrowed for the source's life. */
 const char *psr_source_path(const psr_source *source);
 
 /* Exactly size unpacked bytes. FORMAT: truncated (whole_size: what the file should have had in all, for
- * the text), or packed data that is damaged; IO. */
+ * the text), or packed data that is damaged; IO; CANCELLED, as all reads: the reading was ended. */
 PSR_MUST_CHECK psr_err psr_source_read(psr_source *source, void *to, size_t size, uint64_t whole_size);
 
 /* The same into memory of its own, which grows as the bytes arrive: a file that promises more than it has

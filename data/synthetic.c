@@ -112,7 +112,8 @@ static void draw_image(const psr_synthetic *synthetic, psr_rng_at at, const uint
     }
 }
 
-psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split, psr_samples *ret_samples)
+psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split, psr_reading *reading,
+                               psr_samples *ret_samples)
 {
     psr_samples samples = {
         .count = split == 0 ? synthetic->train_count : synthetic->test_count,
@@ -132,8 +133,9 @@ psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split, p
         return psr_fail(PSR_ERR_NOMEM, "--data synthetic: no memory for %" PRIu32 " images of %zu bytes",
                         samples.count, image_bytes);
     }
+    psr_err err = PSR_OK;
     draw_patterns(synthetic, patterns);
-    for (uint32_t i = 0; i < samples.count; i++) {
+    for (uint32_t i = 0; i < samples.count && (err = psr_reading_moved(reading)) == PSR_OK; i++) {
         psr_rng_at at = {.purpose = PSR_RNG_SYNTHETIC, .epoch = split, .sample = i, .layer = LAYER_LABEL};
         uint64_t element = 0;
         samples.labels[i] = psr_rng_below(at, &element, samples.classes);
@@ -141,6 +143,10 @@ psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split, p
                    samples.pixels + i * image_bytes);
     }
     free(patterns);
+    if (err != PSR_OK) {
+        psr_samples_done(&samples);
+        return err;
+    }
     *ret_samples = samples;
     return PSR_OK;
 }

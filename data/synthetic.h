@@ -8,6 +8,7 @@
 #define PSR_DATA_SYNTHETIC_H
 
 #include "base/err.h"
+#include "data/reading.h"
 #include "data/samples.h"
 
 typedef struct psr_synthetic {
@@ -22,8 +23,8 @@ typedef struct psr_synthetic {
  * key, a value that is not a number or out of bounds, more than PSR_SAMPLES_MAX_BYTES in all. */
 PSR_MUST_CHECK psr_err psr_synthetic_parse(const char *spec, psr_synthetic *ret_synthetic);
 
-/* split: 0 train, 1 test. ret owns: psr_samples_done. NOMEM. */
+/* split: 0 train, 1 test. reading: NULL, or moves with every sample. ret owns: psr_samples_done. NOMEM, CANCELLED. */
 PSR_MUST_CHECK psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split,
-                                              psr_samples *ret_samples);
+                                              psr_reading *reading, psr_samples *ret_samples);
 
 #endif

@@ -1,0 +1,156 @@
+/* A data set in bytes that one process writes and others of its host map: the head, then of each split labels and
+ * pixels, each from a multiple of 64 bytes on. Never on a disk and never between hosts. */
+#include "data/opened.h"
+
+#include "data/samples.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT ((size_t)64)
+
+static const char magic[16] = "psring data 1";
+
+typedef struct packed_split {
+    uint32_t count, channels, height, width, classes;
+    float mean[3], deviation[3];
+} packed_split;
+
+typedef struct packed_head {
+    char magic[16];
+    psr_content content;
+    packed_split split[2];
+} packed_head;
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t label_bytes(const packed_split *split)
+{
+    return aligned(split->count * sizeof(uint32_t));
+}
+
+/* Of at most PSR_SAMPLES_MAX_SIDE pixels a side. */
+static size_t pixel_bytes(const packed_split *split)
+{
+    return (size_t)split->count * split->channels * split->height * split->width;
+}
+
+static packed_split split_of(const psr_dataset *dataset)
+{
+    packed_split split = {.count = dataset->count,
+                          .channels = dataset->channels,
+                          .height = dataset->height,
+                          .width = dataset->width,
+                          .classes = dataset->classes};
+    memcpy(split.mean, dataset->mean, sizeof split.mean);
+    memcpy(split.deviation, dataset->deviation, sizeof split.deviation);
+    return split;
+}
+
+static size_t whole_bytes(const packed_head *head)
+{
+    size_t bytes = aligned(sizeof *head);
+    for (int s = 0; s < 2; s++)
+        bytes += label_bytes(&head->split[s]) + aligned(pixel_bytes(&head->split[s]));
+    return bytes;
+}
+
+static packed_head head_of(const psr_opened *opened)
+{
+    packed_head head = {.content = opened->content,
+                        .split = {split_of(opened->train), split_of(opened->test)}};
+    memcpy(head.magic, magic, sizeof magic);
+    return head;
+}
+
+size_t psr_opened_packed_bytes(const psr_opened *opened)
+{
+    packed_head head = head_of(opened);
+    return whole_bytes(&head);
+}
+
+void psr_opened_pack(const psr_opened *opened, void *to)
+{
+    packed_head head = head_of(opened);
+    uint8_t *at = (uint8_t *)to + aligned(sizeof head);
+    memcpy(to, &head, sizeof head);
+    for (int s = 0; s < 2; s++) {
+        const psr_dataset *dataset = s == 0 ? opened->train : opened->test;
+        memcpy(at, dataset->labels, dataset->count * sizeof *dataset->labels);
+        at += label_bytes(&head.split[s]);
+        memcpy(at, dataset->pixels, pixel_bytes(&head.split[s]));
+        at += aligned(pixel_bytes(&head.split[s]));
+    }
+}
+
+/* ---- reading ---- */
+
+static bool is_possible(const packed_split *split)
+{
+    return split->count > 0 && (split->channels == 1 || split->channels == 3) && split->height > 0 &&
+           split->height <= PSR_SAMPLES_MAX_SIDE && split->width > 0 &&
+           split->width <= PSR_SAMPLES_MAX_SIDE && split->classes > 0;
+}
+
+static bool labels_are_below(const uint32_t *labels, uint32_t count, uint32_t classes)
+{
+    uint32_t largest = 0;
+    for (uint32_t i = 0; i < count; i++)
+        largest = labels[i] > largest ? labels[i] : largest;
+    return largest < classes;
+}
+
+static psr_err unpack_split(const packed_split *split, const uint8_t *at, const char *name,
+                            psr_dataset **ret_dataset)
+{
+    psr_dataset *dataset = calloc(1, sizeof *dataset);
+    if (dataset == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "--data %s: no memory", name);
+    *dataset = (psr_dataset){.labels = (const uint32_t *)(const void *)at,
+                             .pixels = at + label_bytes(split),
+                             .count = split->count,
+                             .channels = split->channels,
+                             .height = split->height,
+                             .width = split->width,
+                             .classes = split->classes};
+    snprintf(dataset->name, sizeof dataset->name, "%s", name);
+    memcpy(dataset->mean, split->mean, sizeof dataset->mean);
+    memcpy(dataset->deviation, split->deviation, sizeof dataset->deviation);
+    if (!labels_are_below(dataset->labels, dataset->count, dataset->classes)) {
+        psr_dataset_free(dataset);
+        return psr_fail(PSR_ERR_FORMAT,
+                        "--data %s: the data set that another process passed has labels of "
+                        "no class",
+                        name);
+    }
+    *ret_dataset = dataset;
+    return PSR_OK;
+}
+
+psr_err psr_opened_unpack(const void *packed, size_t bytes, const char *name, psr_opened *ret_opened)
+{
+    packed_head head;
+    psr_opened opened = {0};
+    if (bytes >= sizeof head)
+        memcpy(&head, packed, sizeof head);
+    if (bytes < sizeof head || memcmp(head.magic, magic, sizeof magic) != 0 || !is_possible(&head.split[0]) ||
+        !is_possible(&head.split[1]) || whole_bytes(&head) > bytes)
+        return psr_fail(PSR_ERR_FORMAT, "--data %s: what another process passed is no data set", name);
+    const uint8_t *at = (const uint8_t *)packed + aligned(sizeof head);
+    PSR_TRY(unpack_split(&head.split[0], at, name, &opened.train));
+    at += label_bytes(&head.split[0]) + aligned(pixel_bytes(&head.split[0]));
+    psr_err err = unpack_split(&head.split[1], at, name, &opened.test);
+    if (err != PSR_OK) {
+        psr_opened_done(&opened);
+        return err;
+    }
+    opened.content = head.content;
+    opened.content.train[PSR_CONTENT_BYTES - 1] = opened.content.test[PSR_CONTENT_BYTES - 1] = '\0';
+    *ret_opened = opened;
+    return PSR_OK;
+}
