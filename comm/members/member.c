@@ -135,6 +135,7 @@ static psr_err open_membership(psr_member *member, int64_t now_ms)
                                             .context = member,
                                             .send = send_to_scheduler,
                                             .configured = take_config,
+                                            .facts_later = member->options.facts != NULL,
                                             .welcomed = take_welcome,
                                             .report = report};
     PSR_TRY(psr_membership_new(&options, now_ms, &member->membership));
@@ -247,6 +248,25 @@ psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_me
     return PSR_OK;
 }
 
+/* What was not known when CONFIG came. */
+static psr_err tell_facts(psr_member *member)
+{
+    void *facts = NULL;
+    size_t size = 0;
+    bool known = false;
+    if (!psr_membership_owes_facts(member->membership))
+        return PSR_OK;
+    psr_err err = member->options.facts(member->options.context, &known, &facts, &size);
+    if (err != PSR_OK) {
+        psr_member_failed(member, err, psr_err_detail());
+        return err;
+    }
+    if (known)
+        err = psr_membership_facts(member->membership, (psr_bytes){facts, size});
+    free(facts);
+    return err;
+}
+
 static psr_err await_welcome(psr_member *member)
 {
     while (!psr_member_joined(member)) {
@@ -255,6 +275,7 @@ static psr_err await_welcome(psr_member *member)
         if (err == PSR_ERR_CANCELLED)
             err = member->options.interrupted ? member->options.interrupted(member->options.context) : PSR_OK;
         PSR_TRY(err);
+        PSR_TRY(tell_facts(member));
     }
     return PSR_OK;
 }

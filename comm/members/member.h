@@ -28,6 +28,9 @@ typedef struct psr_member_options {
      * FACTS shall say, malloc'ed; left NULL: nothing. A failure is told to the scheduler (FAILED) and becomes psr_member_join's. */
     psr_err (*configured)(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
                           size_t *ret_facts_size);
+    /* Where facts take a while to find, so that `configured` leaves them out: asked again and again from then on, and
+     * whenever the transport was woken, until *ret_known. As `configured` in the rest. NULL: `configured` says all. */
+    psr_err (*facts)(void *context, bool *ret_known, void **ret_facts, size_t *ret_facts_size);
     /* Fills a report, zero before: what this process does, and whom it waits for. Also called while joining. NULL: phase start. */
     void (*report)(void *context, psr_msg_progress *progress);
     /* Asked whenever the transport was woken while joining: something other than PSR_OK ends it. May be NULL.

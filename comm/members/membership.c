@@ -21,6 +21,7 @@ static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 struct psr_membership {
     psr_membership_options options;
     psr_message_type due; /* of the scheduler's next message while joining; 0: joined */
+    bool owes_facts;
     int64_t report_every_ms;
     int64_t next_report_ms; /* NEVER until CONFIG has come */
     int64_t next_change_ms; /* from when on a change may be told before next_report_ms */
@@ -85,8 +86,8 @@ static psr_msg_progress place(const psr_membership *m)
     psr_msg_progress progress = {.phase = PSR_PHASE_START};
     if (m->options.report)
         m->options.report(m->options.context, &progress);
-    /* Whatever it is about before: it waits to be welcomed, and hangs on nothing else. */
-    if (!psr_membership_joined(m)) {
+    /* Once it has told its facts, whatever it is about: it waits to be welcomed, and hangs on nothing else. */
+    if (!psr_membership_joined(m) && !m->owes_facts) {
         progress.waits = true;
         progress.waits_for = scheduler;
     }
@@ -193,9 +194,21 @@ static psr_err take_config(psr_membership *m, const psr_message *message, int64_
     set_deadline(m, deadline_ms, now_ms);
     m->next_report_ms = now_ms;
     m->due = PSR_MSG_WELCOME;
-    psr_err err = say(m, PSR_MSG_FACTS, (psr_bytes){facts, size});
+    m->owes_facts = true;
+    psr_err err = m->options.facts_later ? PSR_OK : psr_membership_facts(m, (psr_bytes){facts, size});
     free(facts);
     return err;
+}
+
+psr_err psr_membership_facts(psr_membership *membership, psr_bytes facts)
+{
+    membership->owes_facts = false;
+    return say(membership, PSR_MSG_FACTS, facts);
+}
+
+bool psr_membership_owes_facts(const psr_membership *membership)
+{
+    return membership->owes_facts;
 }
 
 static psr_err take_welcome(psr_membership *m, const psr_message *message)

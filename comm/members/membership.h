@@ -27,7 +27,9 @@ typedef struct psr_membership_options {
     void *context;
     /* A message to the scheduler. The payload is valid during the call. */
     psr_err (*send)(void *context, const psr_head *head, const psr_payload *payload);
-    /* CONFIG came: gives the run's deadline, and what FACTS shall say (malloc'ed; left NULL: nothing). */
+    /* The owner's facts take a while to find: FACTS is said by psr_membership_facts. */
+    bool facts_later;
+    /* CONFIG came: gives the run's deadline, and what FACTS shall say (malloc'ed; left NULL: nothing, or later). */
     psr_err (*configured)(void *context, psr_bytes payload, int64_t *ret_deadline_ms, void **ret_facts,
                           size_t *ret_facts_size);
     /* WELCOME came: gives the number of the run's members. */
@@ -43,6 +45,11 @@ void psr_membership_free(psr_membership *membership);
 
 /* Says JOIN, with that text: the first thing to be called, once. */
 PSR_MUST_CHECK psr_err psr_membership_join(psr_membership *membership, const char *json);
+
+/* With facts_later, after CONFIG, once: says FACTS. */
+PSR_MUST_CHECK psr_err psr_membership_facts(psr_membership *membership, psr_bytes facts);
+/* CONFIG has come, and FACTS is still to be said. */
+bool psr_membership_owes_facts(const psr_membership *membership);
 
 /* A message that came. What is the membership's own is taken (*message becomes NULL), and until WELCOME everything
  * is; what is left is the caller's. PROTOCOL: the scheduler says something else than is due. PEER: its ABORT, the

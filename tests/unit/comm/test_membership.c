@@ -69,9 +69,8 @@ static void report(void *context, psr_msg_progress *progress)
 
 /* ---- driving it ---- */
 
-static int set_up(void **state)
+static void begin(bool facts_later)
 {
-    (void)state;
     memset(&s, 0, sizeof s);
     s.now_ms = 1000000;
     s.members = 3;
@@ -79,10 +78,17 @@ static int set_up(void **state)
     const psr_membership_options options = {.scheduler = "tcp://head:4242",
                                             .deadline_ms = DEADLINE_MS,
                                             .send = send,
+                                            .facts_later = facts_later,
                                             .configured = configured,
                                             .welcomed = welcomed,
                                             .report = report};
     assert_ok(psr_membership_new(&options, s.now_ms, &s.machine));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    begin(false);
     return 0;
 }
 
@@ -190,6 +196,35 @@ static void joining_is_three_things_said_and_two_heard(void **state)
     assert_true(psr_membership_joined(s.machine));
     assert_string_equal(s.welcome, "welcome");
     assert_int_equal(s.count, 2);
+}
+
+/* Until it knows its facts it does something, and may hang in it; from then on it waits for the scheduler. */
+static void facts_may_come_later_and_until_then_it_tells_its_own_progress(void **state)
+{
+    (void)state;
+    psr_msg_progress said;
+    psr_membership_free(s.machine);
+    begin(true);
+    say_join();
+    assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_CONFIG}, "config"));
+    assert_int_equal(s.count, 1);
+    assert_true(psr_membership_owes_facts(s.machine));
+    s.place = (psr_msg_progress){.phase = PSR_PHASE_START, .counter = 7};
+    assert_ok(psr_membership_tick(s.machine, s.now_ms, &s.next_ms));
+    assert_int_equal(s.count, 2);
+    assert_ok(psr_msg_progress_read(&(psr_message){.head = s.told[1].head}, &said));
+    assert_int_equal(said.counter, 7);
+    assert_false(said.waits);
+    assert_ok(psr_membership_facts(s.machine, (psr_bytes){"late", 4}));
+    assert_int_equal(s.told[2].head.type, PSR_MSG_FACTS);
+    assert_string_equal(s.told[2].text, "late");
+    assert_false(psr_membership_owes_facts(s.machine));
+    assert_ok(psr_membership_report(s.machine, s.now_ms));
+    assert_ok(psr_msg_progress_read(&(psr_message){.head = s.told[3].head}, &said));
+    assert_true(said.waits);
+    assert_true(psr_peer_equal(said.waits_for, scheduler));
+    assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, "welcome"));
+    assert_true(psr_membership_joined(s.machine));
 }
 
 static void messages_of_the_scheduler_come_in_their_order_while_joining(void **state)
@@ -470,6 +505,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(joining_is_three_things_said_and_two_heard, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(facts_may_come_later_and_until_then_it_tells_its_own_progress, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(messages_of_the_scheduler_come_in_their_order_while_joining, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_has_no_facts_does_not_join, set_up, tear_down),
