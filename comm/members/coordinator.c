@@ -381,8 +381,11 @@ static void check_liveness(psr_coordinator *c, int64_t now_ms)
 {
     psr_peer peer;
     char line[PSR_COORDINATOR_LINE_MAX];
-    if (psr_liveness_check(c->liveness, now_ms, &peer, line, sizeof line))
-        psr_coordinator_end(c, PSR_ERR_TIMEOUT, line);
+    if (!psr_liveness_check(c->liveness, now_ms, &peer, line, sizeof line))
+        return;
+    const size_t used = strlen(line);
+    snprintf(line + used, sizeof line - used, " (--deadline %g)", (double)c->options.deadline_ms / 1000);
+    psr_coordinator_end(c, PSR_ERR_TIMEOUT, line);
 }
 
 static void check_slow(psr_coordinator *c, int64_t now_ms)

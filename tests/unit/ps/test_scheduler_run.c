@@ -279,7 +279,7 @@ static void waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_
     all_wait_in_the_next_checkpoint(f);
     ends(f, PSR_ERR_TIMEOUT,
          "worker 0 on a: everybody has waited for 8.0 s, it for the scheduler in step 10, checkpoint; "
-         "shard 0 waits for it in step 11, push, bucket 0");
+         "shard 0 waits for it in step 11, push, bucket 0 (--deadline 8)");
 }
 
 static void a_slow_member_is_named_once_a_while_and_the_run_goes_on(void **state)
