@@ -6,6 +6,7 @@
 #ifndef PSR_BASE_CONFIG_H
 #define PSR_BASE_CONFIG_H
 
+#include "base/content.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -79,7 +80,9 @@ typedef struct psr_config {
     /* data */
     char data[PSR_PATH_MAX]; /* --data DIR|fashion-mnist|synthetic[:SPEC] */
     uint32_t image_size;     /* --image-size PX; 0: the data set's own */
-    uint32_t classes;        /* --classes N; 0: as many as the data have */
+    /* --data-content TRAIN-TEST: what --data must hold; "": anything */
+    char data_content[PSR_CONTENT_TEXT_BYTES];
+    uint32_t classes; /* --classes N; 0: as many as the data have */
     /* --mean, --std: one number, or one for each channel with commas; "": of the training set */
     char mean[64], std[64];
     psr_augment augment; /* --augment none|crop-flip */

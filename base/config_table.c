@@ -206,6 +206,19 @@ static psr_err judge_device(psr_config *config, const char *text)
     return psr_fail(PSR_ERR_USAGE, "'%s' is not a device; give cpu", text);
 }
 
+static psr_err judge_content(psr_config *config, const char *text)
+{
+    (void)config;
+    const char *test = text + PSR_CONTENT_BYTES;
+    if (text[0] == '\0' || (strlen(text) == PSR_CONTENT_TEXT_BYTES - 1 && psr_content_begins(text) &&
+                            test[-1] == '-' && psr_content_begins(test)))
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE,
+                    "'%.80s' is no content of a data set; give what an earlier run.json has under "
+                    "\"data-content\" (32 hexadecimal digits, a hyphen, 32 more)",
+                    text);
+}
+
 /* Letters and commas are model/onednn/choice.h's; whether they fit the network is known when it is compiled. */
 static psr_err judge_algorithms(psr_config *config, const char *text)
 {
@@ -330,6 +343,9 @@ const psr_option psr_options[] = {
      "synthetic: generated, by SPEC "
      "count=60000,test=10000,channels=3,size=32,classes=10",
      DATA, "fashion-mnist", STRING(data)},
+    {"data-content", "TRAIN-TEST",
+     "hashes of the samples that --data must hold, as run.json has them: other ones are refused", DATA, "",
+     STRING(data_content), .read = judge_content},
     {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0", U32(image_size, 0, 4096)},
     {"classes", "N",
      "outputs of the network; 0: as many as the data have, of IDX files the largest label and one", DATA, "0",

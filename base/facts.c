@@ -11,6 +11,8 @@ static void put_facts(psr_fields_writer *w, const psr_facts *facts)
 {
     psr_fields_put_text(w, "identity", facts->identity);
     psr_fields_put_text(w, "data_name", facts->data_name);
+    psr_fields_put_text(w, "data_train", facts->content.train);
+    psr_fields_put_text(w, "data_test", facts->content.test);
     psr_fields_put_number(w, "train_count", facts->train_count);
     psr_fields_put_number(w, "test_count", facts->test_count);
     psr_fields_put_number(w, "channels", facts->channels);
@@ -22,10 +24,20 @@ static void put_facts(psr_fields_writer *w, const psr_facts *facts)
     psr_fields_put_number(w, "parameter_count", facts->parameter_count);
 }
 
+static psr_err read_content(const cJSON *object, const char *name, char text[PSR_CONTENT_BYTES])
+{
+    PSR_TRY(psr_fields_text(object, name, text, PSR_CONTENT_BYTES));
+    return text[0] == '\0' || psr_content_begins(text)
+               ? PSR_OK
+               : psr_fail(PSR_ERR_FORMAT, "field \"%s\" is no hash of samples", name);
+}
+
 static psr_err read_facts(const cJSON *object, psr_facts *facts)
 {
     PSR_TRY(psr_fields_text(object, "identity", facts->identity, sizeof facts->identity));
     PSR_TRY(psr_fields_text(object, "data_name", facts->data_name, sizeof facts->data_name));
+    PSR_TRY(read_content(object, "data_train", facts->content.train));
+    PSR_TRY(read_content(object, "data_test", facts->content.test));
     PSR_TRY(psr_fields_u32(object, "train_count", &facts->train_count));
     PSR_TRY(psr_fields_u32(object, "test_count", &facts->test_count));
     PSR_TRY(psr_fields_u32(object, "channels", &facts->channels));
@@ -62,10 +74,6 @@ psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *
         return psr_fail(PSR_ERR_USAGE,
                         "%s computes with %s, %s with %s: their bits could differ; use the same on all hosts",
                         who_a, a->identity, who_b, b->identity);
-    if (strcmp(a->data_name, b->data_name) != 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "%s found data set %s, %s found %s: --data must be the same on all hosts", who_a,
-                        a->data_name, who_b, b->data_name);
     const struct {
         const char *what;
         uint64_t a, b;
@@ -86,6 +94,19 @@ psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *
                             "%s has %" PRIu64 " %s in %s, %s has %" PRIu64
                             ": --data must be the same on all hosts",
                             who_a, counts[i].a, counts[i].what, a->data_name, who_b, counts[i].b);
+    const struct {
+        const char *what, *a, *b;
+    } samples[] = {
+        {"training", a->content.train, b->content.train},
+        {"test", a->content.test, b->content.test},
+    };
+    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
+        if (strcmp(samples[i].a, samples[i].b) != 0)
+            return psr_fail(PSR_ERR_USAGE,
+                            "%s has other %s samples (%s, content %s) than %s (%s, content %s): --data must "
+                            "hold the same samples on all hosts",
+                            who_a, samples[i].what, a->data_name, samples[i].a, who_b, b->data_name,
+                            samples[i].b);
     return PSR_OK;
 }
 

@@ -5,6 +5,7 @@
 #define PSR_BASE_FACTS_H
 
 #include "base/bytes.h"
+#include "base/content.h"
 #include "base/err.h"
 
 #include <stdint.h>
@@ -17,7 +18,8 @@
 typedef struct psr_facts {
     char identity[PSR_IDENTITY_MAX]; /* what decides bits: back end, library's version, instruction set,
                                         threads */
-    char data_name[64];
+    char data_name[64];              /* for a person: hosts may call equal data by other names */
+    psr_content content;             /* of the data */
     uint32_t train_count, test_count, channels, height, width, classes;
     uint64_t steps_per_epoch, total_steps; /* by the sampler: ps links no data sets */
     uint64_t parameter_count;              /* of the model, padding left out */

@@ -168,6 +168,8 @@ static psr_err read_options(const struct argp *argp, int argc, char **argv, trai
                 psr_options_find(argp, argc, argv, "no-eval", &text),
         .eval_every = psr_options_find(argp, argc, argv, "eval-every", &text),
         .fault_point = psr_options_find(argp, argc, argv, "fault-point", &text),
+        .data = psr_options_find(argp, argc, argv, "data", &text),
+        .data_content = psr_options_find(argp, argc, argv, "data-content", &text),
     };
     /* --init and --resume do not go together, which is told of the options and not of what they name. */
     psr_err err = psr_earlier_run_read(file, given.init ? NULL : resume, &o->earlier);

@@ -300,6 +300,36 @@ psr_err psr_socket_directory_claim(const psr_socket_directory *directory, const 
     return PSR_OK;
 }
 
+/* ---- turns ---- */
+
+psr_err psr_socket_directory_turn(const psr_socket_directory *directory, const char *name, const char *holder,
+                                  int *ret_fd)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%.48s" CLAIM, name);
+    int fd = openat(directory->hold, file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return psr_fail(PSR_ERR_IO, "%s/%s: %s", directory->path, file, strerror(errno));
+    int refused;
+    while ((refused = flock(fd, LOCK_EX)) != 0 && errno == EINTR)
+        continue;
+    if (refused != 0 || ftruncate(fd, 0) != 0 || dprintf(fd, "%s", holder) < 0) {
+        psr_err err = psr_fail(PSR_ERR_IO, "%s/%s: %s", directory->path, file, strerror(errno));
+        close(fd);
+        return err;
+    }
+    *ret_fd = fd;
+    return PSR_OK;
+}
+
+void psr_socket_directory_turn_path(const psr_socket_directory *directory, const char *name, char *ret_path,
+                                    size_t size)
+{
+    int length = snprintf(ret_path, size, "%s/%.48s" CLAIM, directory->path, name);
+    if (length < 0 || (size_t)length >= size)
+        ret_path[0] = '\0';
+}
+
 /* ---- the end ---- */
 
 static bool others_hold(const psr_socket_directory *directory)

@@ -61,6 +61,16 @@ PSR_MUST_CHECK psr_err psr_socket_directory_claim(const psr_socket_directory *di
  * pidfd, readable once the process has ended; close(). */
 PSR_MUST_CHECK psr_err psr_socket_directory_holder(const char *path, const char *name, int *ret_pidfd);
 
+/* ---- turns ---- */
+
+/* Waits until it is this process's turn at a name, among all that hold the directory, and writes holder into the file that says whose
+ * it is: until the descriptor is closed, or the process ends, however that happens. IO. ret owns: close(). */
+PSR_MUST_CHECK psr_err psr_socket_directory_turn(const psr_socket_directory *directory, const char *name,
+                                                 const char *holder, int *ret_fd);
+/* Where that file is. size: of ret_path; a path that does not fit is "". */
+void psr_socket_directory_turn_path(const psr_socket_directory *directory, const char *name, char *ret_path,
+                                    size_t size);
+
 /* ---- the end ---- */
 
 /* Removes the sockets in it and the directory itself; nothing else that may be there. A job's goes

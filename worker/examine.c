@@ -1,7 +1,7 @@
 #include "worker/examine.h"
 
 #include "base/json_fields.h"
-#include "data/dataset.h"
+#include "data/opened.h"
 #include "model/backend.h"
 #include "model/networks/network_memory.h"
 #include "net/transport.h"
@@ -60,6 +60,23 @@ psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_s
         psr_fields_put_text(&w, "data", text);
         if (model != NULL)
             put_network(&w, model, image_size, &info);
+    }
+    return psr_fields_finish(&w, ret_json);
+}
+
+psr_err psr_worker_read(const char *data, const char *user_directory, const char *cache, char **ret_json)
+{
+    char directory[PSR_PATH_MAX], text[PSR_CONTENT_TEXT_BYTES];
+    psr_content content;
+    psr_fields_writer w = psr_fields_begin();
+    psr_err err = psr_dataset_find(data, user_directory, 0, directory, sizeof directory);
+    if (err == PSR_OK)
+        err = psr_content_find(directory, cache, NULL, &content);
+    if (err == PSR_OK) {
+        snprintf(text, sizeof text, "%s-%s", content.train, content.test);
+        psr_fields_put_text(&w, "content", text);
+    } else {
+        psr_fields_put_text(&w, "failure", psr_err_detail());
     }
     return psr_fields_finish(&w, ret_json);
 }

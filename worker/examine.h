@@ -1,4 +1,5 @@
-/* What this program finds on its host without a run: for psring doctor, which asks on every host (`psring-worker examine [DATA [MODEL IMAGE-SIZE]]`). */
+/* What this program finds on its host without a run: for psring doctor, which asks on every host (`psring-worker examine [DATA [MODEL IMAGE-SIZE]]`, `psring-worker
+ * read DATA`). */
 #ifndef PSR_WORKER_EXAMINE_H
 #define PSR_WORKER_EXAMINE_H
 
@@ -12,5 +13,10 @@
  * not asked. user_directory: as psr_dataset_find's. NOMEM. ret owns: free(). */
 PSR_MUST_CHECK psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_size,
                                           const char *user_directory, char **ret_json);
+
+/* One line of JSON: {"content":"TRAIN-TEST"}, which reads every file of the data to its end, if what they hold is not in the cache, or
+ * {"failure":"why not"}. cache: as psr_opened_init's. NOMEM. ret owns: free(). */
+PSR_MUST_CHECK psr_err psr_worker_read(const char *data, const char *user_directory, const char *cache,
+                                       char **ret_json);
 
 #endif

@@ -9,6 +9,7 @@
 #include "worker/arguments.h"
 #include "worker/end_signals.h"
 #include "worker/examine.h"
+#include "worker/host_data.h"
 #include "worker/launched.h"
 #include "worker/launched_options.h"
 #include "worker/snapshot.h"
@@ -38,6 +39,18 @@ static bool user_data_directory(char *path, size_t size)
     return length > 0 && (size_t)length < size;
 }
 
+/* Where this user's programs keep what can be found again. false: nowhere. */
+static bool user_cache_directory(char *path, size_t size)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = -1;
+    if (xdg != NULL && xdg[0] == '/')
+        length = snprintf(path, size, "%s/psring/data", xdg);
+    else if (home != NULL && home[0] == '/')
+        length = snprintf(path, size, "%s/.cache/psring/data", home);
+    return length > 0 && (size_t)length < size;
+}
+
 /* ---- the worker ---- */
 
 /* What another thread found. */
@@ -57,6 +70,9 @@ typedef struct worker {
     psr_config config;       /* of the run, once it has come */
     psr_worker_start start;  /* once all have agreed */
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
+    psr_facts facts;
+    psr_host_data *host_data; /* being read, until all have agreed */
+    psr_opened *opened;       /* host_data's, once it has been read */
     psr_network *net;
     psr_shared_memory memory; /* its arenas have the gradients, and weights that others take from here */
     psr_buckets buckets;
@@ -127,6 +143,61 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
     return PSR_OK;
 }
 
+/* ---- the data ---- */
+
+/* On the thread that has read them. Nobody but the joining thread waits for that. */
+static void data_read(void *context)
+{
+    worker *w = context;
+    psr_transport_wake(w->transport);
+}
+
+static psr_err start_reading(worker *w, const psr_place *place)
+{
+    char cache[PSR_PATH_MAX];
+    const psr_provision *p = &w->provision;
+    const psr_host_data_options options = {
+        .data = w->data,
+        .name = w->facts.data_name,
+        .cache = user_cache_directory(cache, sizeof cache) ? cache : NULL,
+        .directory = p->directory[0] != '\0' ? p->directory : p->sharing,
+        .rank = place->rank,
+        .ranks = place->ranks,
+        .context = w,
+        .ended = data_read,
+    };
+    return psr_host_data_start(&options, &w->host_data);
+}
+
+/* The files may have become others since they were looked at. */
+static psr_err check_still(const psr_opened *opened, const psr_config *config, const psr_facts *facts)
+{
+    const psr_dataset *train = opened->train, *test = opened->test;
+    if (train->count == facts->train_count && test->count == facts->test_count &&
+        train->channels == facts->channels && train->height == facts->height &&
+        train->width == facts->width && train->classes <= facts->classes)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_FORMAT, "--data %s: its files were changed while they were read; start again",
+                    config->data);
+}
+
+/* What the joining thread is asked until it knows. */
+static psr_err find_content(void *context, bool *ret_known, void **ret_facts, size_t *ret_facts_size)
+{
+    worker *w = context;
+    char *json = NULL;
+    PSR_TRY(psr_host_data_take(w->host_data, &w->opened));
+    if (w->opened == NULL)
+        return PSR_OK;
+    PSR_TRY(check_still(w->opened, &w->config, &w->facts));
+    w->facts.content = w->opened->content;
+    PSR_TRY(psr_facts_to_json(&w->facts, &json));
+    *ret_known = true;
+    *ret_facts = json;
+    *ret_facts_size = strlen(json);
+    return PSR_OK;
+}
+
 /* ---- shared memory ---- */
 
 static void say_shared(bool warning, const char *line)
@@ -146,19 +217,16 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
                            size_t *ret_facts_size)
 {
     worker *w = context;
-    psr_facts facts = {0};
-    char *json = NULL;
+    (void)ret_facts;
+    (void)ret_facts_size; /* find_content says them */
     w->configured = true;
     psr_config_defaults(&w->config);
     PSR_TRY(psr_config_from_json(&w->config, given.data, given.size));
     if (w->compares)
         PSR_TRY(psr_launched_compare(&w->launched.config, &w->config));
     share_memory(w);
-    PSR_TRY(find_facts(w, place->ranks, &facts));
-    PSR_TRY(psr_facts_to_json(&facts, &json));
-    *ret_facts = json;
-    *ret_facts_size = strlen(json);
-    return PSR_OK;
+    PSR_TRY(find_facts(w, place->ranks, &w->facts));
+    return start_reading(w, place);
 }
 
 /* ---- what is lost ---- */
@@ -205,6 +273,8 @@ static void report(void *context, psr_msg_progress *progress)
     const worker *w = context;
     if (w->session != NULL)
         psr_session_report(w->session, progress);
+    else if (w->host_data != NULL)
+        psr_host_data_report(w->host_data, progress);
 }
 
 static psr_err join_once(worker *w)
@@ -218,6 +288,7 @@ static psr_err join_once(worker *w)
                                        .shares_memory = true,
                                        .context = w,
                                        .configured = take_config,
+                                       .facts = find_content,
                                        .report = report,
                                        .interrupted = check_lost};
     PSR_TRY(check_lost(w));
@@ -336,7 +407,7 @@ static psr_err tell_ready(worker *w)
 }
 
 /* What who takes the weights elsewhere has to know of the pixels. */
-static void tell_data(const psr_trainer *t)
+static void tell_data(const psr_trainer *t, const psr_content *content)
 {
     const psr_dataset *d = t->train;
     char constants[2][80];
@@ -345,8 +416,9 @@ static void tell_data(const psr_trainer *t)
         snprintf(constants[i], sizeof constants[i], d->channels == 1 ? "%.9g" : "%.9g,%.9g,%.9g",
                  (double)v[0], (double)v[1], (double)v[2]);
     }
-    psr_log(PSR_LOG_INFO, "data name=%s train=%u test=%u classes=%u mean=%s std=%s", d->name, d->count,
-            t->test->count, t->net->classes, constants[0], constants[1]);
+    psr_log(PSR_LOG_INFO, "data name=%s train=%u test=%u classes=%u mean=%s std=%s content=%s-%s", d->name,
+            d->count, t->test->count, t->net->classes, constants[0], constants[1], content->train,
+            content->test);
 }
 
 /* What the compute thread does once the exchange thread runs. */
@@ -358,7 +430,7 @@ static psr_err train(worker *w)
         .buckets = &w->buckets,
         .session = w->session,
         .exchange = w->exchange,
-        .data = w->data,
+        .data = w->opened,
         .rank = psr_member_self(w->member).rank,
         .ranks = psr_view_workers(psr_member_view(w->member)),
         .first_step = w->start.first_step,
@@ -371,7 +443,7 @@ static psr_err train(worker *w)
                         w->config.resume, trainer.first_step, trainer.total_steps);
     psr_session_progress(w->session, PSR_PHASE_START);
     PSR_TRY(psr_trainer_init(&trainer, &w->trainer));
-    tell_data(&w->trainer);
+    tell_data(&w->trainer, &w->opened->content);
     PSR_TRY(psr_snapshot_load(&w->trainer));
     PSR_TRY(tell_ready(w));
 
@@ -438,6 +510,7 @@ static void clean_up(worker *w)
 {
     (void)watch_lost(w, NULL, NULL, true);
     psr_trainer_done(&w->trainer);
+    psr_host_data_free(w->host_data);
     psr_session_stop(w->session);
     psr_transport_free(&w->transport, LINGER_MS);
     psr_exchange_free(w->exchange);
@@ -497,6 +570,17 @@ static psr_err start(const psr_worker_arguments *a, worker *w, bool *ret_spawns)
     return psr_launched_begin(&w->launched, a, &place, note_lost, w, &w->provision);
 }
 
+/* Consumes json. Returns the exit status. */
+static int print_found(psr_err err, char *json)
+{
+    if (err == PSR_OK)
+        psr_print(stdout, "%s\n", json);
+    else
+        psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
+    free(json);
+    return psr_err_exit_status(err);
+}
+
 /* `psring-worker examine [DATA [MODEL IMAGE-SIZE]]` */
 static int examine(int count, char **words)
 {
@@ -505,12 +589,17 @@ static int examine(int count, char **words)
     char directory[PSR_PATH_MAX], *json = NULL;
     bool has_directory = user_data_directory(directory, sizeof directory);
     psr_err err = psr_worker_examine(data, model, image_size, has_directory ? directory : NULL, &json);
-    if (err == PSR_OK)
-        psr_print(stdout, "%s\n", json);
-    else
-        psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
-    free(json);
-    return psr_err_exit_status(err);
+    return print_found(err, json);
+}
+
+/* `psring-worker read DATA` */
+static int read_data(const char *data)
+{
+    char directory[PSR_PATH_MAX], cache[PSR_PATH_MAX], *json = NULL;
+    bool has_directory = user_data_directory(directory, sizeof directory);
+    bool has_cache = user_cache_directory(cache, sizeof cache);
+    psr_err err = psr_worker_read(data, has_directory ? directory : NULL, has_cache ? cache : NULL, &json);
+    return print_found(err, json);
 }
 
 int main(int argc, char **argv)
@@ -521,6 +610,8 @@ int main(int argc, char **argv)
     psr_log_init("worker", PSR_LOG_INFO);
     if (argc > 1 && strcmp(argv[1], "examine") == 0) /* psring doctor's own */
         return examine(argc - 2, argv + 2);
+    if (argc == 3 && strcmp(argv[1], "read") == 0) /* likewise */
+        return read_data(argv[2]);
     psr_worker_arguments a;
     psr_worker_arguments_parse(argc, argv, &a);
     worker w = {.memory = PSR_SHARED_MEMORY_NONE, .launched = PSR_LAUNCHED_NONE};

@@ -103,9 +103,8 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
     return psr_loader_new(t->train, &options, &replica->loader);
 }
 
-static psr_err init_parts(psr_trainer *t, const char *data)
+static psr_err init_parts(psr_trainer *t)
 {
-    PSR_TRY(psr_dataset_open_both(data, &t->train, &t->test));
     if (t->train->classes >
         t->net->classes) /* else a label would be looked up behind the network's outputs */
         return psr_fail(PSR_ERR_FORMAT, "%s: has %u classes, and had %u when this worker joined",
@@ -136,12 +135,14 @@ psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_tr
         .buckets = options->buckets,
         .session = options->session,
         .exchange = options->exchange,
+        .train = options->data->train,
+        .test = options->data->test,
         .rank = options->rank,
         .ranks = options->ranks,
         .first_step = options->first_step,
         .total_steps = options->total_steps,
     };
-    psr_err err = init_parts(&trainer, options->data);
+    psr_err err = init_parts(&trainer);
     if (err != PSR_OK) {
         psr_trainer_done(&trainer);
         return err;
@@ -158,7 +159,5 @@ void psr_trainer_done(psr_trainer *trainer)
     }
     free(trainer->replicas);
     psr_backend_free(trainer->backend);
-    psr_dataset_free(trainer->train);
-    psr_dataset_free(trainer->test);
     *trainer = (psr_trainer){0};
 }

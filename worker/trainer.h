@@ -5,6 +5,7 @@
 #define PSR_WORKER_TRAINER_H
 
 #include "data/loader.h"
+#include "data/opened.h"
 #include "model/backend.h"
 #include "worker/exchange.h"
 
@@ -20,8 +21,8 @@ typedef struct psr_trainer {
     const psr_buckets *buckets;
     psr_session *session;
     psr_exchange *exchange;
-    psr_backend *backend; /* owned, as all below */
-    psr_dataset *train, *test;
+    psr_dataset *train, *test; /* borrowed too */
+    psr_backend *backend;      /* owned, as all below */
     psr_sampler sampler;
     psr_replica *replicas;
     uint32_t replica_count;
@@ -37,7 +38,7 @@ typedef struct psr_trainer_options {
     const psr_buckets *buckets;
     psr_session *session; /* started; this worker's channels are open */
     psr_exchange *exchange;
-    const char *data;     /* where config's data set is on this host */
+    psr_opened *data;     /* of config; borrowed, and given config's constants */
     uint32_t rank, ranks; /* this process's first one; of the run */
     uint64_t first_step, total_steps;
 } psr_trainer_options;
@@ -47,7 +48,7 @@ psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32
 /* Steps of a whole run. */
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler);
 
-/* Opens the data, compiles the network (its choice of algorithms must be worker 0's; one by timing is made by worker 0,
+/* Compiles the network (its choice of algorithms must be worker 0's; one by timing is made by worker 0,
  * before the others) and starts the loaders. Collective: all workers call it. ret owns: psr_trainer_done. */
 PSR_MUST_CHECK psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_trainer);
 /* Safe on a trainer of zeroes. */

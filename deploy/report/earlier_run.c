@@ -138,6 +138,8 @@ psr_err psr_earlier_run_fit(const psr_earlier_run *run, const psr_given_options 
         config->eval_every = 0;
     if (given->eval_every && !given->eval)
         config->eval = true;
+    if (given->data && !given->resume && !given->data_content)
+        config->data_content[0] = '\0';
     psr_config_fit_mode(config, &run->config);
     return PSR_OK;
 }

@@ -17,7 +17,8 @@ typedef struct psr_earlier_run {
 
 /* Options of the command line, of those that decide what else of a file is in force. */
 typedef struct psr_given_options {
-    bool steps, epochs, init, resume, eval, eval_every, fault_point; /* eval: --no-eval too */
+    bool steps, epochs, init, resume, eval, eval_every, fault_point, data,
+        data_content; /* eval: --no-eval too */
 } psr_given_options;
 
 /* config: the value of --config, a file or a run directory; resume: that of --resume, a run
@@ -29,7 +30,8 @@ PSR_MUST_CHECK psr_err psr_earlier_run_read(const char *config, const char *resu
 
 /* config: with the command line's options on top. Of what excludes each other (--steps and --epochs, --init and
  * --resume, --no-eval and --eval-every) the command line's goes and the run's stays out; what only the run's --mode can
- * have goes with that mode. USAGE: the run has a --fault-point, and the command line has none. */
+ * have goes with that mode. What --data must hold is forgotten where other --data are asked for, unless they are to go on with what a
+ * --resume has. USAGE: the run has a --fault-point, and the command line has none. */
 PSR_MUST_CHECK psr_err psr_earlier_run_fit(const psr_earlier_run *run, const psr_given_options *given,
                                            psr_config *config);
 

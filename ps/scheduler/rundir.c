@@ -313,6 +313,9 @@ psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_fa
 {
     rundir->config.bucket_bytes = bucket_bytes;
     rundir->facts = *facts;
+    if (facts->content.train[0] != '\0')
+        snprintf(rundir->config.data_content, sizeof rundir->config.data_content, "%s-%s",
+                 facts->content.train, facts->content.test);
     rundir->roster_json = strdup(roster_json);
     rundir->resumed_from = resumed_from ? strdup(resumed_from) : NULL;
     if (!rundir->roster_json || (resumed_from && !rundir->resumed_from))

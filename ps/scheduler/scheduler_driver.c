@@ -170,6 +170,33 @@ static psr_err begin_files(driver *d, const psr_config *config, const psr_facts 
     return psr_checkpoints_new(&options, &d->checkpoints);
 }
 
+/* The samples are those that an earlier run had, where this one is to have the same. */
+static psr_err check_data(const driver *d, const psr_facts *facts)
+{
+    const char *wanted = d->config->data_content;
+    const char *const split[] = {"training", "test"};
+    const char *const has[] = {facts->content.train, facts->content.test};
+    for (size_t i = 0; i < 2 && wanted[0] != '\0'; i++)
+        if (strncmp(has[i], wanted + i * PSR_CONTENT_BYTES, PSR_CONTENT_DIGITS) != 0)
+            return psr_fail(PSR_ERR_USAGE,
+                            "--data %s: its %s samples (content %s) are not those of the run whose options "
+                            "these are (--data-content, %.*s): give that run's data by --data; "
+                            "--data-content= takes these, and --init a checkpoint's weights alone",
+                            d->config->data, split[i], has[i], PSR_CONTENT_DIGITS,
+                            wanted + i * PSR_CONTENT_BYTES);
+    return PSR_OK;
+}
+
+static void say_samples(driver *d, const psr_facts *facts)
+{
+    char line[256];
+    snprintf(line, sizeof line,
+             "  samples    %" PRIu32 " + %" PRIu32 " of %s, content %.8s-%.8s (run.json has it whole)",
+             facts->train_count, facts->test_count, facts->data_name, facts->content.train,
+             facts->content.test);
+    on_say(d, line);
+}
+
 static psr_err check_resume(driver *d)
 {
     char line[1024];
@@ -185,12 +212,14 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     driver *d = context;
     psr_beginning beginning = {.first_step = d->resume ? psr_resume_step(d->resume) : 0};
     uint64_t bucket_bytes = 0;
+    PSR_TRY(check_data(d, facts));
     PSR_TRY(psr_sections_init(config, facts, &d->sections));
     beginning.layout = &d->sections.net->params;
     if (d->resume)
         PSR_TRY(check_resume(d));
     const psr_show_place place = psr_hosts_shown(config, members, d->provision->directory);
     psr_launcher_configuration(d->launcher, &place);
+    say_samples(d, facts);
     PSR_TRY(share_out(d, config, members, &bucket_bytes, &beginning.plan));
     psr_err err = begin_figures(d, config, facts, &beginning.plan, beginning.first_step);
     if (err == PSR_OK)

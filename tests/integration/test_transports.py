@@ -96,8 +96,9 @@ def who_can_connect(tap, psring, directory):
     run, members, files = held_run(psring, directory, "connected-to")
     try:
         folder = os.path.dirname(files[0])
-        tap.ok(len(files) == 11 and sum(file.endswith(".fd") for file in files) == 5 and {os.path.dirname(file) for file in files} == {folder},
-               "six processes, a socket each, and one more of each that shares memory, in one directory", files)
+        tap.ok(len(files) == 12 and sum(file.endswith(".fd") for file in files) == 5 and
+               sum(os.path.basename(file).startswith("data-") for file in files) == 1 and {os.path.dirname(file) for file in files} == {folder},
+               "six processes, a socket each, one more of each that shares memory, and one of who has read the data, in one directory", files)
         tap.ok(os.stat(folder).st_mode & 0o7777 == 0o700, "which is this user's alone")
         tap.ok(not any(process.ports() for process in members), "nobody listens on a port")
         if os.geteuid() == 0:

@@ -78,6 +78,7 @@ static const struct {
     {"eval-every", "50"},
     {"eval", "false"},
     {"log-every", "1"},
+    {"data-content", "0123456789abcdef0123456789abcdef-fedcba9876543210fedcba9876543210"},
     {"deadline", "0.25"},
     {"hash", "true"},
     {"fault-point", "worker:1:push:3"},

@@ -11,17 +11,19 @@ static psr_bytes bytes_of(const char *json)
     return (psr_bytes){json, strlen(json)};
 }
 
-static const psr_facts facts = {.identity = "x",
-                                .data_name = "y",
-                                .train_count = UINT32_MAX,
-                                .test_count = 1,
-                                .channels = 3,
-                                .height = 4,
-                                .width = 5,
-                                .classes = 6,
-                                .steps_per_epoch = 7,
-                                .total_steps = UINT64_C(999999999999999),
-                                .parameter_count = 9};
+static const psr_facts facts = {
+    .identity = "x",
+    .data_name = "y",
+    .content = {"0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"},
+    .train_count = UINT32_MAX,
+    .test_count = 1,
+    .channels = 3,
+    .height = 4,
+    .width = 5,
+    .classes = 6,
+    .steps_per_epoch = 7,
+    .total_steps = UINT64_C(999999999999999),
+    .parameter_count = 9};
 
 static void facts_come_back_as_they_were(void **state)
 {
@@ -57,8 +59,13 @@ static void each_field_that_is_wrong_is_named(void **state)
         psr_facts_from_json(bytes_of("{\"identity\": \"\", \"data_name\": \"\\u001b[2J\"}"), &read),
         PSR_ERR_FORMAT, "field \"data_name\" holds control characters: \"?[2J\"");
     expect_failure(
-        psr_facts_from_json(
-            bytes_of("{\"identity\": \"\", \"data_name\": \"\", \"train_count\": 4294967296}"), &read),
+        psr_facts_from_json(bytes_of("{\"identity\": \"\", \"data_name\": \"\", \"data_train\": \"0123\"}"),
+                            &read),
+        PSR_ERR_FORMAT, "field \"data_train\" is no hash of samples");
+    expect_failure(
+        psr_facts_from_json(bytes_of("{\"identity\": \"\", \"data_name\": \"\", \"data_train\": \"\", "
+                                     "\"data_test\": \"\", \"train_count\": 4294967296}"),
+                            &read),
         PSR_ERR_FORMAT, "field \"train_count\" is no count of at most 4294967295");
     psr_worker_start worker;
     expect_failure(psr_worker_start_from_json(bytes_of("{\"first_step\": 0}"), &worker), PSR_ERR_FORMAT,

@@ -197,6 +197,17 @@ static void of_what_excludes_each_other_the_command_line_s_goes(void **state)
     /* Both on the command line: psr_config_check refuses them. */
     config = fitted("{\"epochs\": \"3\"}", (psr_given_options){.steps = true, .epochs = true}, "steps", "90");
     assert_int_equal(config.epochs, 3);
+    /* Other data may hold what they hold, unless a run is to go on with its own. */
+    const char *content =
+        "{\"data-content\": \"0123456789abcdef0123456789abcdef-fedcba9876543210fedcba9876543210\"}";
+    config = fitted(content, (psr_given_options){.data = true}, "data", "elsewhere");
+    assert_string_equal(config.data_content, "");
+    config = fitted(content, (psr_given_options){.data = true, .resume = true}, "data", "elsewhere");
+    assert_memory_equal(config.data_content, "0123456789abcdef", 16);
+    config = fitted(content, (psr_given_options){.data = true, .data_content = true}, "data", "elsewhere");
+    assert_memory_equal(config.data_content, "0123456789abcdef", 16);
+    config = fitted(content, (psr_given_options){0}, "seed", "2");
+    assert_memory_equal(config.data_content, "0123456789abcdef", 16);
     /* Nothing beside it: as it was. */
     config = fitted("{\"epochs\": \"3\", \"resume\": \"a\"}", (psr_given_options){0}, "seed", "1");
     assert_int_equal(config.epochs, 3);

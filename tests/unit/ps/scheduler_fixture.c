@@ -223,14 +223,16 @@ void join(fixture *f, psr_peer from, const char *host)
     join_as(f, from, host, PSR_VERSION);
 }
 
-const psr_facts some_facts = {.identity = "oneDNN 2.6.3 avx2 threads=1",
-                              .data_name = "synthetic",
-                              .train_count = 100,
-                              .test_count = 30,
-                              .classes = 10,
-                              .steps_per_epoch = 5,
-                              .total_steps = 20,
-                              .parameter_count = 1000};
+const psr_facts some_facts = {
+    .identity = "oneDNN 2.6.3 avx2 threads=1",
+    .data_name = "synthetic",
+    .content = {"0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"},
+    .train_count = 100,
+    .test_count = 30,
+    .classes = 10,
+    .steps_per_epoch = 5,
+    .total_steps = 20,
+    .parameter_count = 1000};
 
 void tell_facts(fixture *f, psr_peer from, psr_facts facts)
 {

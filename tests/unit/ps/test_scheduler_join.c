@@ -97,9 +97,6 @@ static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
          "worker 1 on b computes with oneDNN 3.7.2 amx threads=1, worker 0 on a with oneDNN 2.6.3 avx2 "
          "threads=1: their bits could "
          "differ; use the same on all hosts"},
-        {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "mnist"},
-         "worker 1 on b found data set mnist, worker 0 on a found synthetic: --data must be the same on all "
-         "hosts"},
         {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "synthetic", .train_count = 99},
          "worker 1 on b has 99 training samples in synthetic, worker 0 on a has 100: --data must be the same "
          "on all hosts"},
@@ -112,6 +109,42 @@ static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
         ends(f, PSR_ERR_USAGE, cases[i].line);
         assert_int_equal(f->begun, 0); /* nothing was written */
     }
+}
+
+/* Directories of one name and as many samples, which a count cannot tell from one another. */
+static void other_samples_are_refused_by_split_whatever_they_are_called(void **state)
+{
+    fixture *f = *state;
+    psr_facts other = some_facts;
+    memset(other.content.test, 'a', PSR_CONTENT_DIGITS);
+    set_up_joined(f);
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, some_facts);
+    tell_facts(f, w1, other);
+    ends(f, PSR_ERR_USAGE,
+         "worker 1 on b has other test samples (synthetic, content aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa) than "
+         "worker 0 on a (synthetic, content fedcba9876543210fedcba9876543210): --data must hold the same "
+         "samples on all hosts");
+    memset(other.content.train, 'b', PSR_CONTENT_DIGITS);
+    set_up_joined(f);
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, some_facts);
+    tell_facts(f, w1, other);
+    ends_with_words(f, PSR_ERR_USAGE,
+                    "worker 1 on b has other training samples (synthetic, content bbbbbbbbbbbbbbbbbbbbbbbb");
+}
+
+static void equal_samples_agree_by_whatever_name_each_host_calls_them(void **state)
+{
+    fixture *f = *state;
+    psr_facts other = some_facts;
+    strcpy(other.data_name, "copyB");
+    set_up_joined(f);
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, some_facts);
+    tell_facts(f, w1, other);
+    assert_false(f->ended);
+    assert_int_equal(f->begun, 1);
 }
 
 static void who_never_comes_up_is_named_with_those_that_did(void **state)
@@ -230,6 +263,8 @@ int main(void)
         JOINED(who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on),
         OPENED(another_version_is_refused_by_host_and_both_versions),
         SET_UP(facts_that_differ_are_refused_by_host_and_both_values),
+        SET_UP(other_samples_are_refused_by_split_whatever_they_are_called),
+        SET_UP(equal_samples_agree_by_whatever_name_each_host_calls_them),
         OPENED(who_never_comes_up_is_named_with_those_that_did),
         SET_UP(a_short_deadline_still_gives_time_to_come_up),
         JOINED(a_member_that_joins_and_falls_silent_is_named),

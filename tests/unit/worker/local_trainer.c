@@ -12,6 +12,7 @@ psr_exchange *exchange;
 psr_trainer trainer;
 
 static psr_buckets buckets;
+static psr_opened opened;
 static psr_plan plan; /* mode local: nothing leaves the process */
 
 void configure_trainer(uint32_t test_count)
@@ -54,12 +55,13 @@ void open_trainer(psr_session_options options)
                                                    .plan = &plan,
                                                    .engine = &psr_engine_local};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
+    expect_ok(psr_opened_init(config.data, NULL, NULL, &opened));
     const psr_trainer_options trainer_options = {.config = &config,
                                                  .net = net,
                                                  .buckets = &buckets,
                                                  .session = session,
                                                  .exchange = exchange,
-                                                 .data = config.data,
+                                                 .data = &opened,
                                                  .ranks = config.workers,
                                                  .first_step = options.first_step,
                                                  .total_steps = options.total_steps};
@@ -70,6 +72,7 @@ void open_trainer(psr_session_options options)
 void close_trainer(void)
 {
     psr_trainer_done(&trainer);
+    psr_opened_done(&opened);
     psr_exchange_free(exchange);
     psr_session_free(session);
     psr_plan_done(&plan);
