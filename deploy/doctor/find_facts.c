@@ -240,6 +240,28 @@ static void examine_worker(const psr_planned *planned, int within_ms, psr_host_f
     cJSON_Delete(json);
 }
 
+void psr_find_data_content(const char *data, int within_ms, char ret_content[PSR_CONTENT_TEXT_BYTES],
+                           char ret_failure[512])
+{
+    char path[PATH_MAX], word[] = "read", answer[4096];
+    ret_content[0] = ret_failure[0] = '\0';
+    psr_err err = psr_program_path("psring-worker", path, sizeof path);
+    char *argv[] = {path, word, (char *)(uintptr_t)data, NULL};
+    if (err == PSR_OK)
+        err = psr_ask_program(argv, within_ms, answer, sizeof answer);
+    if (err == PSR_ERR_TIMEOUT) {
+        snprintf(ret_failure, 512, "its files could not be read to their end within %d s", within_ms / 1000);
+        return;
+    }
+    cJSON *json = err == PSR_OK ? cJSON_Parse(answer) : NULL;
+    take_text(json, "content", ret_content, PSR_CONTENT_TEXT_BYTES);
+    take_text(json, "failure", ret_failure, 512);
+    cJSON_Delete(json);
+    if (ret_content[0] == '\0' && ret_failure[0] == '\0')
+        snprintf(ret_failure, 512, "%s", err != PSR_OK ? psr_err_detail() : "psring-worker did not say");
+    psr_printable_line(ret_failure, strlen(ret_failure));
+}
+
 /* The psring that the shell finds first; false: none, or it is this one. */
 static bool find_in_path(char path[PATH_MAX])
 {

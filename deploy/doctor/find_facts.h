@@ -16,6 +16,10 @@ typedef struct psr_planned {
 /* within_ms: about; names that nobody resolves and programs that do not end are given up. */
 void psr_find_host_facts(const psr_planned *planned, int within_ms, psr_host_facts *ret_facts);
 
+/* Has the worker read a data set to its end, within within_ms. ret_content: "" where it could not, and ret_failure then says why. */
+void psr_find_data_content(const char *data, int within_ms, char ret_content[PSR_CONTENT_TEXT_BYTES],
+                           char ret_failure[512]);
+
 /* A control group's limits as the files of version 2 say them, pure: "200000 100000" are 2000 thousandths of a core, "max 100000" is
  * PSR_FACT_UNLIMITED, as is what cannot be read. */
 uint64_t psr_find_cpu_max(const char *text);

@@ -224,6 +224,29 @@ static void judge_host(const psr_checkup *c, const psr_checkup_host *h, psr_find
 
 /* ---- hosts beside one another ---- */
 
+/* By what the samples are, where that is known: equal data may have other names. */
+static void compare_data(const psr_host_facts *x, const psr_host_facts *y, const char *where, psr_findings *f)
+{
+    const char *a = x->data_content, *b = y->data_content;
+    if (a[0] == '\0' || b[0] == '\0') {
+        if (x->data[0] && y->data[0] && strcmp(x->data, y->data) != 0)
+            psr_findings_add(f, PSR_FINDING_STOPS, "data", where, "put the same data on all hosts",
+                             "they have other data: %s; %s", x->data, y->data);
+        return;
+    }
+    if (strcmp(a, b) == 0)
+        return;
+    const bool train = strncmp(a, b, PSR_CONTENT_DIGITS) != 0;
+    const char *test_a = strchr(a, '-'), *test_b = strchr(b, '-');
+    const bool test = test_a == NULL || test_b == NULL || strcmp(test_a, test_b) != 0;
+    psr_findings_add(f, PSR_FINDING_STOPS, "data", where, "put the same data on all hosts",
+                     "they have other %s samples: %s (content %s); %s (content %s)",
+                     train && test ? "training and test"
+                     : train       ? "training"
+                                   : "test",
+                     x->data, a, y->data, b);
+}
+
 static void compare(const psr_checkup_host *a, const psr_checkup_host *b, psr_findings *f)
 {
     char where[600];
@@ -239,9 +262,7 @@ static void compare(const psr_checkup_host *a, const psr_checkup_host *b, psr_fi
         psr_findings_add(f, PSR_FINDING_SLOWS, "processor", where, "",
                          "they have other processors (%s; %s): in bsp all wait for the slowest", x->processor,
                          y->processor);
-    if (x->data[0] && y->data[0] && strcmp(x->data, y->data) != 0)
-        psr_findings_add(f, PSR_FINDING_STOPS, "data", where, "put the same data on all hosts",
-                         "they have other data: %s; %s", x->data, y->data);
+    compare_data(x, y, where, f);
     if (strcmp(x->library, y->library) != 0)
         psr_findings_add(f, PSR_FINDING_NOTE, "library", where, "", "they have %s and %s", x->library,
                          y->library);

@@ -3,6 +3,7 @@
 #ifndef PSR_DEPLOY_DOCTOR_HOST_FACTS_H
 #define PSR_DEPLOY_DOCTOR_HOST_FACTS_H
 
+#include "base/content.h"
 #include "base/err.h"
 
 #include <cjson/cJSON.h>
@@ -29,6 +30,8 @@ typedef struct psr_host_facts {
     char path_program[256], path_version[64]; /* another psring that the shell would find; "": none */
     /* data: both "" where none was asked for */
     char data[256], data_failure[512];
+    char data_content
+        [PSR_CONTENT_TEXT_BYTES]; /* what its samples are; "": its files were not read to their end */
     /* memory of a worker for the network that was asked about (model/networks/network_memory.h); 0: not known */
     uint64_t fixed_bytes, sample_bytes;
     char model_failure

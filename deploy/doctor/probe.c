@@ -98,6 +98,16 @@ static psr_err examine(probe *p, const cJSON *command)
     return PSR_OK;
 }
 
+static psr_err read_data(probe *p, const cJSON *command)
+{
+    char content[PSR_CONTENT_TEXT_BYTES], failure[512];
+    const char *data = psr_json_text(command, "data");
+    psr_find_data_content(data != NULL ? data : "", (int)milliseconds(command, "within_ms"), content,
+                          failure);
+    psr_json_put(&p->answers, "answer", "read", "content", content, "failure", failure, NULL);
+    return PSR_OK;
+}
+
 /* ---- clock ---- */
 
 static psr_err tell_clock(probe *p, const cJSON *command)
@@ -258,11 +268,8 @@ static psr_err on_command(void *context, char *line)
     static const struct {
         const char *op;
         psr_err (*obey)(probe *p, const cJSON *command);
-    } commands[] = {{"examine", examine},
-                    {"clock", tell_clock},
-                    {"reach", reach},
-                    {"meet", meet},
-                    {"measure", begin_measuring}};
+    } commands[] = {{"examine", examine}, {"read", read_data}, {"clock", tell_clock},
+                    {"reach", reach},     {"meet", meet},      {"measure", begin_measuring}};
     cJSON *command = cJSON_Parse(line);
     const char *op = psr_json_text(command, "op");
     psr_err err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a line that is no command of a probe's");

@@ -4,12 +4,14 @@
  *
  * Behind the provision, JSON objects, one a line. Launcher to probe, each answered when it is done:
  *   {"op":"examine","within_ms":10000,"data":"/d","names":["n1","n2"],"clock_fault_s":0}   data: may be missing; clock_fault_s: for tests, added to its clock
+ *   {"op":"read","within_ms":100000,"data":"/d"}           the data set, to its end
  *   {"op":"clock","number":3}
  *   {"op":"reach","within_ms":3000,"endpoints":["tcp://10.0.0.1:4242",""]}   in the hosts' order; "": not to be tried
  *   {"op":"meet","rank":1,"endpoint":"tcp://10.0.0.1:4242"} a channel to that probe, in the place of the one before
  *   {"op":"measure","bytes_ms":100,"within_ms":5000}       the way to the probe that was met
  * Probe to launcher:
  *   {"answer":"examine","facts":{..},"looked_up":["10.0.0.1",""]}
+ *   {"answer":"read","content":"..","failure":""}          one of both is ""
  *   {"answer":"clock","number":3,"time_s":1763842.25}      CLOCK_REALTIME
  *   {"answer":"reach","reached":[{"source":"10.0.0.2","failure":""},null]}
  *   {"answer":"meet","failure":""}

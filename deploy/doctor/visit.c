@@ -20,6 +20,7 @@
 #define CLOCK_ROUNDS 8
 /* Of all rounds together, about: what one sends in each is cut to that. After a deadline no further round begins. */
 #define ROUNDS_MS 6000
+#define READ_DEADLINES 10 /* a data set may be gigabytes */
 #define BYTES_MS_MIN 10.0
 #define BYTES_MS_MAX 200.0
 #define END_MS 2000
@@ -133,6 +134,23 @@ static psr_err start_probes(psr_visitor *v)
         psr_visit_ask(v, i, PSR_ASKED_FACTS, examine_command(v, i));
     }
     return psr_visit_await(v, "hosts themselves", 2 * v->options->deadline_ms);
+}
+
+/* ---- data ---- */
+
+/* Read to its end, which may take long, where it was found at all. */
+static psr_err read_data(psr_visitor *v)
+{
+    const int64_t within_ms = READ_DEADLINES * v->options->deadline_ms;
+    for (size_t i = 0; i < v->checkup->count; i++) {
+        if (!psr_visit_answers(v, i) || v->checkup->hosts[i].facts.data[0] == '\0')
+            continue;
+        cJSON *command = command_of("read");
+        cJSON_AddNumberToObject(command, "within_ms", (double)within_ms);
+        cJSON_AddStringToObject(command, "data", v->checkup->data);
+        psr_visit_ask(v, i, PSR_ASKED_DATA, command);
+    }
+    return psr_visit_await(v, "data", within_ms + v->options->deadline_ms);
 }
 
 /* ---- clocks ---- */
@@ -267,6 +285,7 @@ static psr_err ask_all(psr_visitor *v)
 {
     PSR_TRY(start_agents(v));
     PSR_TRY(start_probes(v));
+    PSR_TRY(read_data(v));
     PSR_TRY(compare_clocks(v));
     PSR_TRY(try_ways(v));
     return measure_ways(v);

@@ -31,6 +31,7 @@ static const char *const questions[] = {
     [PSR_ASKED_NOTHING] = "nothing",
     [PSR_ASKED_HELLO] = "its agent's hello",
     [PSR_ASKED_FACTS] = "what its probe found",
+    [PSR_ASKED_DATA] = "what its data are",
     [PSR_ASKED_CLOCK] = "its clock",
     [PSR_ASKED_REACH] = "whom it reaches",
     [PSR_ASKED_MEET] = "a channel to another probe",
@@ -117,6 +118,13 @@ static psr_err take_facts(psr_visitor *v, size_t host, const cJSON *answer)
     return PSR_OK;
 }
 
+static psr_err take_data(psr_visitor *v, size_t host, const cJSON *answer)
+{
+    psr_host_facts *facts = &v->checkup->hosts[host].facts;
+    PSR_TRY(psr_fields_text(answer, "content", facts->data_content, sizeof facts->data_content));
+    return psr_fields_text(answer, "failure", facts->data_failure, sizeof facts->data_failure);
+}
+
 /* Cristian's algorithm (Probabilistic clock synchronization, 1989): its clock was read between the question and the answer, so half
  * of the time between is how far the middle can be wrong. The shortest of several counts. */
 static psr_err take_clock(psr_visitor *v, size_t host, const cJSON *answer)
@@ -179,11 +187,9 @@ static psr_err take_answer(psr_visitor *v, size_t host, const char *text)
         const char *name;
         psr_question question;
         psr_err (*take)(psr_visitor *v, size_t host, const cJSON *answer);
-    } answers[] = {{"examine", PSR_ASKED_FACTS, take_facts},
-                   {"clock", PSR_ASKED_CLOCK, take_clock},
-                   {"reach", PSR_ASKED_REACH, take_reached},
-                   {"meet", PSR_ASKED_MEET, take_met},
-                   {"measure", PSR_ASKED_MEASURE, take_measured}};
+    } answers[] = {{"examine", PSR_ASKED_FACTS, take_facts}, {"read", PSR_ASKED_DATA, take_data},
+                   {"clock", PSR_ASKED_CLOCK, take_clock},   {"reach", PSR_ASKED_REACH, take_reached},
+                   {"meet", PSR_ASKED_MEET, take_met},       {"measure", PSR_ASKED_MEASURE, take_measured}};
     psr_visited *visited = &v->visited[host];
     cJSON *answer = cJSON_Parse(text);
     const char *name = psr_json_text(answer, "answer");

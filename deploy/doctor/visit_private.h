@@ -14,6 +14,7 @@ typedef enum psr_question {
     PSR_ASKED_NOTHING,
     PSR_ASKED_HELLO, /* the agent */
     PSR_ASKED_FACTS,
+    PSR_ASKED_DATA,
     PSR_ASKED_CLOCK,
     PSR_ASKED_REACH,
     PSR_ASKED_MEET,
