@@ -11,3 +11,10 @@ void psr_memory_keep_pages(void)
     mallopt(M_TOP_PAD, 64 << 20);
 #endif
 }
+
+void psr_memory_give_back(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}

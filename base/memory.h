@@ -7,4 +7,7 @@
  * gradients, half of its time. Called first in main, by programs that exchange. */
 void psr_memory_keep_pages(void);
 
+/* Freed pages go back to the system after all: after something large was freed that does not come again. */
+void psr_memory_give_back(void);
+
 #endif

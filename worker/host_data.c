@@ -3,6 +3,7 @@
 #include "base/config.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/thread.h"
 #include "net/socket_directory.h"
 #include "worker/data_passing.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 /* Of "data-0123456789abcdef", the name of a turn and of the socket in the directory. */
@@ -64,6 +66,7 @@ static void share(psr_host_data *d, const char *socket)
         err = psr_opened_unpack(d->sealed.data, d->sealed.bytes, d->name, &shared);
     if (err == PSR_OK) {
         psr_opened_done(&d->opened);
+        psr_memory_give_back();
         d->opened = shared;
         err = psr_data_passer_start(socket, &d->sealed, &d->passer);
     } else {
@@ -117,6 +120,8 @@ static psr_err read_data(psr_host_data *d)
     psr_socket_directory directory = PSR_SOCKET_DIRECTORY_NONE;
     if (d->directory[0] == '\0' || psr_socket_directory_hold(d->directory, &directory) != PSR_OK)
         return read_alone(d);
+    /* It is there while the run is, and a thread that is left to the end of its process does not keep it from going. */
+    (void)flock(directory.hold, LOCK_UN);
     psr_err err = read_in(d, &directory);
     psr_socket_directory_release(&directory);
     return err;

@@ -234,17 +234,12 @@ static void compare_data(const psr_host_facts *x, const psr_host_facts *y, const
                              "they have other data: %s; %s", x->data, y->data);
         return;
     }
-    if (strcmp(a, b) == 0)
-        return;
-    const bool train = strncmp(a, b, PSR_CONTENT_DIGITS) != 0;
-    const char *test_a = strchr(a, '-'), *test_b = strchr(b, '-');
-    const bool test = test_a == NULL || test_b == NULL || strcmp(test_a, test_b) != 0;
-    psr_findings_add(f, PSR_FINDING_STOPS, "data", where, "put the same data on all hosts",
-                     "they have other %s samples: %s (content %s); %s (content %s)",
-                     train && test ? "training and test"
-                     : train       ? "training"
-                                   : "test",
-                     x->data, a, y->data, b);
+    const char *const split[] = {"training", "test"};
+    for (int s = 0; s < 2; s++, a += strcspn(a, "-"), a += *a == '-', b += strcspn(b, "-"), b += *b == '-')
+        if (strncmp(a, b, PSR_CONTENT_DIGITS) != 0)
+            psr_findings_add(f, PSR_FINDING_STOPS, "data", where, "put the same data on all hosts",
+                             "they have other %s samples: %s (content %.16s); %s (content %.16s)", split[s],
+                             x->data, a, y->data, b);
 }
 
 static void compare(const psr_checkup_host *a, const psr_checkup_host *b, psr_findings *f)

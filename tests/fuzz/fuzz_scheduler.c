@@ -180,7 +180,8 @@ static void say(played *p, psr_peer from, psr_message_type type, const char *tex
 
 #define JOIN_TEXT "{\"version\": \"" PSR_VERSION "\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}"
 #define FACTS_TEXT                                                                                           \
-    "{\"identity\": \"\", \"data_name\": \"\", \"train_count\": 0, \"test_count\": %d, \"channels\": 0, "    \
+    "{\"identity\": \"\", \"data_name\": \"\", \"data_train\": \"\", \"data_test\": \"\", \"train_count\": " \
+    "0, \"test_count\": %d, \"channels\": 0, "                                                               \
     "\"height\": 0, \"width\": 0, \"classes\": 0, \"steps_per_epoch\": 1, \"total_steps\": %" PRIu64 ", "    \
     "\"parameter_count\": 0}"
 

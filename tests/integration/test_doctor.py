@@ -7,11 +7,13 @@ usage: test_doctor.py PSRING"""
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 
 from psring_run import PATIENCE_S, Tap, Workspace
+from test_classes import write_set
 
 BAD_PROBE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bad_probe.py")
 
@@ -91,6 +93,22 @@ def alone(tap, psring, directory):
     os.remove(other)
 
 
+def data_read(tap, psring, directory):
+    """Files are read to their end, on each host, and what they hold is told."""
+    os.environ["XDG_CACHE_HOME"] = os.path.join(directory, "cache")
+    data = write_set(os.path.join(directory, "set"), 10)
+    run = Doctor(psring, "--data", data, "--json")
+    content = json.loads(run.stdout)["hosts"][0]["facts"]["data_content"]
+    tap.ok(run.status == 0 and re.fullmatch("[0-9a-f]{32}-[0-9a-f]{32}", content), "what the samples are is among the facts", run.why())
+    with open(os.path.join(data, "t10k-images-idx3-ubyte"), "r+b") as file:  # its head and labels are whole
+        file.truncate(os.path.getsize(file.name) - 1)
+    run = Doctor(psring, "--data", data)
+    tap.ok(run.status == 1 and run.says(r"  data +localhost: .*/t10k-images-idx3-ubyte: truncated: .*\n +-> .*"),
+           "a truncated file would stop a run", run.why())
+    shutil.rmtree(data)
+    shutil.rmtree(os.environ.pop("XDG_CACHE_HOME"), ignore_errors=True)
+
+
 def beside_one_another(tap, psring, version):
     run = Doctor(psring, "-H", "good2:2,good3,good4", *ssh(version), "--json")
     told = json.loads(run.stdout)
@@ -153,6 +171,7 @@ def main():
     tap = Tap()
     with Workspace() as directory:
         alone(tap, psring, directory)
+        data_read(tap, psring, directory)
     beside_one_another(tap, psring, version)
     bad_hosts(tap, psring, version)
     refused(tap, psring)

@@ -128,6 +128,23 @@ static void other_bits_and_other_data_stop_a_run_other_processors_slow_it(void *
     assert_alone(PSR_FINDING_STOPS, "data", "node1, node2",
                  "they have other data: mnist, 60000 samples; mnist, 59999 samples");
     strcpy(c.hosts[1].facts.data, c.hosts[0].facts.data);
+    /* As many samples, which are others; and equal ones under another name. */
+    for (size_t i = 0; i < c.count; i++)
+        strcpy(c.hosts[i].facts.data_content,
+               "0123456789abcdef0123456789abcdef-fedcba9876543210fedcba9876543210");
+    strcpy(c.hosts[1].facts.data, "copy of mnist, 60000 samples");
+    assert_mended();
+    c.hosts[1].facts.data_content[PSR_CONTENT_BYTES] = '0';
+    assert_alone(PSR_FINDING_STOPS, "data", "node1, node2",
+                 "they have other test samples: mnist, 60000 samples (content fedcba9876543210); copy of "
+                 "mnist, 60000 samples (content 0edcba9876543210)");
+    strcpy(c.hosts[1].facts.data_content, c.hosts[0].facts.data_content);
+    c.hosts[1].facts.data_content[0] = 'f';
+    assert_alone(PSR_FINDING_STOPS, "data", "node1, node2",
+                 "they have other training samples: mnist, 60000 samples (content 0123456789abcdef); copy of "
+                 "mnist, 60000 samples (content f123456789abcdef)");
+    strcpy(c.hosts[1].facts.data_content, c.hosts[0].facts.data_content);
+    strcpy(c.hosts[1].facts.data, c.hosts[0].facts.data);
     c.hosts[1].facts.l3_bytes /= 2;
     assert_alone(PSR_FINDING_SLOWS, "processor", "node1, node2",
                  "they have other processors (A processor; A processor): in bsp all wait for the slowest");
