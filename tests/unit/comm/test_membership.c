@@ -202,6 +202,7 @@ static void joining_is_three_things_said_and_two_heard(void **state)
 static void facts_may_come_later_and_until_then_it_tells_its_own_progress(void **state)
 {
     (void)state;
+    const psr_msg_limits limits = {.workers = 1};
     psr_msg_progress said;
     psr_membership_free(s.machine);
     begin(true);
@@ -212,7 +213,7 @@ static void facts_may_come_later_and_until_then_it_tells_its_own_progress(void *
     s.place = (psr_msg_progress){.phase = PSR_PHASE_START, .counter = 7};
     assert_ok(psr_membership_tick(s.machine, s.now_ms, &s.next_ms));
     assert_int_equal(s.count, 2);
-    assert_ok(psr_msg_progress_read(&(psr_message){.head = s.told[1].head}, &said));
+    assert_ok(psr_msg_progress_read(&(psr_message){.head = s.told[1].head}, &limits, &said));
     assert_int_equal(said.counter, 7);
     assert_false(said.waits);
     assert_ok(psr_membership_facts(s.machine, (psr_bytes){"late", 4}));
@@ -220,7 +221,7 @@ static void facts_may_come_later_and_until_then_it_tells_its_own_progress(void *
     assert_string_equal(s.told[2].text, "late");
     assert_false(psr_membership_owes_facts(s.machine));
     assert_ok(psr_membership_report(s.machine, s.now_ms));
-    assert_ok(psr_msg_progress_read(&(psr_message){.head = s.told[3].head}, &said));
+    assert_ok(psr_msg_progress_read(&(psr_message){.head = s.told[3].head}, &limits, &said));
     assert_true(said.waits);
     assert_true(psr_peer_equal(said.waits_for, scheduler));
     assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, "welcome"));
