@@ -59,7 +59,7 @@ static const struct argp_option options[] = {
      0},
     {"workers", 'w', "N", 0, "workers of the run (default 1)", 0},
     {"shards", 's', "S", 0, "shards of the run (default 1)", 0},
-    {"loopback", 'l', NULL, 0, "a token for ipc sockets on one machine rather than CURVE keys", 0},
+    {"loopback", 'l', NULL, 0, "tokens for ipc sockets on one machine rather than CURVE keys", 0},
     {0}};
 
 static const struct argp argp = {

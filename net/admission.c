@@ -92,12 +92,28 @@ static bool same_token(const char *token, const uint8_t *claimed, size_t claimed
     return difference == 0;
 }
 
+/* Whose token it is says who it is. A name that is another's is a lie that HELLO repeats, and is told there. */
+static const char *admit_own_token(const psr_admission *admission, const psr_zap_frame *token,
+                                   psr_peer *ret_peer)
+{
+    const struct psr_member_key *whose = NULL;
+    for (size_t i = 0; i < admission->keys->member_count; i++)
+        if (same_token(admission->keys->members[i].public_key, token->bytes, token->size))
+            whose = &admission->keys->members[i];
+    if (whose == NULL)
+        return "its token is no member's of this run";
+    *ret_peer = whose->peer;
+    return NULL;
+}
+
 static const char *admit_token(const psr_admission *admission, const psr_zap_request *request,
                                psr_peer *ret_peer)
 {
     const psr_zap_frame *name = &request->frames[PSR_ZAP_CREDENTIALS], *token = name + 1;
     if (request->count < PSR_ZAP_CREDENTIALS + 2)
         return "no name and token";
+    if (admission->keys->member_count > 0)
+        return admit_own_token(admission, token, ret_peer);
     if (!same_token(admission->keys->token, token->bytes, token->size))
         return "the token is not this run's";
     char text[PSR_ADMISSION_NAME_BYTES];
@@ -346,8 +362,8 @@ psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
 {
     if (keys->curve && !zmq_has("curve"))
         return psr_fail(PSR_ERR_UNSUPPORTED, "this libzmq was built without CURVE");
-    if (!keys->curve && keys->token[0] == '\0')
-        return psr_fail(PSR_ERR_USAGE, "no keys: neither a CURVE key pair nor the token of the run");
+    if (!keys->curve && keys->member_count == 0 && keys->token[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE, "no keys: neither a CURVE key pair nor a token");
     psr_admission *admission = calloc(1, sizeof *admission);
     if (admission == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an inbox");
@@ -386,19 +402,21 @@ void psr_admission_free(psr_admission *admission)
     free(admission);
 }
 
-psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer, const char *server_key)
+psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer, const char *peer_key)
 {
+    const bool one_token = !keys->curve && keys->member_count == 0;
+    if (!one_token && (peer_key == NULL || strlen(peer_key) != PSR_KEY_Z85 - 1))
+        return psr_fail(PSR_ERR_USAGE, "no %s is known for the peer", keys->curve ? "CURVE key" : "token");
     if (keys->curve) {
-        if (server_key == NULL || strlen(server_key) != PSR_KEY_Z85 - 1)
-            return psr_fail(PSR_ERR_USAGE, "no CURVE key is known for the peer");
-        PSR_TRY(set_key(zmq_dealer, ZMQ_CURVE_SERVERKEY, server_key, "ZMQ_CURVE_SERVERKEY"));
+        PSR_TRY(set_key(zmq_dealer, ZMQ_CURVE_SERVERKEY, peer_key, "ZMQ_CURVE_SERVERKEY"));
         PSR_TRY(set_key(zmq_dealer, ZMQ_CURVE_PUBLICKEY, keys->public_key, "ZMQ_CURVE_PUBLICKEY"));
         return set_key(zmq_dealer, ZMQ_CURVE_SECRETKEY, keys->secret_key, "ZMQ_CURVE_SECRETKEY");
     }
     char name[PSR_ADMISSION_NAME_BYTES];
     psr_admission_name(self, name);
     PSR_TRY(psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_USERNAME, name, "ZMQ_PLAIN_USERNAME"));
-    return psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_PASSWORD, keys->token, "ZMQ_PLAIN_PASSWORD");
+    return psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_PASSWORD, one_token ? keys->token : peer_key,
+                            "ZMQ_PLAIN_PASSWORD");
 }
 
 void *psr_admission_refusals(psr_admission *admission)

@@ -3,9 +3,10 @@
  * or computing owner keeps nobody waiting.
  *
  * With CURVE the roster's keys are let in, each as the member that it belongs to. Without CURVE (ipc sockets) ZeroMQ's
- * PLAIN mechanism carries a name ("worker 1", or "worker any" before it has a rank) and the token of
- * the run, which is compared in constant time. A connection that was let in bears its name in the User-Id
- * property of every message. All others are turned away: wrong key or token, garbage, half a greeting, a
+ * PLAIN mechanism carries a name and a token, which is compared in constant time. Where the keys have a roster, the token is
+ * one that this process shares with one member, and whoever shows it is let in as that member, whatever name it has. Where
+ * all share one token, the name is believed ("worker 1", or "worker any" before it has a rank). A connection that was let in
+ * bears its name in the User-Id property of every message. All others are turned away: wrong key or token, garbage, half a greeting, a
  * handshake that takes longer than PSR_HANDSHAKE_MS. */
 #ifndef PSR_NET_ADMISSION_H
 #define PSR_NET_ADMISSION_H
@@ -28,9 +29,10 @@ void psr_admission_members_look(psr_admission *admission);
 /* Ends the handler, before the router is closed: nobody else comes in. NULL allowed. */
 void psr_admission_free(psr_admission *admission);
 
-/* Gives a DEALER the name and the keys with which it asks for admission. server_key: Z85, or NULL without CURVE. */
+/* Gives a DEALER the name and the keys with which it asks for admission. peer_key: psr_keys_of the other end; NULL where all
+ * share one token. */
 PSR_MUST_CHECK psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer,
-                                           const char *server_key);
+                                           const char *peer_key);
 
 /* The socket to poll for lines about those turned away; psr_admission_refusal reads one without waiting, false:
  * none. Owner's thread. */

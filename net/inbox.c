@@ -193,6 +193,13 @@ static psr_err refuse_bytes(psr_inbox *inbox, frames *f, psr_peer peer, psr_err 
     return violation(peer, decoded);
 }
 
+/* Whether who was let in under a name says that it is somebody else. */
+static bool is_another(psr_peer known, psr_peer claimed)
+{
+    return claimed.role != known.role ||
+           (claimed.rank != known.rank && claimed.rank != PSR_RANK_ANY && known.rank != PSR_RANK_ANY);
+}
+
 /* The first message of a routing id: HELLO, of a peer whose name admission has checked. */
 static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr_head *head)
 {
@@ -201,19 +208,20 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
     if (name == NULL || !psr_admission_name_read(name, &known))
         return drop(inbox, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "it was not admitted under a name");
     const psr_binding *holder = psr_bindings_holder(&inbox->bindings, known);
+    bool is_hello = decoded == PSR_OK && head->type == PSR_MSG_HELLO && head->sequence == 0 && f->count == 2;
+    psr_err read = is_hello ? psr_msg_hello_read(head, &claimed) : PSR_ERR_PROTOCOL;
+    /* A second process with a member's own key may be a mistake; one that says it is another member is none. */
+    if (read == PSR_OK && is_another(known, claimed))
+        return violation(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32,
+                                         psr_role_name(claimed.role), claimed.rank));
     if (holder != NULL)
         return refuse_second(inbox, f, known, holder);
     if (decoded != PSR_OK)
         return refuse_bytes(inbox, f, known, decoded);
-    if (head->type != PSR_MSG_HELLO || head->sequence != 0 || f->count != 2)
+    if (!is_hello)
         return violation(known, psr_fail(PSR_ERR_PROTOCOL, "its first message is not HELLO"));
-    psr_err read = psr_msg_hello_read(head, &claimed);
     if (read != PSR_OK)
         return violation(known, read);
-    if (claimed.role != known.role ||
-        (claimed.rank != known.rank && claimed.rank != PSR_RANK_ANY && known.rank != PSR_RANK_ANY))
-        return violation(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32,
-                                         psr_role_name(claimed.role), claimed.rank));
     psr_peer peer = claimed.rank == PSR_RANK_ANY ? known : claimed;
     holder = psr_bindings_holder(&inbox->bindings, peer);
     if (holder != NULL)

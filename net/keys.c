@@ -23,6 +23,8 @@ const char *psr_keys_of(const psr_keys *keys, psr_peer peer)
 
 void psr_keys_done(psr_keys *keys)
 {
+    if (keys->members != NULL)
+        explicit_bzero(keys->members, keys->member_count * sizeof *keys->members);
     free(keys->members);
     explicit_bzero(keys, sizeof *keys);
 }
@@ -57,18 +59,46 @@ static psr_peer member_at(size_t i, uint32_t shards)
     return (psr_peer){PSR_ROLE_WORKER, (uint32_t)(i - 1 - shards)};
 }
 
-/* Everybody's public keys, once everybody has one. */
-static psr_err hand_out_roster(psr_keys *sets, size_t count, uint32_t shards)
+/* 32 random bytes, written as a CURVE key is. */
+static psr_err fresh_token(char token[PSR_KEY_Z85])
+{
+    uint8_t bytes[32];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
+    zmq_z85_encode(token, bytes, sizeof bytes);
+    explicit_bzero(bytes, sizeof bytes);
+    return PSR_OK;
+}
+
+/* A token for each pair of members, and one of each with itself, by which a set says whose it is. */
+static psr_err hand_out_tokens(psr_keys *sets, size_t count)
+{
+    for (size_t a = 0; a < count; a++) {
+        for (size_t b = a; b < count; b++) {
+            PSR_TRY(fresh_token(sets[a].members[b].public_key));
+            memcpy(sets[b].members[a].public_key, sets[a].members[b].public_key, PSR_KEY_Z85);
+        }
+        memcpy(sets[a].public_key, sets[a].members[a].public_key, PSR_KEY_Z85);
+    }
+    return PSR_OK;
+}
+
+static void hand_out_public_keys(psr_keys *sets, size_t count)
+{
+    for (size_t s = 0; s < count; s++)
+        for (size_t i = 0; i < count; i++)
+            memcpy(sets[s].members[i].public_key, sets[i].public_key, PSR_KEY_Z85);
+}
+
+static psr_err make_rosters(psr_keys *sets, size_t count, uint32_t shards)
 {
     for (size_t s = 0; s < count; s++) {
         sets[s].members = calloc(count, sizeof *sets[s].members);
         if (sets[s].members == NULL)
             return psr_fail(PSR_ERR_NOMEM, "no memory for the keys of %zu members", count);
         sets[s].member_count = count;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             sets[s].members[i].peer = member_at(i, shards);
-            memcpy(sets[s].members[i].public_key, sets[i].public_key, PSR_KEY_Z85);
-        }
     }
     return PSR_OK;
 }
@@ -83,18 +113,17 @@ psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool curve, psr_key
     if (sets == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the keys of %zu members", count);
     psr_err err = PSR_OK;
-    char token[PSR_TOKEN_BYTES] = "";
-    if (!curve)
-        err = random_token(token);
     for (size_t i = 0; err == PSR_OK && i < count; i++) {
         sets[i].curve = curve;
-        memcpy(sets[i].token, token, sizeof token);
         if (curve)
             err = fresh_pair(&sets[i]);
     }
+    if (err == PSR_OK)
+        err = make_rosters(sets, count, shards);
     if (err == PSR_OK && curve)
-        err = hand_out_roster(sets, count, shards);
-    explicit_bzero(token, sizeof token);
+        hand_out_public_keys(sets, count);
+    else if (err == PSR_OK)
+        err = hand_out_tokens(sets, count);
     if (err != PSR_OK) {
         for (size_t i = 0; i < count; i++)
             psr_keys_done(&sets[i]);
@@ -108,6 +137,7 @@ psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool curve, psr_key
 
 /* ---- as JSON: {"curve": true, "public": Z85, "secret": Z85, "members": [{"role", "rank", "key"}, ..]}
  *           or {"curve": true, "shared": true, "members": [{"role", "rank", "key", "secret"}, ..]}
+ *           or {"curve": false, "bare": false, "own": Z85, "members": [{"role", "rank", "key"}, ..]}
  *           or {"curve": false, "bare": false, "token": 64 hex digits} ---- */
 
 /* sets: whose secrets stand beside the public keys, in the order of the roster; NULL: none do. */
@@ -129,6 +159,15 @@ static bool add_members(cJSON *json, const psr_keys *keys, const psr_keys *sets)
     return members != NULL;
 }
 
+static bool add_tokens(cJSON *json, const psr_keys *keys)
+{
+    if (cJSON_AddBoolToObject(json, "bare", keys->bare) == NULL)
+        return false;
+    if (keys->member_count == 0)
+        return cJSON_AddStringToObject(json, "token", keys->token) != NULL;
+    return cJSON_AddStringToObject(json, "own", keys->public_key) != NULL && add_members(json, keys, NULL);
+}
+
 static psr_err to_json(const psr_keys *keys, const psr_keys *sets, char **ret_json)
 {
     cJSON *json = cJSON_CreateObject();
@@ -140,8 +179,7 @@ static psr_err to_json(const psr_keys *keys, const psr_keys *sets, char **ret_js
              cJSON_AddStringToObject(json, "secret", keys->secret_key) != NULL &&
              add_members(json, keys, NULL);
     else
-        ok = ok && cJSON_AddBoolToObject(json, "bare", keys->bare) != NULL &&
-             cJSON_AddStringToObject(json, "token", keys->token) != NULL;
+        ok = ok && add_tokens(json, keys);
     char *text = ok ? psr_secret_print(json) : NULL;
     psr_secret_delete(json);
     if (text == NULL)
@@ -157,7 +195,13 @@ psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json)
 
 psr_err psr_keys_to_shared_json(const psr_keys *sets, char **ret_json)
 {
-    return to_json(&sets[0], sets, ret_json);
+    if (sets[0].curve)
+        return to_json(&sets[0], sets, ret_json);
+    psr_keys one = {.bare = sets[0].bare};
+    PSR_TRY(random_token(one.token));
+    psr_err err = to_json(&one, NULL, ret_json);
+    psr_keys_done(&one);
+    return err;
 }
 
 static psr_err read_z85(const cJSON *object, const char *name, char key[PSR_KEY_Z85])
@@ -170,7 +214,7 @@ static psr_err read_z85(const cJSON *object, const char *name, char key[PSR_KEY_
     ok = ok && zmq_z85_encode(back, bytes, sizeof bytes) != NULL && strcmp(back, text) == 0;
     explicit_bzero(bytes, sizeof bytes);
     if (!ok)
-        return psr_fail(PSR_ERR_FORMAT, "\"%s\" should be a CURVE key of %d Z85 characters", name,
+        return psr_fail(PSR_ERR_FORMAT, "\"%s\" should be a key of %d Z85 characters", name,
                         PSR_KEY_Z85 - 1);
     memcpy(key, text, PSR_KEY_Z85);
     return PSR_OK;
@@ -237,7 +281,8 @@ static psr_err check_roster(psr_keys *keys)
     for (size_t i = 0; i < keys->member_count; i++)
         own = own || strcmp(keys->members[i].public_key, keys->public_key) == 0;
     if (!own)
-        return psr_fail(PSR_ERR_FORMAT, "\"members\" lacks the key under \"public\"");
+        return psr_fail(PSR_ERR_FORMAT, "\"members\" lacks the key under \"%s\"",
+                        keys->curve ? "public" : "own");
     qsort(keys->members, keys->member_count, sizeof *keys->members, compare_members);
     for (size_t i = 1; i < keys->member_count; i++)
         if (compare_members(&keys->members[i - 1], &keys->members[i]) == 0)
@@ -324,6 +369,17 @@ static psr_err read_curve(const cJSON *json, psr_peer self, psr_keys *keys)
     return check_self(keys, self);
 }
 
+static psr_err read_tokens(const cJSON *json, psr_peer self, psr_keys *keys)
+{
+    PSR_TRY(read_flag(json, "bare", &keys->bare));
+    if (cJSON_GetObjectItemCaseSensitive(json, "own") == NULL)
+        return read_token(json, keys->token);
+    PSR_TRY(read_z85(json, "own", keys->public_key));
+    PSR_TRY(read_members(json, keys));
+    PSR_TRY(check_roster(keys));
+    return check_self(keys, self);
+}
+
 psr_err psr_keys_from_json(const char *text, size_t size, psr_peer self, psr_keys *ret_keys)
 {
     if (size > PSR_KEYS_JSON_MAX)
@@ -340,8 +396,8 @@ psr_err psr_keys_from_json(const char *text, size_t size, psr_peer self, psr_key
         err = psr_fail(PSR_ERR_FORMAT, "\"curve\" should be true or false");
     else if ((keys.curve = cJSON_IsTrue(curve)))
         err = read_curve(json, self, &keys);
-    else if ((err = read_flag(json, "bare", &keys.bare)) == PSR_OK)
-        err = read_token(json, keys.token);
+    else
+        err = read_tokens(json, self, &keys);
     psr_secret_delete(json);
     if (err == PSR_OK)
         *ret_keys = keys;

@@ -1,6 +1,10 @@
-/* Who may speak: the CURVE key pair of this process and the public keys of the roster, or over ipc sockets the
- * token of the run. Provisioned by the launcher over standard input, or from files. Secrets never go to a
- * command line, an environment or a log. Plain data after reading; any thread may read.
+/* Who may speak: the CURVE key pair of this process and the public keys of the roster, or without CURVE (ipc sockets) the
+ * tokens that this process shares with each member of the roster, one with each. Provisioned by the launcher over standard
+ * input, or from files. Secrets never go to a command line, an environment or a log. Plain data after reading; any thread
+ * may read.
+ *
+ * A token of a pair is known to its two members alone: who shows it to one of them is the other. Nobody learns a
+ * token by being shown it with which he could be a third.
  *
  * Where no launcher hands keys over, they are in files of mode 0600, which psring keygen or psr_keys_generate and a
  * save below make, in one of two ways (docs/security.md):
@@ -9,6 +13,7 @@
  * - one shared file for all: it holds everybody's secret, for launchers that start identical commands, and for a job whose
  *   rank 0 makes it. On the wire each process has a pair of its own, as above: strangers are kept out, what is
  *   said cannot be read, and who connects to a rank has reached that rank. But who can read the file can be any process.
+ * Without CURVE the shared file holds one token, and who has it can be any process too.
  * psr_keys_load takes either. */
 #ifndef PSR_NET_KEYS_H
 #define PSR_NET_KEYS_H
@@ -23,12 +28,12 @@ typedef struct psr_keys {
     bool curve;
     bool bare; /* without CURVE: TCP too, where everybody on the way can read and change all of it.
                                      * Only who starts the run can say so (--no-encrypt) */
-    char token[PSR_TOKEN_BYTES]; /* without CURVE: what the handshake must carry (net/admission.h) */
-    char public_key[PSR_KEY_Z85], secret_key[PSR_KEY_Z85]; /* own */
+    char token[PSR_TOKEN_BYTES]; /* without CURVE and without a roster: what all show in the handshake */
+    char public_key[PSR_KEY_Z85], secret_key[PSR_KEY_Z85]; /* own; without CURVE secret_key is "" */
     struct psr_member_key {
         psr_peer peer;
-        char public_key[PSR_KEY_Z85];
-    } * members; /* the roster's, own included */
+        char public_key[PSR_KEY_Z85]; /* without CURVE: the token that is this pair's */
+    } * members; /* the roster's, own included, which is public_key again */
     size_t member_count;
 } psr_keys;
 
@@ -39,7 +44,7 @@ PSR_MUST_CHECK psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool
 
 /* JSON text of one, for standard input or a key file. ret owns: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json);
-/* JSON text of all that psr_keys_generate made, for a shared file. ret owns: psr_secret_free. */
+/* JSON text of all that psr_keys_generate made, for a shared file; without CURVE one fresh token for all. ret owns: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_keys_to_shared_json(const psr_keys *sets, char **ret_json);
 /* Of either text the keys of self, who may be of any rank where the text is of one process. Bytes may be hostile: FORMAT.
  * USAGE: these are another's keys, self is not among those who share them, or its rank is not said and should be. ret owns: psr_keys_done. */
@@ -58,10 +63,10 @@ PSR_MUST_CHECK psr_err psr_keys_read_private(const char *path, char **ret_text);
 PSR_MUST_CHECK psr_err psr_keys_write_private(const char *text, const char *path);
 /* A file of mode 0600. USAGE: path is there already; what was there stays. */
 PSR_MUST_CHECK psr_err psr_keys_save(const psr_keys *keys, const char *path);
-/* The same of all that psr_keys_generate made. Without CURVE they are one token, and one file serves all anyway. */
+/* The same of all that psr_keys_generate made. Without CURVE it holds one token for all. */
 PSR_MUST_CHECK psr_err psr_keys_save_shared(const psr_keys *sets, const char *path);
 
-/* Public key of a member, or NULL. */
+/* A member's public key, or the token that is shown to it and that it shows; NULL: none is known. */
 const char *psr_keys_of(const psr_keys *keys, psr_peer peer);
 void psr_keys_done(psr_keys *keys); /* wipes */
 

@@ -52,11 +52,11 @@ psr_err psr_provision_to_json(const psr_provision *provision, char **ret_json)
 
 /* ---- reading ---- */
 
-/* A CURVE key belongs to one rank: who starts a member by hand need not say which. */
+/* A key or a pair's token belongs to one rank: who starts a member by hand need not say which. */
 static void rank_by_key(psr_provision *provision)
 {
     const psr_keys *keys = &provision->keys;
-    if (provision->self.rank != PSR_RANK_ANY || !keys->curve)
+    if (provision->self.rank != PSR_RANK_ANY)
         return;
     for (size_t i = 0; i < keys->member_count; i++)
         if (keys->members[i].peer.role == provision->self.role &&

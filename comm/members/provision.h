@@ -23,8 +23,8 @@ typedef struct psr_provision {
 
 /* ret owns: free(). */
 PSR_MUST_CHECK psr_err psr_provision_to_json(const psr_provision *provision, char **ret_json);
-/* Bytes may be hostile: FORMAT, naming the field. With CURVE and no rank, the rank is the one whose key this
- * is. ret owns: psr_provision_done. */
+/* Bytes may be hostile: FORMAT, naming the field. Without a rank it is the one whose key or token this
+ * is, where keys are of one rank. ret owns: psr_provision_done. */
 PSR_MUST_CHECK psr_err psr_provision_from_json(const char *json, size_t size, psr_provision *ret_provision);
 /* A start by hand: scheduler as HOST:PORT, an endpoint or the path of its ipc socket, beside which this process then
  * listens too (NULL for the scheduler itself), keys as psr_keys_load finds them, an interface or NULL. USAGE or what

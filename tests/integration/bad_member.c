@@ -61,14 +61,15 @@ static psr_err join_from_nowhere(bad *b)
 
 /* ---- with ZeroMQ alone ---- */
 
-psr_err bad_connect(bad *b, const char *endpoint)
+psr_err bad_connect(bad *b, psr_peer peer, const char *endpoint)
 {
     b->ctx = zmq_ctx_new();
     b->dealer = zmq_socket(b->ctx, ZMQ_DEALER);
     static const char id[16] = BAD_ID; /* a channel's name has so many bytes */
     if (zmq_setsockopt(b->dealer, ZMQ_ROUTING_ID, id, sizeof id) != 0)
         return psr_fail(PSR_ERR_IO, "ZMQ_ROUTING_ID: %s", zmq_strerror(zmq_errno()));
-    PSR_TRY(psr_admission_apply(&b->provision.keys, b->provision.self, b->dealer, NULL));
+    PSR_TRY(psr_admission_apply(&b->provision.keys, b->provision.self, b->dealer,
+                                psr_keys_of(&b->provision.keys, peer)));
     if (zmq_connect(b->dealer, endpoint) != 0)
         return psr_fail(PSR_ERR_IO, "%s: %s", endpoint, zmq_strerror(zmq_errno()));
     return PSR_OK;
@@ -76,7 +77,7 @@ psr_err bad_connect(bad *b, const char *endpoint)
 
 static psr_err connect_dealer(bad *b)
 {
-    return bad_connect(b, b->provision.scheduler);
+    return bad_connect(b, scheduler, b->provision.scheduler);
 }
 
 static psr_err send_bytes(bad *b, const void *bytes, size_t size, bool more)
@@ -143,6 +144,13 @@ static psr_err no_hello(bad *b)
 static psr_err another_rank(bad *b)
 {
     return say_hello(b, b->provision.self.rank + 1);
+}
+
+/* From the first byte of the handshake on it is its neighbour, whose token it does not have: it shows its own. */
+static psr_err another_name(bad *b)
+{
+    b->provision.self.rank = b->provision.self.rank > 0 ? b->provision.self.rank - 1 : 1;
+    return say_hello(b, b->provision.self.rank);
 }
 
 static psr_err payload_that_does_not_come(bad *b)
@@ -403,6 +411,7 @@ static const behaviour behaviours[] = {
     {"garbage", garbage},
     {"no-hello", no_hello},
     {"another-rank", another_rank},
+    {"another-name", another_name},
     {"payload-that-does-not-come", payload_that_does_not_come},
     {"same-message-twice", same_message_twice},
     {"facts-twice", facts_twice},

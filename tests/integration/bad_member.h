@@ -22,9 +22,9 @@ typedef struct behaviour {
 PSR_MUST_CHECK psr_err bad_open(bad *b);
 /* Joins, and is welcomed. */
 PSR_MUST_CHECK psr_err bad_join(bad *b);
-/* A dealer of its own to an endpoint, whose channel has that id. */
+/* A dealer of its own to a member's endpoint, whose channel has that id. */
 #define BAD_ID "bad member, bad"
-PSR_MUST_CHECK psr_err bad_connect(bad *b, const char *endpoint);
+PSR_MUST_CHECK psr_err bad_connect(bad *b, psr_peer peer, const char *endpoint);
 /* Numbers the head; frame 2 is those bytes, whatever the head announces (none: NULL). */
 PSR_MUST_CHECK psr_err bad_send(bad *b, psr_head head, size_t announced, const void *bytes, size_t size);
 

@@ -75,7 +75,9 @@ static psr_err begin(bad *b, int *ret_fd)
     psr_record hello = {.kind = PSR_RECORD_HELLO, .id = BAD_ID};
     PSR_TRY(bad_join(b));
     PSR_TRY(victim(b, &member));
-    PSR_TRY(bad_connect(b, member->endpoint));
+    if (member == NULL)
+        return psr_fail(PSR_ERR_NOT_FOUND, "nobody is there");
+    PSR_TRY(bad_connect(b, member->peer, member->endpoint));
     PSR_TRY(bad_send(b, psr_msg_hello_head(psr_member_self(b->member)), 0, NULL, 0));
     PSR_TRY(dial(member->memory.socket, ret_fd));
     return say(*ret_fd, hello, -1);

@@ -31,6 +31,7 @@ CASES = {
     "garbage": (PS, r"worker 1: a message does not begin with PSRG"),
     "no-hello": (PS, r"worker 1: its first message is not HELLO"),
     "another-rank": (PS, r"worker 1: says it is worker 2"),
+    "another-name": (PS, r"worker 1: says it is worker 0"),
     "payload-that-does-not-come": (PS, r"worker 1: announced a payload of 1000 bytes"),
     "same-message-twice": (PS, r"worker 1: sent message 0 twice"),
     "facts-twice": (BOTH, r"worker 1 sent FACTS.*told its facts before"),

@@ -1,8 +1,8 @@
 """psring run: any program, with its place in its environment; how it ends, what it prints, and that nothing of it outlives the run.
 
-usage: test_run.py PSRING RANK
+usage: test_run.py PSRING RANK BAD-MEMBER
 
-RANK: tests/integration/rank.c, which uses libpsring."""
+RANK: tests/integration/rank.c, which uses libpsring. BAD-MEMBER: tests/integration/bad_member.c, which misuses its keys."""
 
 import os
 import re
@@ -17,6 +17,7 @@ from psring_run import PATIENCE_S, Tap, Workspace, together
 from terminal import Terminal
 
 RANK = os.path.realpath(sys.argv[2])
+BAD_MEMBER = os.path.realpath(sys.argv[3])
 DEADLINE_S = 2.0
 SHELL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job_shell.py")
 WAITS = "echo ready $PSRING_RANK; exec sleep 1000"
@@ -86,7 +87,7 @@ def ends(tap, run, status, lines, what):
 def places(tap, start, directory):
     run = start("places", ["-n", "4", "-x", "COLOUR=red = green", "-x", "GIVEN", "--deadline=7"],
                 ["sh", "-c", 'echo "$PSRING_RANK of $PSRING_RANKS, $PSRING_LOCAL_RANK of $PSRING_LOCAL_SIZE on $PSRING_HOST, $PSRING_DEADLINE_MS, $COLOUR, $GIVEN"; '
-                 'test -S "$PSRING_SCHEDULER" && grep -q token "$PSRING_KEY_FILE" || exit 1; test -z "$PSRING_INTERFACE"'],
+                 'test -S "$PSRING_SCHEDULER" && grep -q own "$PSRING_KEY_FILE" || exit 1; test -z "$PSRING_INTERFACE"'],
                 env=dict(os.environ, GIVEN="it", PSRING_RANK="9", PSRING_INTERFACE="nowhere"))
     ends(tap, run, 0, [], "four ranks know their place")
     tap.ok(sorted(run.text("out")) == ["%d of 4, %d of 4 on localhost, 7000, red = green, it" % (rank, rank) for rank in range(4)],
@@ -393,12 +394,23 @@ def bad_input(tap, start, directory):
         ends(tap, run, 2, ["psring run: " + why], "refused: %s" % " ".join(options)[:60])
 
 
+def takes_anothers_name(tap, start, directory):
+    """Each rank has a token of its own with each other process; the bad one shows it and says that it is rank 0."""
+    run = start("another-name", ["-n", "2", "--transport", "ipc"],
+                ["sh", "-c", 'test $PSRING_RANK = 0 && exec "$0" loop; sleep 1000 | "$1" "$PSRING_SCHEDULER" "$PSRING_KEY_FILE" 1 "{}" another-name',
+                 RANK, BAD_MEMBER])
+    got = run.wait(PATIENCE_S)
+    last = run.text("err")[-1:]
+    tap.ok(got == 3 and last and re.search("worker 1: says it is worker 0|rank 1: says it is rank 0", last[0]) is not None,
+           "a rank that takes another's name ends the run with status 3, and is named", ["status %s" % got] + run.why())
+
+
 def main():
     psring = os.path.realpath(sys.argv[1])
     tap = Tap()
     with Workspace() as directory:
         plays = (places, local_places, words, descriptors, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there,
-                 children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, two_hosts, tables, a_shard_is_killed, bad_input)
+                 children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, takes_anothers_name, two_hosts, tables, a_shard_is_killed, bad_input)
         together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
     tap.end()
 

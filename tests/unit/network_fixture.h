@@ -52,6 +52,20 @@ static inline run_keys make_keys(bool curve)
     return keys;
 }
 
+/* The same without CURVE, where all share one token and names are believed. */
+static inline run_keys make_one_token(void)
+{
+    run_keys keys = make_keys(false);
+    char *json;
+    assert_ok(psr_keys_to_shared_json(keys.sets, &json));
+    for (size_t i = 0; i < keys.count; i++) {
+        psr_keys_done(&keys.sets[i]);
+        assert_ok(psr_keys_from_json(json, strlen(json), scheduler, &keys.sets[i]));
+    }
+    free(json);
+    return keys;
+}
+
 static inline void free_keys(run_keys *keys)
 {
     for (size_t i = 0; i < keys->count; i++)

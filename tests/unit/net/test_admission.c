@@ -339,7 +339,7 @@ static void raw_hello(const raw *r, psr_role role, uint32_t rank)
 static void without_the_token_nobody_comes_in(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
+    run_keys keys = make_one_token();
     psr_transport *s = open_scheduler(&keys);
     char wrong[PSR_TOKEN_BYTES];
     memcpy(wrong, keys.sets[0].token, sizeof wrong);
@@ -368,7 +368,7 @@ static void a_name_that_no_member_has_is_turned_away(void **state)
         "worker",    "worker ",           "worker x",
         "worker 1 ", "worker 9999999999", "boss 1",
         " 1",        "worker -1",         "a name that is much longer than that of any member of any run"};
-    run_keys keys = make_keys(false);
+    run_keys keys = make_one_token();
     psr_transport *s = open_scheduler(&keys);
     for (uint64_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         raw r = raw_open(s, names[i], keys.sets[0].token);
@@ -383,7 +383,7 @@ static void a_name_that_no_member_has_is_turned_away(void **state)
 static void a_second_process_cannot_take_a_rank(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
+    run_keys keys = make_one_token();
     psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1);
     join_to(w, scheduler, s);
     send_number(w, scheduler, 1);
@@ -479,7 +479,7 @@ static void whoever_sent_a_message_can_be_refused_with_the_last_breath(void **st
 static void who_has_the_id_of_anothers_channel_is_nobody(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
+    run_keys keys = make_one_token();
     psr_transport *s = open_scheduler(&keys);
     raw first = raw_open(s, "worker 1", keys.sets[0].token);
     raw_hello(&first, PSR_ROLE_WORKER, 1);
@@ -502,7 +502,7 @@ static void who_has_the_id_of_anothers_channel_is_nobody(void **state)
 /* What a member that was let in as worker 1 sends, and what the scheduler makes of it. */
 static void violation(void (*act)(const raw *r), psr_err code, const char *text)
 {
-    run_keys keys = make_keys(false);
+    run_keys keys = make_one_token();
     psr_transport *s = open_scheduler(&keys);
     raw r = raw_open(s, "worker 1", keys.sets[0].token);
     act(&r);
@@ -663,7 +663,7 @@ static void a_member_of_another_version_is_named_with_both(void **state)
 static void a_frame_larger_than_any_reaches_nobody(void **state)
 {
     (void)state;
-    run_keys keys = make_keys(false);
+    run_keys keys = make_one_token();
     psr_transport *s = open_scheduler(&keys);
     raw r = raw_open(s, "worker 1", keys.sets[0].token);
     raw_hello(&r, PSR_ROLE_WORKER, 1);
@@ -746,6 +746,53 @@ static void with_curve_a_member_cannot_take_anothers_name(void **state)
     free_keys(&keys);
 }
 
+/* worker 1 with its own token, which says that it is worker 0; before: whether it has joined as itself too. */
+static void take_anothers_name(bool before)
+{
+    run_keys keys = make_keys(false);
+    psr_transport *s = open_scheduler(&keys), *own = NULL;
+    if (before) {
+        own = open_member(&keys, worker1);
+        join_to(own, scheduler, s);
+        send_number(own, scheduler, 1);
+        receive_number(s, worker1, 1);
+    }
+    psr_transport *w = open_as(keys_of(&keys, worker1), worker0);
+    join_to(w, scheduler, s);
+    psr_message *message = NULL;
+    assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_PROTOCOL, "worker 1: says it is worker 0");
+    psr_transport_free(&w, 0);
+    psr_transport_free(&own, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+static void with_its_own_token_a_member_cannot_take_anothers_name(void **state)
+{
+    (void)state;
+    take_anothers_name(false);
+    take_anothers_name(true);
+}
+
+/* What worker 1 is shown by others, and shows to others, lets nobody in as one of them elsewhere. */
+static void a_token_is_of_one_pair_alone(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *s = open_scheduler(&keys);
+    const psr_keys *own = keys_of(&keys, worker1);
+    const psr_peer others[] = {worker0, shard0, worker1};
+    for (uint64_t i = 0; i < 3; i++) {
+        raw r = raw_open(s, "worker 0", psr_keys_of(own, others[i]));
+        await_strangers(s, i + 1);
+        raw_close(&r);
+    }
+    assert_non_null(strstr(stranger_lines, "its token is no member's of this run"));
+    assert_a_member_gets_through(&keys, s);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -772,6 +819,8 @@ int main(void)
         cmocka_unit_test(a_process_whose_curve_key_is_not_on_the_roster_is_told),
         cmocka_unit_test(a_process_that_expects_another_scheduler_is_told),
         cmocka_unit_test(with_curve_a_member_cannot_take_anothers_name),
+        cmocka_unit_test(with_its_own_token_a_member_cannot_take_anothers_name),
+        cmocka_unit_test(a_token_is_of_one_pair_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

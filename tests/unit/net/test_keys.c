@@ -70,13 +70,34 @@ static void a_run_with_curve_has_a_pair_for_each_and_everybodys_public_keys(void
     free_keys(&keys);
 }
 
-static void a_run_without_curve_has_one_token_and_another_run_another(void **state)
+static void a_run_without_curve_has_a_token_for_each_pair(void **state)
 {
     (void)state;
     run_keys keys = make_keys(false), others = make_keys(false);
-    assert_int_equal(strlen(keys.sets[0].token), 64);
     for (size_t i = 0; i < keys.count; i++) {
         assert_false(keys.sets[i].curve);
+        assert_string_equal(keys.sets[i].token, "");
+        assert_int_equal(keys.sets[i].member_count, 4);
+        for (size_t k = 0; k < 4; k++) {
+            const char *token = psr_keys_of(&keys.sets[i], order[k]);
+            assert_int_equal(strlen(token), 40);
+            assert_string_equal(token, psr_keys_of(&keys.sets[k], order[i]));
+            for (size_t other = 0; other < 4; other++)
+                if (other != k)
+                    assert_string_not_equal(token, psr_keys_of(&keys.sets[i], order[other]));
+            assert_string_not_equal(token, psr_keys_of(&others.sets[i], order[k]));
+        }
+    }
+    free_keys(&keys);
+    free_keys(&others);
+}
+
+static void all_that_share_a_file_without_curve_have_one_token(void **state)
+{
+    (void)state;
+    run_keys keys = make_one_token(), others = make_one_token();
+    for (size_t i = 0; i < keys.count; i++) {
+        assert_int_equal(strlen(keys.sets[i].token), 64);
         assert_string_equal(keys.sets[i].token, keys.sets[0].token);
         assert_int_equal(keys.sets[i].member_count, 0);
     }
@@ -143,24 +164,26 @@ static void refused_when(const psr_keys *keys, const char *what, const char *int
 static void text_that_is_not_keys_is_refused_by_what_is_wrong(void **state)
 {
     (void)state;
-    run_keys curve = make_keys(true), token = make_keys(false);
-    const psr_keys *c = &curve.sets[1], *t = &token.sets[1];
+    run_keys curve = make_keys(true), token = make_one_token(), pairs = make_keys(false);
+    const psr_keys *c = &curve.sets[1], *t = &token.sets[1], *p = &pairs.sets[1];
     refused("", "should be a JSON object");
     refused("[]", "should be a JSON object");
     refused("{", "should be a JSON object");
     refused("{}", "\"curve\" should be true or false");
     refused("{\"curve\": 1}", "\"curve\" should be true or false");
     refused("{\"curve\": false}", "\"token\" should be 64 hexadecimal digits");
-    refused("{\"curve\": true}", "\"public\" should be a CURVE key");
+    refused("{\"curve\": true}", "\"public\" should be a key");
     refused_when(t, t->token, "abc", "\"token\" should be");
     refused_when(t, t->token, "g123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
                  "\"token\" should be");
-    refused_when(c, c->secret_key, "short", "\"secret\" should be a CURVE key of 40 Z85 characters");
+    refused_when(p, "\"own\":\"", "\"own\":\"x", "\"own\" should be a key of 40 Z85 characters");
+    refused_when(p, p->public_key, pairs.sets[2].public_key, "\"members\" lacks the key under \"own\"");
+    refused_when(c, c->secret_key, "short", "\"secret\" should be a key of 40 Z85 characters");
     refused_when(c, c->secret_key, "\"\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\", "should be a JSON object");
     refused_when(c, c->secret_key, "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~",
-                 "\"secret\" should be a CURVE key");
+                 "\"secret\" should be a key");
     refused_when(c, c->secret_key, "########################################",
-                 "\"secret\" should be a CURVE key");
+                 "\"secret\" should be a key");
     refused_when(c, c->secret_key, curve.sets[0].secret_key,
                  "\"public\" is not the key that belongs to \"secret\"");
     refused_when(c, "\"curve\":true", "\"curve\":true,\"shared\":1", "\"shared\" should be true or false");
@@ -174,7 +197,7 @@ static void text_that_is_not_keys_is_refused_by_what_is_wrong(void **state)
     refused_when(c, "\"rank\":0", "\"rank\":1", "\"rank\" of a scheduler");
     refused_when(c, "\"rank\":1", "\"rank\":0", "worker 0 twice");
     refused_when(c, curve.sets[3].public_key, curve.sets[2].public_key, "one key twice");
-    refused_when(c, curve.sets[3].public_key, "x", "\"key\" should be a CURVE key");
+    refused_when(c, curve.sets[3].public_key, "x", "\"key\" should be a key");
     free_keys(&curve);
     free_keys(&token);
 }
@@ -353,11 +376,14 @@ static void a_shared_token_is_everybodys(void **state)
 {
     (void)state;
     run_keys keys = make_keys(false);
-    psr_keys back;
+    psr_keys back, others;
     assert_ok(psr_keys_save_shared(keys.sets, path));
     assert_ok(psr_keys_load(path, any_worker, &back));
-    assert_same_keys(&back, &keys.sets[0]);
+    assert_ok(psr_keys_load(path, scheduler, &others));
+    assert_int_equal(strlen(back.token), 64);
+    assert_same_keys(&back, &others);
     psr_keys_done(&back);
+    psr_keys_done(&others);
     unlink(path);
     free_keys(&keys);
 }
@@ -373,7 +399,7 @@ static void shared_keys_that_do_not_go_together_are_refused(void **state)
     free(json);
     memcpy(keys.sets[1].secret_key, "short", sizeof "short");
     assert_ok(psr_keys_to_shared_json(keys.sets, &json));
-    refused(json, "\"secret\" should be a CURVE key");
+    refused(json, "\"secret\" should be a key");
     free(json);
     free_keys(&keys);
     free_keys(&others);
@@ -383,7 +409,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_with_curve_has_a_pair_for_each_and_everybodys_public_keys),
-        cmocka_unit_test(a_run_without_curve_has_one_token_and_another_run_another),
+        cmocka_unit_test(a_run_without_curve_has_a_token_for_each_pair),
+        cmocka_unit_test(all_that_share_a_file_without_curve_have_one_token),
         cmocka_unit_test(more_members_than_any_run_has_are_refused),
         cmocka_unit_test(json_comes_back_as_the_same_keys),
         cmocka_unit_test(text_that_is_not_keys_is_refused_by_what_is_wrong),

@@ -20,6 +20,13 @@ static int set_up_keys(void **state)
     return 0;
 }
 
+static int set_up_one_token(void **state)
+{
+    (void)state;
+    keys = make_one_token();
+    return 0;
+}
+
 static int set_up_curve(void **state)
 {
     (void)state;
@@ -46,6 +53,7 @@ static int tear_down(void **state)
 }
 
 #define WITH_KEYS(test) cmocka_unit_test_setup_teardown(test, set_up_keys, tear_down)
+#define WITH_ONE_TOKEN(test) cmocka_unit_test_setup_teardown(test, set_up_one_token, tear_down)
 #define WITH_CURVE(test) cmocka_unit_test_setup_teardown(test, set_up_curve, tear_down)
 #define OF_TWO(test) cmocka_unit_test_setup_teardown(test, set_up_two, tear_down)
 
@@ -457,7 +465,7 @@ static void with_curve_members_with_keys_of_the_roster_talk(void **state)
     receive_number(a, scheduler, 9);
 }
 
-static void with_curve_the_key_says_the_rank_of_one_that_asks_for_any(void **state)
+static void the_key_says_the_rank_of_one_that_asks_for_any(void **state)
 {
     (void)state;
     s = open_member(&keys, scheduler);
@@ -775,10 +783,11 @@ int main(void)
         OF_TWO(a_wait_ends_too_when_a_descriptor_beside_it_can_be_read),
         OF_TWO(a_transport_goes_from_thread_to_thread),
         OF_TWO(wakes_coalesce_and_come_after_what_is_there),
-        WITH_KEYS(a_member_that_got_its_rank_speaks_under_its_new_name),
+        WITH_ONE_TOKEN(a_member_that_got_its_rank_speaks_under_its_new_name),
         WITH_KEYS(a_member_that_has_a_rank_cannot_change_it),
         WITH_CURVE(with_curve_members_with_keys_of_the_roster_talk),
-        WITH_CURVE(with_curve_the_key_says_the_rank_of_one_that_asks_for_any),
+        WITH_CURVE(the_key_says_the_rank_of_one_that_asks_for_any),
+        WITH_KEYS(the_key_says_the_rank_of_one_that_asks_for_any),
         OF_TWO(a_connection_that_breaks_while_nothing_is_under_way_is_made_again),
         OF_TWO(a_connection_that_breaks_with_something_under_way_is_noticed),
         WITH_KEYS(an_interface_may_be_named),
