@@ -2,8 +2,9 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "net/half_open.h"
+#include "net/reserve.h"
 #include "net/sockets.h"
+#include "net/unknowns.h"
 #include "net/zap.h"
 
 #include <errno.h>
@@ -23,8 +24,10 @@
 #define ZAP_ENDPOINT "inproc://zeromq.zap.01"
 #define REFUSALS_ENDPOINT "inproc://psring.refusals"
 #define MONITOR_ENDPOINT "inproc://psring.inbox"
-#define STOP_ENDPOINT "inproc://psring.stop"
+#define ORDERS_ENDPOINT "inproc://psring.orders"
 #define DESCRIPTORS_MAX (1u << 24)
+#define USER_MARK '#' /* "worker 1#17" */
+#define EVENTS_MAX 16 /* of the monitor, before it is seen to that there are not too many connections */
 
 struct psr_admission {
     const psr_keys *keys;
@@ -32,15 +35,21 @@ struct psr_admission {
     pthread_t thread;
     _Atomic uint64_t refused;
     atomic_bool members_look;
-    void *refusals; /* PAIR: the owner's end of the lines */
-    void *stop;     /* PAIR: the owner's end */
+    void *refusals;        /* PAIR: the owner's end of the lines */
+    void *orders;          /* PAIR: the owner's end */
+    psr_unknowns unknowns; /* both look at them */
     /* The thread's: */
-    void *zap, *lines, *monitor, *stopped;
+    void *zap, *lines, *monitor, *ordered;
+    psr_reserve reserve;
+    bool pressed; /* a connection had to go for want of descriptors */
+    uint64_t numbers;
+    int64_t asked_ms;      /* when the owner was asked to look at its inbox; 0: it is not */
+    int64_t ask_again_ms;  /* not before */
+    size_t half_open_max;  /* PSR_HALF_OPEN_MAX, or fewer where there are few descriptors */
     int64_t in_handshake;  /* connections accepted, neither let in nor refused */
     uint64_t refused_open; /* refused, and their DISCONNECTED is still to come */
     int64_t *accepted_ms;  /* [descriptor] */
     size_t accepted_count;
-    psr_half_open half_open;
     uint64_t in_between; /* connections that were told to come in and have not ended their handshake */
     int64_t told_ms;     /* when the last of them was told so */
 };
@@ -53,6 +62,19 @@ void psr_admission_name(psr_peer peer, char name[PSR_ADMISSION_NAME_BYTES])
         snprintf(name, PSR_ADMISSION_NAME_BYTES, "%s any", psr_role_name(peer.role));
     else
         snprintf(name, PSR_ADMISSION_NAME_BYTES, "%s %" PRIu32, psr_role_name(peer.role), peer.rank);
+}
+
+bool psr_admission_user_read(const char *user, psr_peer *ret_admitted, uint64_t *ret_number)
+{
+    char name[PSR_ADMISSION_NAME_BYTES];
+    const char *mark = strchr(user, USER_MARK);
+    if (mark == NULL || (size_t)(mark - user) >= sizeof name)
+        return false;
+    snprintf(name, sizeof name, "%.*s", (int)(mark - user), user);
+    if (!psr_admission_name_read(name, ret_admitted))
+        return false;
+    *ret_number = strtoull(mark + 1, NULL, 10);
+    return true;
 }
 
 bool psr_admission_name_read(const char *name, psr_peer *ret_peer)
@@ -136,27 +158,101 @@ static const char *admit_key(const psr_admission *admission, const psr_zap_reque
     return "its key is not on the roster";
 }
 
-static void count_refused(psr_admission *admission)
+/* How libzmq calls the other end of an ipc socket. */
+static bool read_ipc_address(const char *address, unsigned *ret_uid, unsigned *ret_gid, int *ret_process)
 {
-    atomic_fetch_add_explicit(&admission->refused, 1, memory_order_relaxed);
-    admission->in_handshake--;
-    admission->refused_open++;
+    return sscanf(address, "localhost:%u:%u:%d", ret_uid, ret_gid, ret_process) == 3;
 }
 
-static void refuse(psr_admission *admission, const char *address, const char *reason)
+static void tell(psr_admission *admission, const char *address, const char *reason)
 {
-    count_refused(admission);
     char line[256], from[128] = "";
-    unsigned uid, gid, pid;
-    if (sscanf(address, "localhost:%u:%u:%u", &uid, &gid, &pid) ==
-        3) /* how libzmq calls the other end of an ipc socket */
-        snprintf(from, sizeof from, " (process %u of user %u)", pid, uid);
+    unsigned uid, gid;
+    int process;
+    if (read_ipc_address(address, &uid, &gid, &process))
+        snprintf(from, sizeof from, " (process %d of user %u)", process, uid);
     else if (*address != '\0')
         snprintf(from, sizeof from, " from %.64s", address);
     int bytes = snprintf(line, sizeof line, "turned away a stranger%s: %s", from, reason);
     /* A line too many is dropped: the queue is as long as a high-water mark, the count goes on. */
     (void)zmq_send(admission->lines, line, (size_t)(bytes < (int)sizeof line ? bytes : (int)sizeof line - 1),
                    ZMQ_DONTWAIT);
+}
+
+static void count_refused(psr_admission *admission, size_t connections)
+{
+    atomic_fetch_add_explicit(&admission->refused, connections, memory_order_relaxed);
+    admission->refused_open += connections;
+}
+
+/* One whose handshake it was. */
+static void count_handshake(psr_admission *admission)
+{
+    admission->in_handshake--;
+    count_refused(admission, 1);
+}
+
+static void refuse(psr_admission *admission, const char *address, const char *reason)
+{
+    count_handshake(admission);
+    tell(admission, address, reason);
+}
+
+/* ---- connections that are not known yet ---- */
+
+/* false: the member has too many of them. */
+static bool note_let_in(psr_admission *admission, psr_peer peer, const char *address)
+{
+    unsigned uid, gid;
+    int process = 0;
+    if (read_ipc_address(address, &uid, &gid, &process) && process <= 0)
+        process = PSR_HALF_OPEN_FOREIGN;
+    return psr_unknowns_let_in(&admission->unknowns, peer, process);
+}
+
+psr_connection psr_admission_known(psr_admission *admission, psr_peer admitted, int fd)
+{
+    return psr_unknowns_known(&admission->unknowns, admitted, fd);
+}
+
+void psr_admission_unknown(psr_admission *admission, psr_connection connection)
+{
+    psr_unknowns_again(&admission->unknowns, connection);
+}
+
+/* The owner's inbox was empty after it was asked: who came before and is unknown still has said nothing, or what nobody
+ * wanted to hear. */
+static void end_silent(psr_admission *admission)
+{
+    int64_t until_ms = admission->asked_ms - PSR_SILENT_MS;
+    admission->asked_ms = 0;
+    size_t ended = psr_unknowns_end_silent(&admission->unknowns, until_ms);
+    count_refused(admission, ended);
+    for (size_t i = 0; i < ended; i++)
+        tell(admission, "", "it was let in and said nothing that a member would say");
+}
+
+/* When the oldest unknown one has had its time: 0: now, -1: there is none. */
+static int silent_timeout_ms(psr_admission *admission)
+{
+    if (admission->asked_ms != 0)
+        return -1; /* the owner's answer comes by a message */
+    int64_t now_ms = psr_clock_ms();
+    int64_t oldest_ms = psr_unknowns_oldest_ms(&admission->unknowns);
+    if (oldest_ms == INT64_MAX)
+        return -1;
+    int64_t due_ms = oldest_ms + PSR_SILENT_MS;
+    due_ms = due_ms > admission->ask_again_ms ? due_ms : admission->ask_again_ms;
+    return due_ms > now_ms ? (int)(due_ms - now_ms) : 0;
+}
+
+/* An empty line: whoever reads it looks at its inbox first. */
+static void ask_owner(psr_admission *admission)
+{
+    if (zmq_send(admission->lines, "", 0, ZMQ_DONTWAIT) == 0)
+        admission->asked_ms = psr_clock_ms();
+    else /* there are lines that it has not read */
+        admission->ask_again_ms = psr_clock_ms() + PSR_HANDSHAKE_MS;
 }
 
 static void answer_request(psr_admission *admission, const psr_zap_request *request)
@@ -171,17 +267,22 @@ static void answer_request(psr_admission *admission, const psr_zap_request *requ
     else if (!admission->keys->curve && psr_zap_is(mechanism, "PLAIN"))
         refusal = admit_token(admission, request, &peer);
 
-    char name[PSR_ADMISSION_NAME_BYTES] = "";
+    char address[128], user[PSR_ADMISSION_NAME_BYTES + 24] = "";
+    psr_zap_text(&request->frames[PSR_ZAP_ADDRESS], address, sizeof address);
+    psr_zap_verdict verdict = refusal == NULL ? PSR_ZAP_LET_IN : PSR_ZAP_REFUSED;
+    if (refusal == NULL && !note_let_in(admission, peer, address)) {
+        verdict = PSR_ZAP_LATER;
+        refusal = "its member has too many connections";
+    }
     if (refusal == NULL) {
-        psr_admission_name(peer, name);
+        psr_admission_name(peer, user);
+        snprintf(user + strlen(user), 24, "%c%" PRIu64, USER_MARK, ++admission->numbers);
         admission->in_between++;
         admission->told_ms = psr_clock_ms();
     } else {
-        char address[128];
-        psr_zap_text(&request->frames[PSR_ZAP_ADDRESS], address, sizeof address);
         refuse(admission, address, refusal);
     }
-    psr_zap_answer(admission->zap, request, refusal, name);
+    psr_zap_answer(admission->zap, request, verdict, refusal, user);
 }
 
 /* ---- connections that never reach ZAP, from libzmq's monitor ----
@@ -224,6 +325,17 @@ static bool may_be_in_handshake(psr_admission *admission, uint32_t fd)
     return admission->in_handshake > 0 && at != NULL && psr_clock_ms() - *at < 2 * PSR_HANDSHAKE_MS;
 }
 
+/* Where descriptors run out it goes at once, member or not: it comes again, and what files need is not there twice. */
+static void add_half_open(psr_admission *admission, int fd)
+{
+    bool pressed = psr_reserve_is_touched(&admission->reserve, fd);
+    psr_unknowns_accepted(&admission->unknowns, fd, pressed);
+    if (pressed) {
+        tell(admission, "", "this process has no descriptors left for connections (ulimit -n)");
+        admission->pressed = true;
+    }
+}
+
 static void take_event(psr_admission *admission, uint16_t event, uint32_t value)
 {
     int64_t *at;
@@ -232,7 +344,7 @@ static void take_event(psr_admission *admission, uint16_t event, uint32_t value)
         admission->in_handshake++;
         if ((at = accepted_at(admission, value)) != NULL)
             *at = psr_clock_ms();
-        psr_half_open_add(&admission->half_open, (int)value);
+        add_half_open(admission, (int)value);
         break;
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         admission->in_handshake--;
@@ -244,7 +356,7 @@ static void take_event(psr_admission *admission, uint16_t event, uint32_t value)
         break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
         if (atomic_load(&admission->members_look))
-            count_refused(admission);
+            count_handshake(admission);
         else
             refuse(admission, "", "it went away or fell silent in the handshake");
         break;
@@ -265,8 +377,34 @@ static void end_the_oldest(psr_admission *admission)
 {
     if (admission->in_between > 0 && psr_clock_ms() - admission->told_ms > 2 * PSR_HANDSHAKE_MS)
         admission->in_between = 0;
-    if (admission->in_between == 0)
-        psr_half_open_trim(&admission->half_open);
+    size_t most = admission->pressed ? 0 : admission->half_open_max;
+    psr_unknowns_trim(&admission->unknowns, most, admission->in_between == 0);
+    admission->pressed = false;
+}
+
+/* libzmq tells that it has accepted a connection before it asks about it: all that it has told is taken before a request
+ * is answered. */
+static void take_events(psr_admission *admission)
+{
+    uint16_t event;
+    uint32_t value;
+    for (unsigned taken = 1; read_event(admission->monitor, &event, &value); taken++) {
+        take_event(admission, event, value);
+        if (taken % EVENTS_MAX == 0)
+            end_the_oldest(admission);
+    }
+    end_the_oldest(admission);
+}
+
+/* false: it is to end. */
+static bool take_order(psr_admission *admission)
+{
+    char order;
+    if (zmq_recv(admission->ordered, &order, sizeof order, ZMQ_DONTWAIT) == 0)
+        return false;
+    if (admission->asked_ms != 0)
+        end_silent(admission);
+    return true;
 }
 
 static void *admission_main(void *context)
@@ -274,22 +412,21 @@ static void *admission_main(void *context)
     psr_admission *admission = context;
     zmq_pollitem_t items[] = {
         {.socket = admission->zap, .events = ZMQ_POLLIN},
-        {.socket = admission->stopped, .events = ZMQ_POLLIN},
+        {.socket = admission->ordered, .events = ZMQ_POLLIN},
         {.socket = admission->monitor, .events = ZMQ_POLLIN},
     };
-    while (zmq_poll(items, 3, -1) >= 0 || errno == EINTR) {
-        if (items[1].revents)
+    int ready;
+    while ((ready = zmq_poll(items, 3, silent_timeout_ms(admission))) >= 0 || errno == EINTR) {
+        if (ready < 0)
+            continue;
+        if (items[1].revents && !take_order(admission))
             break;
-        if (items[0].revents) {
-            psr_zap_request request;
-            if (psr_zap_receive(admission->zap, &request))
-                answer_request(admission, &request);
-        }
-        uint16_t event;
-        uint32_t value;
-        while (items[2].revents && read_event(admission->monitor, &event, &value))
-            take_event(admission, event, value);
-        end_the_oldest(admission);
+        take_events(admission);
+        psr_zap_request request;
+        if (items[0].revents && psr_zap_receive(admission->zap, &request))
+            answer_request(admission, &request);
+        if (silent_timeout_ms(admission) == 0)
+            ask_owner(admission);
     }
     return NULL;
 }
@@ -341,8 +478,8 @@ static psr_err open_ends(psr_admission *admission, void *zmq_ctx)
     PSR_TRY(open_end(zmq_ctx, ZMQ_REP, ZAP_ENDPOINT, true, 0, &admission->zap));
     PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, true, 100, &admission->refusals));
     PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, false, 100, &admission->lines));
-    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, true, 0, &admission->stopped));
-    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, STOP_ENDPOINT, false, 0, &admission->stop));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, ORDERS_ENDPOINT, true, 0, &admission->ordered));
+    PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, ORDERS_ENDPOINT, false, 0, &admission->orders));
     return open_end(zmq_ctx, ZMQ_PAIR, MONITOR_ENDPOINT, false, 0, &admission->monitor);
 }
 
@@ -351,10 +488,18 @@ static void close_ends(psr_admission *admission)
 {
     (void)zmq_socket_monitor(admission->router, NULL, 0);
     void *ends[] = {admission->zap,     admission->refusals, admission->lines,
-                    admission->stopped, admission->stop,     admission->monitor};
+                    admission->ordered, admission->orders,   admission->monitor};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (ends[i] != NULL)
             zmq_close(ends[i]);
+}
+
+static void done(psr_admission *admission)
+{
+    close_ends(admission);
+    psr_unknowns_done(&admission->unknowns);
+    free(admission->accepted_ms);
+    free(admission);
 }
 
 psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
@@ -369,16 +514,16 @@ psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
         return psr_fail(PSR_ERR_NOMEM, "no memory for an inbox");
     admission->keys = keys;
     admission->router = zmq_router;
-    psr_half_open_init(&admission->half_open, keys->curve);
+    psr_unknowns_init(&admission->unknowns, keys->curve, !keys->curve && keys->member_count == 0);
+    psr_reserve_init(&admission->reserve);
+    admission->half_open_max = psr_reserve_half_open(&admission->reserve, PSR_HALF_OPEN_MAX);
     psr_err err = guard(keys, zmq_router);
     if (err == PSR_OK)
         err = open_ends(admission, zmq_ctx);
     if (err == PSR_OK)
         err = psr_thread_start("psr-admission", admission_main, admission, &admission->thread);
     if (err != PSR_OK) {
-        close_ends(admission);
-        psr_half_open_done(&admission->half_open);
-        free(admission);
+        done(admission);
         return err;
     }
     *ret_admission = admission;
@@ -394,12 +539,9 @@ void psr_admission_free(psr_admission *admission)
 {
     if (admission == NULL)
         return;
-    (void)zmq_send(admission->stop, "", 0, 0);
+    (void)zmq_send(admission->orders, "", 0, 0);
     pthread_join(admission->thread, NULL);
-    close_ends(admission);
-    free(admission->accepted_ms);
-    psr_half_open_done(&admission->half_open);
-    free(admission);
+    done(admission);
 }
 
 psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer, const char *peer_key)
@@ -429,6 +571,10 @@ bool psr_admission_refusal(psr_admission *admission, char *line, size_t line_siz
     int bytes = psr_zmq_receive(admission->refusals, line, line_size - 1);
     if (bytes < 0)
         return false;
+    if (bytes == 0) { /* asked to look at the inbox, which the owner has done */
+        (void)psr_zmq_send(admission->orders, "l", 1, false);
+        return psr_admission_refusal(admission, line, line_size);
+    }
     line[(size_t)bytes < line_size - 1 ? (size_t)bytes : line_size - 1] = '\0';
     return true;
 }

@@ -1,6 +1,5 @@
 #include "net/bindings.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +49,7 @@ static psr_err grow(psr_bindings *bindings)
 }
 
 psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes, psr_peer peer,
-                         const char *admitted, psr_binding **ret_binding)
+                         psr_peer admitted, psr_binding **ret_binding)
 {
     if (id_bytes != PSR_ROUTING_ID_BYTES)
         return psr_fail(PSR_ERR_DENIED, "its routing id has %zu bytes, ours have %d", id_bytes,
@@ -60,21 +59,30 @@ psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes
     if (2 * (bindings->count + 1) > bindings->capacity)
         PSR_TRY(grow(bindings));
     psr_binding *slot = slot_of(bindings, id);
-    *slot = (psr_binding){.peer = peer, .used = true};
+    *slot = (psr_binding){.peer = peer, .admitted = admitted, .used = true};
     memcpy(slot->id, id, PSR_ROUTING_ID_BYTES);
-    snprintf(slot->admitted, sizeof slot->admitted, "%s", admitted);
     bindings->count++;
     *ret_binding = slot;
     return PSR_OK;
 }
 
-void psr_bindings_retire(psr_bindings *bindings, psr_peer peer)
+psr_connection psr_bindings_retire(psr_bindings *bindings, psr_peer peer)
 {
     psr_binding *binding = psr_bindings_holder(bindings, peer);
     if (binding == NULL)
-        return;
+        return (psr_connection){0};
+    psr_connection connection = binding->connection;
+    binding->connection = (psr_connection){0};
     binding->banned = true;
     binding->peer.rank = PSR_RANK_ANY;
+    return connection;
+}
+
+void psr_bindings_forget_connection(psr_bindings *bindings, uint64_t cookie)
+{
+    for (size_t i = 0; i < bindings->capacity; i++)
+        if (bindings->slots[i].used && bindings->slots[i].connection.cookie == cookie)
+            bindings->slots[i].connection = (psr_connection){0};
 }
 
 void psr_bindings_done(psr_bindings *bindings)

@@ -18,10 +18,12 @@
 typedef struct psr_binding {
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_peer peer;
-    char admitted[PSR_ADMISSION_NAME_BYTES]; /* "worker 1"; "worker any" keeps that when it has its rank */
-    char address[64];                        /* of its process, for lines; "": not known */
-    uint64_t sequence;                       /* of the next message */
-    bool banned; /* claimed a rank that is taken, or has left: its messages are dropped */
+    psr_peer admitted; /* worker 1; worker any keeps that when it has its rank */
+    uint64_t number;   /* of its connection, in User-Id */
+    psr_connection connection;
+    char address[64];  /* of its process, for lines; "": not known */
+    uint64_t sequence; /* of the next message */
+    bool banned;       /* claimed a rank that is taken, or has left: its messages are dropped */
     bool used;
 } psr_binding;
 
@@ -38,10 +40,14 @@ psr_binding *psr_bindings_holder(const psr_bindings *bindings, psr_peer peer);
 
 /* Binds an id that is not bound to a peer that was admitted under that name. DENIED: it is not of our making, or there are PSR_BINDINGS_MAX already. */
 PSR_MUST_CHECK psr_err psr_bindings_add(psr_bindings *bindings, const void *id, size_t id_bytes,
-                                        psr_peer peer, const char *admitted, psr_binding **ret_binding);
+                                        psr_peer peer, psr_peer admitted, psr_binding **ret_binding);
 
-/* Whoever holds that rank has left: another id may claim it, and what comes of the first is dropped. */
-void psr_bindings_retire(psr_bindings *bindings, psr_peer peer);
+/* Whoever holds that rank has left: another id may claim it, and what comes of the first is dropped. Gives its connection, which
+ * is nobody's any more. */
+psr_connection psr_bindings_retire(psr_bindings *bindings, psr_peer peer);
+
+/* The connection is of whom it is given to from now on: nobody else has it, who had one of that number before. */
+void psr_bindings_forget_connection(psr_bindings *bindings, uint64_t cookie);
 
 void psr_bindings_done(psr_bindings *bindings);
 

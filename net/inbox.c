@@ -193,6 +193,18 @@ static psr_err refuse_bytes(psr_inbox *inbox, frames *f, psr_peer peer, psr_err 
     return violation(peer, decoded);
 }
 
+/* The connection that a message came on is the member's from now on; the one that it had before is nobody's. */
+static void take_connection(psr_inbox *inbox, frames *f, psr_binding *binding, uint64_t number)
+{
+    psr_connection newer =
+        psr_admission_known(inbox->admission, binding->admitted, zmq_msg_get(&f->head, ZMQ_SRCFD));
+    if (newer.cookie != 0)
+        psr_bindings_forget_connection(&inbox->bindings, newer.cookie);
+    psr_admission_unknown(inbox->admission, binding->connection);
+    binding->connection = newer;
+    binding->number = number;
+}
+
 /* Whether who was let in under a name says that it is somebody else. */
 static bool is_another(psr_peer known, psr_peer claimed)
 {
@@ -204,8 +216,9 @@ static bool is_another(psr_peer known, psr_peer claimed)
 static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr_head *head)
 {
     psr_peer known, claimed;
-    const char *name = zmq_msg_gets(&f->head, "User-Id");
-    if (name == NULL || !psr_admission_name_read(name, &known))
+    uint64_t number;
+    const char *user = zmq_msg_gets(&f->head, "User-Id");
+    if (user == NULL || !psr_admission_user_read(user, &known, &number))
         return drop(inbox, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "it was not admitted under a name");
     const psr_binding *holder = psr_bindings_holder(&inbox->bindings, known);
     bool is_hello = decoded == PSR_OK && head->type == PSR_MSG_HELLO && head->sequence == 0 && f->count == 2;
@@ -228,7 +241,7 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
         return refuse_second(inbox, f, peer, holder);
     psr_binding *binding;
     psr_err err =
-        psr_bindings_add(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id), peer, name, &binding);
+        psr_bindings_add(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id), peer, known, &binding);
     if (err == PSR_ERR_DENIED)
         return drop(inbox, peer, psr_err_detail());
     PSR_TRY(err);
@@ -236,15 +249,24 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
     if (address != NULL)
         snprintf(binding->address, sizeof binding->address, "%s", address);
     binding->sequence = 1;
+    take_connection(inbox, f, binding, number);
     inbox->introductions++;
     return PSR_OK;
 }
 
-/* Whether the connection that a message came on was let in under the name to which its routing id is bound. */
-static bool is_bound(const psr_binding *binding, frames *f)
+/* Whether the connection that a message came on was let in under the name to which its routing id is bound. It may be a
+ * newer one than before. */
+static bool is_bound(psr_inbox *inbox, psr_binding *binding, frames *f)
 {
-    const char *name = zmq_msg_gets(&f->head, "User-Id");
-    return name != NULL && strcmp(name, binding->admitted) == 0;
+    psr_peer admitted;
+    uint64_t number;
+    const char *user = zmq_msg_gets(&f->head, "User-Id");
+    if (user == NULL || !psr_admission_user_read(user, &admitted, &number) ||
+        !psr_peer_equal(admitted, binding->admitted))
+        return false;
+    if (number > binding->number)
+        take_connection(inbox, f, binding, number);
+    return true;
 }
 
 /* A later HELLO: a peer without a rank was given one. */
@@ -260,6 +282,8 @@ static psr_err rename_peer(psr_inbox *inbox, psr_binding *binding, const psr_hea
         return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "now says it is %s %" PRIu32,
                                                  psr_role_name(claimed.role), claimed.rank));
     if (psr_bindings_holder(&inbox->bindings, claimed) != NULL) {
+        psr_admission_unknown(inbox->admission, binding->connection);
+        binding->connection = (psr_connection){0};
         binding->banned = true;
         return drop(inbox, claimed, "another process joined under that name before");
     }
@@ -322,7 +346,7 @@ static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
         return introduce(inbox, f, decoded, &head);
     if (binding->banned)
         return drop(inbox, binding->peer, "another process joined under that name before");
-    if (!is_bound(binding, f))
+    if (!is_bound(inbox, binding, f))
         return drop(inbox, binding->peer, "the channel whose id it has is another process's");
     if (decoded != PSR_OK)
         return refuse_bytes(inbox, f, binding->peer, decoded);
@@ -390,7 +414,7 @@ void psr_inbox_retire(psr_inbox *inbox, psr_peer peer)
 {
     if (inbox->borrower != NULL)
         psr_borrower_retire(inbox->borrower, peer);
-    psr_bindings_retire(&inbox->bindings, peer);
+    psr_admission_unknown(inbox->admission, psr_bindings_retire(&inbox->bindings, peer));
 }
 
 void *psr_inbox_socket(const psr_inbox *inbox)

@@ -214,8 +214,7 @@ static psr_err read_z85(const cJSON *object, const char *name, char key[PSR_KEY_
     ok = ok && zmq_z85_encode(back, bytes, sizeof bytes) != NULL && strcmp(back, text) == 0;
     explicit_bzero(bytes, sizeof bytes);
     if (!ok)
-        return psr_fail(PSR_ERR_FORMAT, "\"%s\" should be a key of %d Z85 characters", name,
-                        PSR_KEY_Z85 - 1);
+        return psr_fail(PSR_ERR_FORMAT, "\"%s\" should be a key of %d Z85 characters", name, PSR_KEY_Z85 - 1);
     memcpy(key, text, PSR_KEY_Z85);
     return PSR_OK;
 }

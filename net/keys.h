@@ -33,7 +33,7 @@ typedef struct psr_keys {
     struct psr_member_key {
         psr_peer peer;
         char public_key[PSR_KEY_Z85]; /* without CURVE: the token that is this pair's */
-    } * members; /* the roster's, own included, which is public_key again */
+    } * members;                      /* the roster's, own included, which is public_key again */
     size_t member_count;
 } psr_keys;
 

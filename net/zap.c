@@ -39,15 +39,18 @@ void psr_zap_text(const psr_zap_frame *frame, char *text, size_t size)
     text[fits] = '\0';
 }
 
-void psr_zap_answer(void *socket, const psr_zap_request *request, const char *refusal, const char *name)
+void psr_zap_answer(void *socket, const psr_zap_request *request, psr_zap_verdict verdict,
+                    const char *why_not, const char *user)
 {
+    static const char *const statuses[] = {
+        [PSR_ZAP_LET_IN] = "200", [PSR_ZAP_REFUSED] = "400", [PSR_ZAP_LATER] = "300"};
     const psr_zap_frame *id = &request->frames[PSR_ZAP_ID];
-    const char *status = refusal == NULL ? "200" : "400", *text = refusal == NULL ? "OK" : refusal;
+    const char *status = statuses[verdict], *text = verdict == PSR_ZAP_LET_IN ? "OK" : why_not;
     /* What fails here fails because the context ends. */
     (void)zmq_send(socket, "1.0", 3, ZMQ_SNDMORE);
     (void)zmq_send(socket, id->bytes, id->size < sizeof id->bytes ? id->size : sizeof id->bytes, ZMQ_SNDMORE);
     (void)zmq_send(socket, status, 3, ZMQ_SNDMORE);
     (void)zmq_send(socket, text, strlen(text), ZMQ_SNDMORE);
-    (void)zmq_send(socket, name, strlen(name), ZMQ_SNDMORE);
+    (void)zmq_send(socket, user, strlen(user), ZMQ_SNDMORE);
     (void)zmq_send(socket, "", 0, 0); /* metadata: none */
 }

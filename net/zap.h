@@ -37,8 +37,14 @@ bool psr_zap_is(const psr_zap_frame *frame, const char *text);
 /* The frame as a text; "" when it does not fit. */
 void psr_zap_text(const psr_zap_frame *frame, char *text, size_t size);
 
-/* Answers the request that was received last. refusal: why not; NULL: the connection is let in, and its messages bear
- * name as their User-Id. */
-void psr_zap_answer(void *socket, const psr_zap_request *request, const char *refusal, const char *name);
+typedef enum psr_zap_verdict {
+    PSR_ZAP_LET_IN,
+    PSR_ZAP_REFUSED, /* it is told so */
+    PSR_ZAP_LATER    /* it is hung up on, and may come again */
+} psr_zap_verdict;
+
+/* Answers the request that was received last. why_not: unless it is let in; then its messages bear user as their User-Id. */
+void psr_zap_answer(void *socket, const psr_zap_request *request, psr_zap_verdict verdict,
+                    const char *why_not, const char *user);
 
 #endif

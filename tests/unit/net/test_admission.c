@@ -4,6 +4,7 @@
 
 #include "net/admission.h"
 #include "net/half_open.h"
+#include "net/socket_directory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,8 +13,21 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <zmq.h>
+
+/* Beside a run's others, at an ipc socket in that directory. */
+static psr_transport *open_in(const psr_socket_directory *directory, const run_keys *keys, psr_peer self)
+{
+    psr_zmq_options options = {.self = self,
+                               .keys = keys_of(keys, self),
+                               .directory = directory->path,
+                               .log_stranger = note_stranger};
+    psr_transport *transport;
+    assert_ok(psr_transport_zmq_new(&options, &transport));
+    return transport;
+}
 
 static psr_transport *open_scheduler(const run_keys *keys)
 {
@@ -21,10 +35,23 @@ static psr_transport *open_scheduler(const run_keys *keys)
     return open_member(keys, scheduler);
 }
 
-/* ---- plain TCP ---- */
+/* ---- plain sockets ---- */
+
+static int dial_path(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        fail_msg("%s: %s", path, strerror(errno));
+    return fd;
+}
 
 static int dial(const psr_transport *to)
 {
+    if (strncmp(psr_transport_endpoint(to), "ipc://", 6) == 0)
+        return dial_path(psr_transport_endpoint(to) + 6);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     address.sin_port = htons((uint16_t)strtoul(strrchr(psr_transport_endpoint(to), ':') + 1, NULL, 10));
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -174,12 +201,11 @@ static int count_open(const int *fds, int count)
     return open;
 }
 
-static void of_many_half_open_connections_the_newest_64_are_held_and_members_are_left_alone(bool curve)
+static void flood_the_scheduler(const run_keys *keys, psr_transport *s, psr_transport *w)
 {
     enum { COUNT = 400 };
     int fds[COUNT];
-    run_keys keys = make_keys(curve);
-    psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1);
+    bool curve = keys->sets[0].curve;
     join_to(w, scheduler, s);
     send_number(w, scheduler, 1);
     receive_number(s, worker1, 1);
@@ -197,9 +223,16 @@ static void of_many_half_open_connections_the_newest_64_are_held_and_members_are
     assert_int_equal(count_open(fds, COUNT / 2), 0); /* the oldest went first */
     send_number(w, scheduler, 2); /* over the connection that it has: a lost message would be told */
     receive_number(s, worker1, 2);
-    assert_a_member_gets_through(&keys, s);
     for (int i = 0; i < COUNT; i++)
         close(fds[i]);
+}
+
+static void of_many_half_open_connections_the_newest_64_are_held_and_members_are_left_alone(bool curve)
+{
+    run_keys keys = make_keys(curve);
+    psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1);
+    flood_the_scheduler(&keys, s, w);
+    assert_a_member_gets_through(&keys, s);
     psr_transport_free(&w, 0);
     psr_transport_free(&s, 0);
     free_keys(&keys);
@@ -215,6 +248,140 @@ static void of_many_half_open_connections_few_are_held_with_curve(void **state)
 {
     (void)state;
     of_many_half_open_connections_the_newest_64_are_held_and_members_are_left_alone(true);
+}
+
+static void of_many_half_open_connections_few_are_held_over_ipc(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_socket_directory directory;
+    assert_ok(psr_socket_directory_make(NULL, &directory));
+    stranger_lines[0] = '\0';
+    psr_transport *s = open_in(&directory, &keys, scheduler), *w = open_in(&directory, &keys, worker1);
+    flood_the_scheduler(&keys, s, w);
+    psr_transport_free(&w, 0);
+    psr_transport_free(&s, 0);
+    psr_socket_directory_remove(&directory);
+    free_keys(&keys);
+}
+
+/* ---- connections of a member, which has the right token ---- */
+
+static void say_command(int fd, const char *name, const void *body, size_t size)
+{
+    uint8_t frame[256] = {4, (uint8_t)(1 + strlen(name) + size), (uint8_t)strlen(name)};
+    memcpy(frame + 3, name, strlen(name));
+    memcpy(frame + 3 + strlen(name), body, size);
+    say(fd, frame, 3 + strlen(name) + size);
+}
+
+/* Whether it hears that command before it is hung up on. */
+static bool hears(int fd, const char *name)
+{
+    char heard[1024];
+    for (size_t size = 0; size < sizeof heard;) {
+        struct pollfd item = {.fd = fd, .events = POLLIN};
+        assert_int_equal(poll(&item, 1, WAIT_MS), 1);
+        ssize_t got = recv(fd, heard + size, sizeof heard - size, 0);
+        if (got <= 0)
+            return false;
+        size += (size_t)got;
+        if (memmem(heard, size, name, strlen(name)) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* rfc.zeromq.org/spec/24. Whether it is let in. */
+static bool enter(int fd, const char *name, const char *token)
+{
+    uint8_t hello[128] = {(uint8_t)strlen(name)};
+    memcpy(hello + 1, name, strlen(name));
+    hello[1 + strlen(name)] = (uint8_t)strlen(token);
+    memcpy(hello + 2 + strlen(name), token, strlen(token));
+    greet(fd, "PLAIN");
+    say_command(fd, "HELLO", hello, 2 + strlen(name) + strlen(token));
+    static const char type[] = "\x0bSocket-Type\0\0\0\x06"
+                               "DEALER";
+    if (!hears(fd, "WELCOME"))
+        return false;
+    say_command(fd, "INITIATE", type, sizeof type - 1);
+    return hears(fd, "READY");
+}
+
+/* Serves the transport until the other side has closed all of them. */
+static void await_all_hung_up(psr_transport *s, const int *fds, int count)
+{
+    int64_t end_ms = psr_clock_ms() + WAIT_MS;
+    while (count_open(fds, count) > 0) {
+        psr_message *message = NULL;
+        assert_fails(psr_transport_recv(s, 20, &message), PSR_ERR_TIMEOUT, "");
+        if (psr_clock_ms() > end_ms)
+            fail_msg("%d are held", count_open(fds, count));
+    }
+}
+
+static void of_a_members_connections_one_is_held_and_the_others_are_hung_up_on(void **state)
+{
+    (void)state;
+    enum { COUNT = 40 };
+    int fds[COUNT], held[PSR_UNKNOWN_MAX];
+    run_keys keys = make_keys(false);
+    psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1),
+                  *other = open_member(&keys, worker0);
+    join_to(w, scheduler, s);
+    send_number(w, scheduler, 1);
+    receive_number(s, worker1, 1);
+    int let_in = 0;
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = dial(s);
+        if (enter(fds[i], "worker 1", psr_keys_of(keys_of(&keys, worker1), scheduler))) {
+            assert_in_range(let_in, 0, PSR_UNKNOWN_MAX - 1);
+            held[let_in++] = fds[i];
+        }
+    }
+    assert_int_equal(let_in, PSR_UNKNOWN_MAX);
+    join_to(other, scheduler, s); /* whose place is its own */
+    send_number(other, scheduler, 1);
+    receive_number(s, worker0, 1);
+    await_all_hung_up(s, held, let_in);
+    send_number(w, scheduler, 2); /* as silent as they were, and known: a lost message would be told */
+    receive_number(s, worker1, 2);
+    send_number(other, scheduler, 2);
+    receive_number(s, worker0, 2);
+    int again = dial(s);
+    assert_true(enter(again, "worker 1", psr_keys_of(keys_of(&keys, worker1), scheduler)));
+    close(again);
+    for (int i = 0; i < COUNT; i++)
+        close(fds[i]);
+    psr_transport_free(&other, 0);
+    psr_transport_free(&w, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+}
+
+/* A busy owner has not read what it said. */
+static void who_waits_for_a_busy_owner_is_not_hung_up_on(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(false);
+    psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1);
+    join_to(w, scheduler, s);
+    send_number(w, scheduler, 1);
+    int silent = dial(s);
+    assert_true(enter(silent, "worker 0", psr_keys_of(keys_of(&keys, worker0), scheduler)));
+    struct pollfd item = {.fd = silent, .events = POLLIN};
+    assert_int_equal(poll(&item, 1, PSR_SILENT_MS + 1000), 0); /* nobody is hung up on while it is busy */
+    receive_number(s, worker1, 1);
+    await_all_hung_up(s, &silent, 1);
+    await_strangers(s, 1);
+    assert_non_null(strstr(stranger_lines, "it was let in and said nothing that a member would say"));
+    send_number(w, scheduler, 2);
+    receive_number(s, worker1, 2);
+    close(silent);
+    psr_transport_free(&w, 0);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
 }
 
 static void where_admission_has_ended_nobody_comes_in(void **state)
@@ -802,6 +969,9 @@ int main(void)
         cmocka_unit_test(another_mechanism_is_turned_away),
         cmocka_unit_test(of_many_half_open_connections_few_are_held_without_curve),
         cmocka_unit_test(of_many_half_open_connections_few_are_held_with_curve),
+        cmocka_unit_test(of_many_half_open_connections_few_are_held_over_ipc),
+        cmocka_unit_test(of_a_members_connections_one_is_held_and_the_others_are_hung_up_on),
+        cmocka_unit_test(who_waits_for_a_busy_owner_is_not_hung_up_on),
         cmocka_unit_test(where_admission_has_ended_nobody_comes_in),
         cmocka_unit_test(thousands_of_connections_keep_no_member_out),
         cmocka_unit_test(without_the_token_nobody_comes_in),

@@ -180,10 +180,8 @@ static void text_that_is_not_keys_is_refused_by_what_is_wrong(void **state)
     refused_when(p, p->public_key, pairs.sets[2].public_key, "\"members\" lacks the key under \"own\"");
     refused_when(c, c->secret_key, "short", "\"secret\" should be a key of 40 Z85 characters");
     refused_when(c, c->secret_key, "\"\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\", "should be a JSON object");
-    refused_when(c, c->secret_key, "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~",
-                 "\"secret\" should be a key");
-    refused_when(c, c->secret_key, "########################################",
-                 "\"secret\" should be a key");
+    refused_when(c, c->secret_key, "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~", "\"secret\" should be a key");
+    refused_when(c, c->secret_key, "########################################", "\"secret\" should be a key");
     refused_when(c, c->secret_key, curve.sets[0].secret_key,
                  "\"public\" is not the key that belongs to \"secret\"");
     refused_when(c, "\"curve\":true", "\"curve\":true,\"shared\":1", "\"shared\" should be true or false");

@@ -77,7 +77,7 @@ static void a_request_is_read_by_its_frames_and_let_in_under_a_name(void **state
     assert_true(psr_zap_is(&request.frames[PSR_ZAP_CREDENTIALS], "worker 1"));
     assert_true(psr_zap_is(&request.frames[PSR_ZAP_CREDENTIALS + 1], "secret"));
 
-    psr_zap_answer(((ends *)*state)->answers, &request, NULL, "worker 1");
+    psr_zap_answer(((ends *)*state)->answers, &request, PSR_ZAP_LET_IN, NULL, "worker 1");
     expect_answer(*state, (const char *const[]){"1.0", "7", "200", "OK", "worker 1", ""});
 }
 
@@ -86,8 +86,17 @@ static void who_is_refused_is_told_why(void **state)
     psr_zap_request request;
     ask(*state, (const char *const[]){"1.0", "8", "psring", "", "", "NULL"}, 6);
     assert_true(psr_zap_receive(((ends *)*state)->answers, &request));
-    psr_zap_answer(((ends *)*state)->answers, &request, "no security mechanism", "");
+    psr_zap_answer(((ends *)*state)->answers, &request, PSR_ZAP_REFUSED, "no security mechanism", "");
     expect_answer(*state, (const char *const[]){"1.0", "8", "400", "no security mechanism", "", ""});
+}
+
+static void who_may_come_again_is_told_nothing(void **state)
+{
+    psr_zap_request request;
+    ask(*state, (const char *const[]){"1.0", "8", "psring", "", "", "PLAIN"}, 6);
+    assert_true(psr_zap_receive(((ends *)*state)->answers, &request));
+    psr_zap_answer(((ends *)*state)->answers, &request, PSR_ZAP_LATER, "too many", "");
+    expect_answer(*state, (const char *const[]){"1.0", "8", "300", "too many", "", ""});
 }
 
 static void a_request_that_is_short_has_empty_frames(void **state)
@@ -97,7 +106,7 @@ static void a_request_that_is_short_has_empty_frames(void **state)
     assert_true(psr_zap_receive(((ends *)*state)->answers, &request));
     assert_int_equal(request.count, 1);
     assert_true(psr_zap_is(&request.frames[PSR_ZAP_MECHANISM], ""));
-    psr_zap_answer(((ends *)*state)->answers, &request, "no", "");
+    psr_zap_answer(((ends *)*state)->answers, &request, PSR_ZAP_REFUSED, "no", "");
     expect_answer(*state, (const char *const[]){"1.0", "", "400", "no", "", ""});
 }
 
@@ -117,7 +126,7 @@ static void frames_beyond_the_credentials_and_bytes_beyond_a_frame_are_dropped(v
     assert_false(psr_zap_is(&request.frames[PSR_ZAP_ADDRESS], longer));
     assert_true(psr_zap_is(&request.frames[PSR_ZAP_CREDENTIALS + 1], "b"));
     assert_false(psr_zap_receive(((ends *)*state)->answers, &request)); /* nothing of it is left over */
-    psr_zap_answer(((ends *)*state)->answers, &request, "no", "");
+    psr_zap_answer(((ends *)*state)->answers, &request, PSR_ZAP_REFUSED, "no", "");
     expect_answer(*state, (const char *const[]){"1.0", "9", "400", "no", "", ""});
 }
 
@@ -127,6 +136,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_request_is_read_by_its_frames_and_let_in_under_a_name, open_ends,
                                         close_ends),
         cmocka_unit_test_setup_teardown(who_is_refused_is_told_why, open_ends, close_ends),
+        cmocka_unit_test_setup_teardown(who_may_come_again_is_told_nothing, open_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_request_that_is_short_has_empty_frames, open_ends, close_ends),
         cmocka_unit_test_setup_teardown(frames_beyond_the_credentials_and_bytes_beyond_a_frame_are_dropped,
                                         open_ends, close_ends),
