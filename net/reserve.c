@@ -2,6 +2,40 @@
 
 #include <sys/resource.h>
 
+#define LIMIT_ENOUGH 1024 /* nobody has so many open before there are connections */
+
+/* Of so many numbers from first on, how many are in use. */
+static size_t count_used(size_t first, size_t count)
+{
+    size_t used = 0;
+    for (size_t at = 0; at < count;) {
+        struct pollfd numbers[PSR_RESERVE_MAX];
+        size_t some = count - at < PSR_RESERVE_MAX ? count - at : PSR_RESERVE_MAX;
+        for (size_t i = 0; i < some; i++)
+            numbers[i] = (struct pollfd){.fd = (int)(first + at + i)};
+        bool told = poll(numbers, some, 0) >= 0; /* not: more than there may be, so none is free */
+        for (size_t i = 0; i < some; i++)
+            used += !told || (numbers[i].revents & POLLNVAL) == 0;
+        at += some;
+    }
+    return used;
+}
+
+psr_err psr_reserve_check(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= LIMIT_ENOUGH)
+        return PSR_OK;
+    size_t used = count_used(0, (size_t)limit.rlim_cur);
+    if (used + PSR_RESERVE_LEAST <= limit.rlim_cur)
+        return PSR_OK;
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "this process may open %llu files, of which %zu are open, and its connections need %d more: "
+        "let there be more by ulimit -n",
+        (unsigned long long)limit.rlim_cur, used, PSR_RESERVE_LEAST);
+}
+
 void psr_reserve_init(psr_reserve *reserve)
 {
     struct rlimit limit;
@@ -12,25 +46,11 @@ void psr_reserve_init(psr_reserve *reserve)
     reserve->first = (size_t)limit.rlim_cur - reserve->count;
 }
 
-/* Of the numbers that are kept, how many are in use. */
-static size_t count_used(const psr_reserve *reserve)
-{
-    struct pollfd kept[PSR_RESERVE_MAX];
-    size_t used = 0;
-    for (size_t i = 0; i < reserve->count; i++)
-        kept[i] = (struct pollfd){.fd = (int)(reserve->first + i)};
-    if (poll(kept, reserve->count, 0) < 0)
-        return reserve->count;
-    for (size_t i = 0; i < reserve->count; i++)
-        used += (kept[i].revents & POLLNVAL) == 0;
-    return used;
-}
-
 bool psr_reserve_is_touched(const psr_reserve *reserve, int fd)
 {
     if (reserve->count == 0)
         return false;
-    return (size_t)fd >= reserve->first || count_used(reserve) > reserve->count / 2;
+    return (size_t)fd >= reserve->first || count_used(reserve->first, reserve->count) > reserve->count / 2;
 }
 
 size_t psr_reserve_half_open(const psr_reserve *reserve, size_t most)

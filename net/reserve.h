@@ -5,15 +5,21 @@
 #ifndef PSR_NET_RESERVE_H
 #define PSR_NET_RESERVE_H
 
+#include "base/err.h"
+
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #define PSR_RESERVE_MAX 64
+#define PSR_RESERVE_LEAST 64 /* descriptors that must be free before there are connections */
 
 typedef struct psr_reserve {
     size_t first, count; /* of the numbers that are kept; none: there is no limit that is known */
 } psr_reserve;
+
+/* Whether this process may open as many as connections need at least: libzmq aborts where it lacks one for its threads. USAGE. */
+PSR_MUST_CHECK psr_err psr_reserve_check(void);
 
 /* Of this process's limit as it is now. */
 void psr_reserve_init(psr_reserve *reserve);

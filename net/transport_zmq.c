@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "net/interface.h"
+#include "net/reserve.h"
 #include "net/sockets.h"
 
 #include <errno.h>
@@ -232,12 +233,13 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         if (!options->keys->curve && !options->keys->bare)
             return psr_fail(PSR_ERR_USAGE, "interface %s: TCP needs CURVE keys (psring keygen)", interface);
     }
+    raise_descriptors();
+    PSR_TRY(psr_reserve_check());
     psr_zmq_transport *transport = calloc(1, sizeof *transport);
     if (transport == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a transport");
     *transport =
         (psr_zmq_transport){.base.ops = &ops, .options = *options, .self = options->self, .wake_fd = -1};
-    raise_descriptors();
     psr_err err = open_all(transport, psr_zmq_is_ipc(options) ? NULL : address);
     if (err != PSR_OK) {
         zmq_transport_free(&transport->base, 0);

@@ -394,6 +394,18 @@ def bad_input(tap, start, directory):
         ends(tap, run, 2, ["psring run: " + why], "refused: %s" % " ".join(options)[:60])
 
 
+def few_descriptors(tap, start, directory):
+    """libzmq aborts where it lacks a descriptor for its threads: a rank that may open too few says so before."""
+    for limit in (18, 24, 32, 40, 48, 56, 64):
+        run = start("descriptors-%d" % limit, ["-n", "2"], ["sh", "-c", 'ulimit -n %d; exec "$0" sum' % limit, RANK])
+        got = run.wait(PATIENCE_S)
+        said = run.text("err")
+        tap.ok(got != 0 and not any("signal" in line for line in said) and any("ulimit -n" in line for line in said),
+               "ranks that may open %d files say so" % limit, run.why())
+    run = start("descriptors-enough", ["-n", "2"], ["sh", "-c", 'ulimit -n 96; exec "$0" sum', RANK])
+    ends(tap, run, 0, [], "with 96 they find each other")
+
+
 def takes_anothers_name(tap, start, directory):
     """Each rank has a token of its own with each other process; the bad one shows it and says that it is rank 0."""
     run = start("another-name", ["-n", "2", "--transport", "ipc"],
@@ -410,7 +422,7 @@ def main():
     tap = Tap()
     with Workspace() as directory:
         plays = (places, local_places, words, descriptors, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there,
-                 children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, takes_anothers_name, two_hosts, tables, a_shard_is_killed, bad_input)
+                 children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, takes_anothers_name, few_descriptors, two_hosts, tables, a_shard_is_killed, bad_input)
         together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
     tap.end()
 
