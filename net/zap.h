@@ -40,7 +40,7 @@ void psr_zap_text(const psr_zap_frame *frame, char *text, size_t size);
 typedef enum psr_zap_verdict {
     PSR_ZAP_LET_IN,
     PSR_ZAP_REFUSED, /* it is told so */
-    PSR_ZAP_LATER    /* it is hung up on, and may come again */
+    PSR_ZAP_LATER /* it is told nothing and hung up on when its handshake's time is over; then it may come again */
 } psr_zap_verdict;
 
 /* Answers the request that was received last. why_not: unless it is let in; then its messages bear user as their User-Id. */

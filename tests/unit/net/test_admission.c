@@ -324,7 +324,7 @@ static void await_all_hung_up(psr_transport *s, const int *fds, int count)
 static void of_a_members_connections_one_is_held_and_the_others_are_hung_up_on(void **state)
 {
     (void)state;
-    enum { COUNT = 40 };
+    enum { COUNT = PSR_UNKNOWN_MAX + 2 }; /* who is put off is hung up on when its handshake's time is over */
     int fds[COUNT], held[PSR_UNKNOWN_MAX];
     run_keys keys = make_keys(false);
     psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1),
