@@ -166,6 +166,13 @@ class Crowd:
                 pass
         return count
 
+    def await_held(self, most):
+        """How many are held when they are so few, or after a while: some are still to be looked at when all have come."""
+        end = time.monotonic() + PATIENCE_S
+        while self.held() > most and time.monotonic() < end:
+            self.press(0.05)
+        return self.held()
+
     def settle(self):
         """Those that have come stay as they are, and are not of those that are held from now on."""
         self.stay += self.connections
