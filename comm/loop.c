@@ -12,7 +12,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { LINE_MAX_BYTES = 1024, TYPES_MAX = 128 };
+enum {
+    LINE_MAX_BYTES = 1024,
+    TYPES_MAX = 128,
+    HELD_MS = 10, /* between two looks whether a scheduler has read what waits for it: nothing tells */
+};
+
+static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
 typedef struct route {
     psr_role from;
@@ -139,11 +145,17 @@ static psr_err send_owned(psr_loop *loop, const psr_command *command)
     return psr_transport_send(transport, command->to, &command->head, &payload);
 }
 
+/* Metrics and checkpoints go there, and the other thread makes no more of them than it reads. */
+static bool holds_commands(const psr_loop *loop)
+{
+    return psr_transport_waiting(loop->options.transport, scheduler) >= PSR_MEMBER_WAITING_MAX;
+}
+
 static psr_err take_commands(psr_loop *loop)
 {
     psr_command command;
     bool any = false;
-    while (psr_command_pop(loop->commands, &command)) {
+    while (!holds_commands(loop) && psr_command_pop(loop->commands, &command)) {
         any = true;
         PSR_TRY(command.kind == PSR_COMMAND_SEND ? send_owned(loop, &command)
                                                  : loop->options.command(loop->options.context, &command));
@@ -188,9 +200,14 @@ static bool transport_lends_to(void *context, psr_peer to)
     return psr_transport_lends_to(((psr_loop *)context)->options.transport, to);
 }
 
+static size_t waiting_on_transport(void *context, psr_peer to)
+{
+    return psr_transport_waiting(((psr_loop *)context)->options.transport, to);
+}
+
 psr_outbox psr_loop_outbox(psr_loop *loop)
 {
-    return (psr_outbox){loop, send_on_transport, something_returned, transport_lends_to};
+    return (psr_outbox){loop, send_on_transport, something_returned, transport_lends_to, waiting_on_transport};
 }
 
 /* ---- the loop ---- */
@@ -216,6 +233,8 @@ static psr_err turn(psr_loop *loop)
         o->turned(o->context);
     int timeout_ms = -1;
     PSR_TRY(tick_owner(loop, &timeout_ms));
+    if (holds_commands(loop) && (timeout_ms < 0 || timeout_ms > HELD_MS))
+        timeout_ms = HELD_MS;
     psr_message *message = NULL;
     psr_err err = psr_member_recv(o->member, timeout_ms, &message);
     if (err == PSR_OK)
@@ -265,6 +284,8 @@ static psr_err pass_time(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms)
     PSR_TRY(psr_member_tick(loop->options.member, now_ms, ret_next_ms));
     if (own_next_ms < *ret_next_ms)
         *ret_next_ms = own_next_ms;
+    if (holds_commands(loop) && now_ms + HELD_MS < *ret_next_ms)
+        *ret_next_ms = now_ms + HELD_MS;
     return PSR_OK;
 }
 

@@ -12,6 +12,8 @@ typedef struct psr_outbox {
     void (*returned)(void *context);
     /* Whether what is lent to it now stays where it lies (psr_transport_lends_to), and so has no way to go. NULL: to nobody. */
     bool (*lends_to)(void *context, psr_peer to);
+    /* Messages that wait to leave for it (psr_transport_waiting). NULL: none ever does. */
+    size_t (*waiting)(void *context, psr_peer to);
 } psr_outbox;
 
 #endif

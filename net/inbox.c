@@ -23,6 +23,9 @@
 #define STRANGER_LINES 10 /* at most so many in */
 #define STRANGER_WINDOW_MS 10000
 #define REFUSALS_QUEUED 4 /* to one connection */
+/* Of one connection: what more comes stays with its sender, and nothing is dropped. What a rank may send unasked (64 operations of 8 slices,
+ * comm/collectives/group.h) does not hold it up. */
+#define MESSAGES_READ_AHEAD 512
 
 struct psr_inbox {
     psr_zmq_options options;
@@ -528,7 +531,7 @@ static psr_err bind_to_address(psr_inbox *inbox, const char *address)
 static psr_err bind_router(psr_inbox *inbox, const char *address)
 {
     void *router = inbox->router;
-    PSR_TRY(psr_zmq_set(router, ZMQ_RCVHWM, 0, "ZMQ_RCVHWM"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_RCVHWM, MESSAGES_READ_AHEAD, "ZMQ_RCVHWM"));
     PSR_TRY(psr_zmq_set(router, ZMQ_LINGER, 0, "ZMQ_LINGER"));
     PSR_TRY(psr_zmq_set(router, ZMQ_BACKLOG, 1024, "ZMQ_BACKLOG"));
     PSR_TRY(psr_zmq_set(router, ZMQ_ROUTER_HANDOVER, 1,

@@ -66,11 +66,11 @@ bool psr_zmq_send(void *socket, const void *bytes, size_t size, bool more)
     return sent >= 0;
 }
 
-bool psr_zmq_send_frame(void *socket, zmq_msg_t *frame)
+bool psr_zmq_send_frame(void *socket, zmq_msg_t *frame, bool more)
 {
     int sent;
     do
-        sent = zmq_msg_send(frame, socket, ZMQ_DONTWAIT);
+        sent = zmq_msg_send(frame, socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
     while (sent < 0 && zmq_errno() == EINTR);
     return sent >= 0;
 }

@@ -26,6 +26,6 @@ int psr_zmq_receive(void *socket, void *buffer,
 bool psr_zmq_receive_frame(void *socket, zmq_msg_t *frame);
 /* Likewise. False: an error of libzmq's. */
 bool psr_zmq_send(void *socket, const void *bytes, size_t size, bool more);
-bool psr_zmq_send_frame(void *socket, zmq_msg_t *frame);
+bool psr_zmq_send_frame(void *socket, zmq_msg_t *frame, bool more);
 
 #endif

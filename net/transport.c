@@ -1,6 +1,28 @@
 #include "net/transport_private.h"
 
+#include "net/violation.h"
+
+#include <assert.h>
 #include <inttypes.h>
+
+size_t psr_transport_waiting(const psr_transport *transport, psr_peer peer)
+{
+    return transport->ops->waiting(transport, peer);
+}
+
+void psr_transport_bound(psr_transport *transport, psr_role role, size_t messages)
+{
+    assert((unsigned)role < PSR_TRANSPORT_ROLES && messages > 0);
+    transport->bounds[role] = messages;
+}
+
+static psr_err check_waiting(const psr_transport *transport, psr_peer to)
+{
+    size_t bound = (unsigned)to.role < PSR_TRANSPORT_ROLES ? transport->bounds[to.role] : 0;
+    bound = bound > 0 ? bound : PSR_TRANSPORT_WAITING_MAX;
+    size_t waiting = bound < SIZE_MAX ? psr_transport_waiting(transport, to) : 0;
+    return waiting < bound ? PSR_OK : psr_violation_unread(to, waiting);
+}
 
 psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head,
                            const psr_payload *payload)
@@ -10,6 +32,11 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
         psr_payload_return(payload);
         return psr_fail(PSR_ERR_PROTOCOL, "a message of %zu bytes for %s %" PRIu32 ": %u is the most", bytes,
                         psr_role_name(to.role), to.rank, PSR_PAYLOAD_BYTES_MAX);
+    }
+    psr_err err = check_waiting(transport, to);
+    if (err != PSR_OK) {
+        psr_payload_return(payload);
+        return err;
     }
     PSR_TRY(transport->ops->send(transport, to, head, payload));
     psr_count_add(&transport->messages_sent, 1);

@@ -3,9 +3,11 @@
  * one seed, with seeded delays and faults.
  *
  * Channels are one-way and first-in first-out: all that A sends to B arrives in order, or B or A is gone. Every
- * process has one inbox (a bound ROUTER) and one outgoing DEALER per peer that it sends to. Queues are unlimited:
- * what bounds them are the credits of the protocols above. One thread at a time: it may go from one to another through a mutex, which
- * is the full fence that libzmq asks for. What else any thread may call is said. */
+ * process has one inbox (a bound ROUTER) and one outgoing DEALER per peer that it sends to. Queues never drop and never block:
+ * what bounds them are the credits of the protocols above. Who sets those says how much they let wait for a peer
+ * (psr_transport_bound), and a peer that lets more wait is found out.
+ * One thread at a time: it may go from one to another through a mutex, which is the full fence that libzmq asks for.
+ * What else any thread may call is said. */
 #ifndef PSR_NET_TRANSPORT_H
 #define PSR_NET_TRANSPORT_H
 
@@ -32,10 +34,18 @@ typedef struct psr_transport_counts {
         strangers; /* connections turned away and messages dropped: of nobody on the roster, or of a second claimant of a rank */
 } psr_transport_counts;
 
-/* Queues a message for peer. Never blocks. NOT_FOUND when peer was not connected. The payload's release is
- * called also on failure. */
+/* Queues a message for peer. Never blocks. NOT_FOUND when peer was not connected. PROTOCOL: as many messages as may wait for it do,
+ * so it does not read what it asks for; the detail names it. The payload's release is called also on failure. */
 PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head,
                                           const psr_payload *payload);
+
+/* Messages for peer that have not left: they are not the kernel's yet. 0: it is not connected. */
+size_t psr_transport_waiting(const psr_transport *transport, psr_peer peer);
+
+/* What may wait for each peer of that role, in messages: more than the protocols let an honest one leave unread, however slow it
+ * is. PSR_TRANSPORT_WAITING_MAX before. SIZE_MAX: the caller bounds them itself. */
+#define PSR_TRANSPORT_WAITING_MAX 65536
+void psr_transport_bound(psr_transport *transport, psr_role role, size_t messages);
 
 /* The next message, within timeout_ms (-1: without end; 0: only what is there). What was freed and lies in shared memory is given back by
  * a call that finds no message: whoever has freed one comes again before it turns to something else. TIMEOUT when none came; CANCELLED

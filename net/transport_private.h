@@ -6,10 +6,13 @@
 
 #include <stdatomic.h>
 
+#define PSR_TRANSPORT_ROLES 3
+
 /* As the functions of net/transport.h; transport.c has checked the arguments and keeps the counts of what was
  * sent and received. */
 typedef struct psr_transport_ops {
     psr_err (*send)(psr_transport *transport, psr_peer to, const psr_head *head, const psr_payload *payload);
+    size_t (*waiting)(const psr_transport *transport, psr_peer peer);
     psr_err (*recv)(psr_transport *transport, int timeout_ms, psr_message **ret_message);
     void (*wake)(psr_transport *transport);
     void (*wait)(psr_transport *transport, int fd, int timeout_ms); /* fd: -1: none */
@@ -37,6 +40,7 @@ typedef struct psr_transport_ops {
 /* The first member of every implementation's struct. */
 struct psr_transport {
     const psr_transport_ops *ops;
+    size_t bounds[PSR_TRANSPORT_ROLES]; /* 0: PSR_TRANSPORT_WAITING_MAX */
     /* Written by one thread at a time, the one that has the transport; any thread reads them. Strangers are ops->strangers'. */
     _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, messages_sent, messages_received;
 };

@@ -34,6 +34,7 @@ typedef struct sim_channel {
     psr_peer from, to;
     int64_t last_us; /* of the latest delivery: nothing overtakes */
     uint64_t sequence;
+    size_t waiting; /* under way */
 } sim_channel;
 
 struct psr_sim {
@@ -227,6 +228,7 @@ static void dispatch(psr_sim *sim, sim_channel *channel, parcel *p)
     channel->last_us = due_us > channel->last_us ? due_us : channel->last_us;
     p->due_us = channel->last_us;
     p->number = sim->numbers++;
+    channel->waiting++;
     heap_push(sim, p);
 }
 
@@ -258,6 +260,17 @@ static bool connected(const sim_transport *transport, psr_peer to)
         if (psr_peer_equal(transport->peers[i], to))
             return true;
     return false;
+}
+
+static size_t sim_waiting(const psr_transport *base, psr_peer peer)
+{
+    const sim_transport *transport = (const sim_transport *)base;
+    const psr_sim *sim = transport->sim;
+    for (size_t i = 0; i < sim->channel_count; i++)
+        if (psr_peer_equal(sim->channels[i].from, transport->self) &&
+            psr_peer_equal(sim->channels[i].to, peer))
+            return sim->channels[i].waiting;
+    return 0;
 }
 
 static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head, const psr_payload *payload)
@@ -334,6 +347,7 @@ bool psr_sim_step(psr_sim *sim, psr_peer *ret_to)
     while (sim->heap_count > 0) {
         parcel *p = heap_pop(sim);
         sim->now_us = p->due_us;
+        channel_of(sim, p->base.from, p->to)->waiting--;
         sim_transport *to = NULL;
         for (size_t i = 0; i < sim->member_count; i++)
             if (psr_peer_equal(sim->members[i]->self, p->to))
@@ -380,9 +394,10 @@ void psr_sim_cut(psr_sim *sim, psr_peer peer)
 {
     size_t kept = 0;
     for (size_t i = 0; i < sim->heap_count; i++)
-        if (psr_peer_equal(sim->heap[i]->base.from, peer) || psr_peer_equal(sim->heap[i]->to, peer))
+        if (psr_peer_equal(sim->heap[i]->base.from, peer) || psr_peer_equal(sim->heap[i]->to, peer)) {
+            channel_of(sim, sim->heap[i]->base.from, sim->heap[i]->to)->waiting--;
             parcel_free(sim->heap[i]);
-        else
+        } else
             sim->heap[kept++] = sim->heap[i];
     sim->heap_count = kept;
     for (size_t i = kept / 2; i-- > 0;)
@@ -531,6 +546,7 @@ psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_t
 {
     static const psr_transport_ops ops = {
         .send = sim_send,
+        .waiting = sim_waiting,
         .recv = sim_recv,
         .wake = sim_wake,
         .wait = sim_wait,

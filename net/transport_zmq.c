@@ -156,6 +156,7 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
             if (transport->channels[role][rank].dealer != NULL) {
                 psr_zmq_end_attempt(transport, &transport->channels[role][rank]);
                 psr_zmq_close_dealer(transport->channels[role][rank].dealer, linger_ms);
+                psr_unsent_free(transport->channels[role][rank].unsent);
             }
         free(transport->channels[role]);
     }
@@ -203,6 +204,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
 {
     static const psr_transport_ops ops = {
         .send = psr_zmq_transport_send,
+        .waiting = psr_zmq_transport_waiting,
         .recv = zmq_transport_recv,
         .wake = zmq_transport_wake,
         .wait = zmq_transport_wait,

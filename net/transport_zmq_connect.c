@@ -98,7 +98,10 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
     if (dealer == NULL)
         return psr_zmq_failed("making a socket");
     uint8_t id[PSR_ROUTING_ID_BYTES];
-    psr_err err = set_dealer(transport, dealer, peer, endpoint, public_key, id);
+    psr_unsent *unsent = NULL;
+    psr_err err = psr_unsent_new(&unsent);
+    if (err == PSR_OK)
+        err = set_dealer(transport, dealer, peer, endpoint, public_key, id);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER && transport->refused == NULL)
         err = psr_zmq_await_refusal(transport, dealer);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER)
@@ -111,6 +114,7 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
             err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
     if (err == PSR_OK) {
         c->dealer = dealer;
+        c->unsent = unsent;
         memcpy(c->id, id, sizeof id);
         err = psr_zmq_say_hello(transport, c);
     }
@@ -119,6 +123,7 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
         *c = (psr_zmq_channel){0};
         psr_zmq_forget_replies(transport, dealer);
         psr_zmq_close_dealer(dealer, 0);
+        psr_unsent_free(unsent);
     }
     return err;
 }
@@ -132,6 +137,7 @@ void psr_zmq_transport_disconnect(psr_transport *base, psr_peer peer)
     psr_zmq_forget_replies(transport, c->dealer);
     psr_zmq_end_attempt(transport, c);
     psr_zmq_close_dealer(c->dealer, 0);
+    psr_unsent_free(c->unsent);
     if (c->lender != NULL)
         psr_sharing_disconnect(transport->sharing, c->lender);
     *c = (psr_zmq_channel){0};

@@ -8,6 +8,7 @@
 #include "net/sharing.h"
 #include "net/stage.h"
 #include "net/transport_private.h"
+#include "net/unsent.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -15,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSR_ZMQ_ROLES 3
+#define PSR_ZMQ_ROLES PSR_TRANSPORT_ROLES
 
 enum {
     PSR_ZMQ_WATCHED_INBOX,
@@ -29,6 +30,7 @@ enum {
 
 typedef struct psr_zmq_channel {
     void *dealer;
+    psr_unsent *unsent;
     uint64_t sequence;
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_lender *lender; /* the sharing's; NULL: no memory is shared with this peer */
@@ -94,6 +96,7 @@ psr_zmq_channel *psr_zmq_channel_of(const psr_zmq_transport *transport, psr_peer
 PSR_MUST_CHECK psr_err psr_zmq_say_hello(const psr_zmq_transport *transport, psr_zmq_channel *c);
 psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
                                const psr_payload *payload);
+size_t psr_zmq_transport_waiting(const psr_transport *base, psr_peer peer);
 
 /* ---- transport_zmq_replies.c ---- */
 

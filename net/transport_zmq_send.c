@@ -57,17 +57,48 @@ static psr_err payload_frame(const psr_payload *payload, zmq_msg_t *frame)
     return PSR_OK;
 }
 
+/* A head's frame, by which its message is counted. */
+typedef struct counted {
+    psr_unsent *unsent;
+    uint8_t bytes[PSR_HEAD_BYTES_MAX];
+} counted;
+
+static void counted_left(void *data, void *hint)
+{
+    counted *head = hint;
+    (void)data;
+    psr_unsent_left(head->unsent);
+    free(head);
+}
+
+static psr_err head_frame(psr_unsent *unsent, const psr_head *head, size_t payload_bytes, zmq_msg_t *frame)
+{
+    counted *c = malloc(sizeof *c);
+    size_t size = 0;
+    if (c != NULL)
+        psr_head_encode(head, payload_bytes, c->bytes, &size);
+    if (c == NULL || zmq_msg_init_data(frame, c->bytes, size, counted_left, c) != 0) {
+        free(c);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    }
+    c->unsent = unsent;
+    psr_unsent_add(unsent);
+    return PSR_OK;
+}
+
 /* payload_bytes: what the head announces; frame 2 is that long, or a reference to it. */
 static psr_err send_frames(psr_zmq_channel *c, const psr_head *head, zmq_msg_t *payload, size_t payload_bytes)
 {
     psr_head numbered = *head;
     numbered.sequence = c->sequence;
-    uint8_t bytes[PSR_HEAD_BYTES_MAX];
-    size_t size;
-    psr_head_encode(&numbered, payload_bytes, bytes, &size);
-    if (!psr_zmq_send(c->dealer, bytes, size, payload != NULL))
-        return psr_zmq_failed("sending a message");
-    if (payload != NULL && !psr_zmq_send_frame(c->dealer, payload))
+    zmq_msg_t first;
+    PSR_TRY(head_frame(c->unsent, &numbered, payload_bytes, &first));
+    if (!psr_zmq_send_frame(c->dealer, &first, payload != NULL)) {
+        psr_err err = psr_zmq_failed("sending a message");
+        zmq_msg_close(&first);
+        return err;
+    }
+    if (payload != NULL && !psr_zmq_send_frame(c->dealer, payload, false))
         return psr_zmq_failed("sending a payload");
     c->sequence++;
     return PSR_OK;
@@ -146,6 +177,12 @@ psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head 
     psr_err err = send_frames(c, head, &frame, payload->bytes);
     zmq_msg_close(&frame); /* empty when it was sent; gives the loan back when not */
     return err;
+}
+
+size_t psr_zmq_transport_waiting(const psr_transport *base, psr_peer peer)
+{
+    const psr_zmq_channel *c = psr_zmq_channel_of((const psr_zmq_transport *)base, peer);
+    return c != NULL ? psr_unsent_count(c->unsent) : 0;
 }
 
 psr_err psr_zmq_say_hello(const psr_zmq_transport *transport, psr_zmq_channel *c)

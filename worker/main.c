@@ -317,6 +317,8 @@ static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
     uint32_t rank = psr_member_self(w->member).rank, workers = psr_view_workers(view);
     if (engine->plays_all)
         return PSR_OK;
+    psr_transport_bound(w->transport, PSR_ROLE_SHARD, psr_plan_waiting_max(&view->plan));
+    psr_transport_bound(w->transport, PSR_ROLE_WORKER, psr_plan_waiting_max(&view->plan));
     for (uint32_t shard = 0; engine->shards_update && shard < psr_view_shards(view); shard++)
         PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_SHARD, shard}));
     uint32_t right = (rank + 1) % workers;

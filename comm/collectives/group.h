@@ -11,6 +11,7 @@
  *   PSR_AHEAD_OPERATIONS operations ahead of its receiver.
  * - In persistent operations and messages a rank sends when its receiver has started the same: nothing comes unasked.
  * What comes before its operation is started here is kept.
+ * - Who does not read and grants more all the same makes calls wait for it, and is no cause to copy more: payloads are lent then.
  *
  * What ranks must say alike stands in every head (comm/collectives/call.h), and is compared where a message meets its operation, or the
  * calls that have ended (the last PSR_CALLS_KEPT): MISMATCH, and the line names both ranks (as the members are called) and both calls. What no message
@@ -30,6 +31,7 @@ enum {
     PSR_AHEAD_OPERATIONS = 64,
     PSR_CALLS_KEPT = 64,
     PSR_CREDITS_KEPT = 4096, /* of one peer, for operations that are not started here */
+    PSR_COPIES_WAITING = 256, /* messages: while so many wait for a rank, nothing more is copied for it */
 };
 #define PSR_MESSAGE_TAG_MAX (UINT32_MAX >> 1)
 

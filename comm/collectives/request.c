@@ -105,6 +105,15 @@ static psr_err send(const psr_request *r, const psr_stream *stream, const psr_he
     return outbox->send(outbox->context, r->group->peers[stream->peer].name, head, payload);
 }
 
+/* Who sends alone is done when all of it has been copied, and may begin again: towards a rank that does not read it is not copied then, so
+ * that the call waits for it. */
+static bool much_waits(const psr_request *r, const psr_stream *stream)
+{
+    const psr_outbox *outbox = &r->group->options.outbox;
+    return outbox->waiting != NULL &&
+           outbox->waiting(outbox->context, r->group->peers[stream->peer].name) >= PSR_COPIES_WAITING;
+}
+
 static psr_err send_slice(psr_request *r, const psr_stream *stream, uint32_t index, size_t count)
 {
     const psr_action *action = &r->schedule.actions[index];
@@ -123,7 +132,7 @@ static psr_err send_slice(psr_request *r, const psr_stream *stream, uint32_t ind
     }
     psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, values, count * r->value_bytes);
     if (action->lent && !gaps && !r->areas[action->a.area].scattered &&
-        payload.bytes > r->group->options.copied_bytes) {
+        (payload.bytes > r->group->options.copied_bytes || much_waits(r, stream))) {
         psr_loan_begin(&r->loan, 1);
         payload = psr_loan_payload(&r->loan, payload);
     }

@@ -124,6 +124,14 @@ psr_err psr_coordinator_send(psr_coordinator *c, psr_peer to, psr_head head, psr
     return c->options.driver.send(c->options.driver.context, to, &head, payload.size > 0 ? &bytes : NULL);
 }
 
+psr_err psr_coordinator_alive(psr_coordinator *c, psr_peer to)
+{
+    const psr_coordinator_driver *driver = &c->options.driver;
+    if (driver->waiting != NULL && driver->waiting(driver->context, to) > 0)
+        return PSR_OK;
+    return psr_coordinator_send(c, to, psr_msg_alive_head(false), (psr_bytes){NULL, 0});
+}
+
 psr_err psr_coordinator_send_role(psr_coordinator *c, psr_role role, psr_head head, psr_bytes payload)
 {
     for (uint32_t i = 0; i < c->seat_count; i++)
@@ -177,9 +185,13 @@ void psr_coordinator_end(psr_coordinator *c, psr_err status, const char *line)
     memcpy(c->end_line, text, sizeof c->end_line);
     /* The run is over either way: a member that cannot be told is one that is gone. */
     psr_head last_word = {.type = in_order ? PSR_MSG_BYE : PSR_MSG_ABORT};
-    psr_err told = psr_coordinator_send_all(c, last_word,
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        if (!c->seats[i].joined)
+            continue;
+        psr_err told = psr_coordinator_send(c, c->seats[i].entry.peer, last_word,
                                             (psr_bytes){text, size < sizeof text ? size : sizeof text - 1});
-    (void)told;
+        (void)told;
+    }
     c->options.driver.ended(c->options.driver.context, status, text);
 }
 
@@ -301,7 +313,7 @@ static psr_err take_progress(psr_coordinator *c, psr_seat *seat, const psr_messa
         psr_liveness_progress(c->liveness, seat->entry.peer, &says, now_ms);
     seat->asked = false;
     check_losing(c, now_ms);
-    return psr_coordinator_send(c, seat->entry.peer, psr_msg_alive_head(false), (psr_bytes){NULL, 0});
+    return psr_coordinator_alive(c, seat->entry.peer);
 }
 
 /* Always fails: with what the member failed of. */

@@ -31,6 +31,8 @@ typedef struct psr_coordinator psr_coordinator;
 typedef struct psr_coordinator_driver {
     void *context;
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
+    /* Messages that have not left for it: psr_transport_waiting. NULL: they all leave at once. */
+    size_t (*waiting)(void *context, psr_peer to);
     /* A process joined: open a channel to it. */
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
     /* Whoever sent this JOIN has no channel, and hears why: psr_transport_refuse. */
@@ -121,6 +123,9 @@ PSR_MUST_CHECK psr_err psr_coordinator_send_all(psr_coordinator *coordinator, ps
                                                 psr_bytes payload);
 PSR_MUST_CHECK psr_err psr_coordinator_send_role(psr_coordinator *coordinator, psr_role role, psr_head head,
                                                  psr_bytes payload);
+
+/* A sign of life: ALIVE, unless something waits for it that is one too. So however much it says, one of them waits at most. */
+PSR_MUST_CHECK psr_err psr_coordinator_alive(psr_coordinator *coordinator, psr_peer to);
 
 /* ---- what it knows ---- */
 

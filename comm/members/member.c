@@ -34,7 +34,11 @@ struct psr_member {
 static psr_err send_to_scheduler(void *context, const psr_head *head, const psr_payload *payload)
 {
     const psr_member *member = context;
-    return psr_transport_send(member->options.transport, scheduler, head, payload);
+    psr_transport *transport = member->options.transport;
+    /* A scheduler that is slow to read hears this one by what waits already. */
+    if (head->type == PSR_MSG_PROGRESS && psr_transport_waiting(transport, scheduler) >= PSR_MEMBER_WAITING_MAX)
+        return PSR_OK;
+    return psr_transport_send(transport, scheduler, head, payload);
 }
 
 static psr_err take_place(psr_member *member, const psr_place *place)

@@ -18,6 +18,9 @@
 
 typedef struct psr_member psr_member;
 
+/* While so many messages wait for a scheduler that is slow to read, no PROGRESS is added, and a loop takes no commands (comm/loop.h). */
+#define PSR_MEMBER_WAITING_MAX 256
+
 typedef struct psr_member_options {
     psr_transport *transport; /* borrowed for the member's life, as all here */
     const psr_provision *provision;

@@ -14,6 +14,9 @@
 #define CHANGE_EVERY_MS 10
 #define CHANGE_BURST 50
 
+/* Others may have had their WELCOME before: then worker 0 may say all of a table's first values, and nobody more. */
+#define EARLY_MAX 65536
+
 #define NEVER INT64_MAX
 
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
@@ -49,7 +52,7 @@ psr_err psr_membership_new(const psr_membership_options *options, int64_t now_ms
                            psr_membership **ret_membership)
 {
     psr_early *early = NULL;
-    PSR_TRY(psr_early_new(1, PSR_EARLY_UNBOUNDED, &early));
+    PSR_TRY(psr_early_new(1, EARLY_MAX, &early));
     psr_membership *m = calloc(1, sizeof *m);
     if (!m) {
         psr_early_free(early);
@@ -261,8 +264,14 @@ psr_err psr_membership_message(psr_membership *membership, psr_message **message
 {
     if (psr_peer_equal((*message)->from, scheduler))
         return take_scheduler_message(membership, message, now_ms);
-    if (!psr_membership_joined(membership))
-        psr_early_put(membership->early, 0, message);
+    if (psr_membership_joined(membership))
+        return PSR_OK;
+    if (psr_early_full(membership->early)) {
+        psr_err err = psr_violation(*message, "%d messages are kept already from before WELCOME", EARLY_MAX);
+        psr_message_free(message);
+        return err;
+    }
+    psr_early_put(membership->early, 0, message);
     return PSR_OK;
 }
 

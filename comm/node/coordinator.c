@@ -107,6 +107,8 @@ void psr_node_seat_lose(psr_node_coordinator *c, uint32_t rank, psr_err status, 
     }
     if (!psr_node_seat_is_here(s))
         return;
+    if (status == PSR_ERR_PROTOCOL)
+        c->verdict = PSR_OK; /* seen here, which counts more than what a rank has found before */
     psr_node_seats_verdict(
         c, &(psr_msg_failure){.status = status, .scope = PSR_SCOPE_LOST, .rank = rank, .other = PSR_RANK_ANY},
         line);
@@ -178,6 +180,24 @@ psr_err psr_node_coordinator_verdict(const psr_node_coordinator *coordinator, co
 
 /* ---- messages ---- */
 
+static size_t waiting_for(const psr_node_coordinator *c, uint32_t rank)
+{
+    return c->options.waiting != NULL
+               ? c->options.waiting(c->options.context, (psr_peer){PSR_ROLE_WORKER, rank})
+               : 0;
+}
+
+/* What a rank finds others may be told, and what it wants it is told itself. Who goes on while somebody does not read is to blame, and not
+ * who may be stopped: that is the deadline's to find. */
+static psr_err check_waiting(const psr_node_coordinator *c, const psr_message *message)
+{
+    for (uint32_t r = 0; r < c->options.ranks; r++)
+        if (psr_node_seat_is_here(&c->seats[r]) && waiting_for(c, r) >= PSR_NODE_COORDINATOR_WAITING_MAX)
+            return psr_violation(message, "%d messages wait for rank %" PRIu32 " already",
+                                 PSR_NODE_COORDINATOR_WAITING_MAX, r);
+    return PSR_OK;
+}
+
 static psr_err take_progress(psr_node_coordinator *c, uint32_t rank, const psr_message *message,
                              int64_t present_ms)
 {
@@ -192,7 +212,8 @@ static psr_err take_progress(psr_node_coordinator *c, uint32_t rank, const psr_m
         s->said[0] = '\0';
     s->reported = true;
     s->progress = says;
-    psr_node_seat_send(c, rank, psr_msg_alive_head(false), NULL, 0);
+    if (waiting_for(c, rank) == 0) /* else that is a sign of life */
+        psr_node_seat_send(c, rank, psr_msg_alive_head(false), NULL, 0);
     return PSR_OK;
 }
 
@@ -237,8 +258,10 @@ static psr_err take(psr_node_coordinator *c, const psr_message *message, int64_t
     case PSR_MSG_PROGRESS:
         return take_progress(c, rank, message, present_ms);
     case PSR_MSG_FINDING:
+        PSR_TRY(check_waiting(c, message));
         return psr_node_finding_take(c, rank, message, present_ms);
     case PSR_MSG_SHRINK:
+        PSR_TRY(check_waiting(c, message));
         return c->state == PSR_NODE_COORDINATOR_RUNNING
                    ? psr_node_shrinking_take(c, rank, message, present_ms)
                    : PSR_OK;

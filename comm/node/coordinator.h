@@ -25,6 +25,9 @@
 
 typedef struct psr_node_coordinator psr_node_coordinator;
 
+/* So many messages may wait for a rank: whoever then says what would be told more is out. None is longer than 1 KiB. */
+#define PSR_NODE_COORDINATOR_WAITING_MAX 4096
+
 typedef struct psr_node_coordinator_options {
     uint32_t ranks;           /* at least 1 */
     int64_t deadline_ms;      /* of the communicator, for all */
@@ -32,6 +35,8 @@ typedef struct psr_node_coordinator_options {
     const char *host;         /* its own, for lines. Borrowed for life */
     void *context;
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
+    /* Messages that have not left for it: psr_transport_waiting. NULL: they all leave at once. */
+    size_t (*waiting)(void *context, psr_peer to);
     /* A process joined: open a channel to it, instead of one that there may be to another of its name, which is gone. */
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
     /* Whoever sent this JOIN has no channel, and hears why: psr_transport_refuse. */

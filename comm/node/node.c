@@ -291,6 +291,17 @@ bool psr_node_busy(const psr_node *node)
     return node->shrink != NULL;
 }
 
+size_t psr_node_waiting_max(const psr_node *node)
+{
+    size_t most = PSR_NODE_WAITING_LEAST;
+    for (const psr_node_group *g = node->groups; g != NULL; g = g->next) {
+        most += g->table != NULL ? psr_node_table_waiting_max(g->table) : 0;
+        for (const psr_node_request *r = g->first; r != NULL; r = r->next)
+            most += r->under_way ? 2 * (PSR_NODE_WINDOW + 1) : 0; /* slices, and credit for as many */
+    }
+    return most;
+}
+
 void psr_node_report(const psr_node *node, psr_msg_progress *progress)
 {
     psr_waiting waiting = {0};

@@ -209,6 +209,8 @@ bool psr_node_table_call_waits(const psr_node_table *table, const psr_node_table
 uint32_t psr_node_table_lent(const psr_node_table *table, const psr_node_table_call *call);
 /* As a shard: the worker that others wait for. false: none. */
 bool psr_node_table_waits(const psr_node_table *table, psr_waiting *ret_waiting);
+/* As psr_node_waiting_max. */
+size_t psr_node_table_waiting_max(const psr_node_table *table);
 /* Nothing more will be sent. */
 void psr_node_table_break(psr_node_table *table);
 /* "push of part 3 of table "weights"" */

@@ -215,6 +215,12 @@ bool psr_node_table_is_message(psr_message_type type)
     return type == PSR_MSG_PUSH || type == PSR_MSG_PULL || type == PSR_MSG_WEIGHTS || type == PSR_MSG_ACK;
 }
 
+size_t psr_node_table_waiting_max(const psr_node_table *table)
+{
+    return table->shard != NULL ? psr_table_shard_waiting_max(table->shard)
+                                : 2 * (size_t)table->plan.slice_count + PSR_TABLE_WINDOW_LENT * table->plan.window;
+}
+
 bool psr_node_table_waits(const psr_node_table *t, psr_waiting *ret_waiting)
 {
     uint64_t step = 0;

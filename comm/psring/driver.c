@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "comm/psring/progress_engine.h"
+#include "net/violation.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -190,6 +191,14 @@ void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms)
 
 /* ---- with the turn ---- */
 
+/* Its owner's calls are its own to make, however many. So what may wait grows with those that are under way, which is asked for only when that
+ * matters. */
+static bool too_much_waits(const psr_driver *d, psr_peer to)
+{
+    size_t waiting = psr_transport_waiting(d->options.transport, to);
+    return waiting >= PSR_NODE_WAITING_LEAST && waiting >= psr_node_waiting_max(d->node);
+}
+
 /* Channels to other ranks are opened when something is first sent there. */
 static psr_err send_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
@@ -203,7 +212,18 @@ static psr_err send_message(void *context, psr_peer to, const psr_head *head, co
         }
         d->connected[to.rank] = true;
     }
+    if (to.role == PSR_ROLE_WORKER && too_much_waits(d, to)) {
+        if (payload != NULL && payload->release != NULL)
+            payload->release(payload->context);
+        return psr_violation_unread(to, psr_transport_waiting(d->options.transport, to));
+    }
     return psr_transport_send(d->options.transport, to, head, payload);
+}
+
+static size_t waiting(void *context, psr_peer to)
+{
+    psr_driver *d = context;
+    return psr_transport_waiting(d->options.transport, to);
 }
 
 static void cut(void *context, psr_peer peer)
@@ -294,7 +314,10 @@ static psr_err open_node(psr_driver *d)
                                       .together = o->together,
                                       .alone = o->transport == NULL,
                                       .deadline_ms = o->deadline_ms,
-                                      .outbox = {.context = d, .send = send_message, .returned = changed},
+                                      .outbox = {.context = d,
+                                                 .send = send_message,
+                                                 .returned = changed,
+                                                 .waiting = o->transport != NULL ? waiting : NULL},
                                       .context = d,
                                       .cut = cut,
                                       .retire = retire,
@@ -316,6 +339,7 @@ static psr_err open_loop(psr_driver *d)
                                       .message = take_message,
                                       .turned = turned,
                                       .tick = tick};
+    psr_transport_bound(d->options.transport, PSR_ROLE_WORKER, SIZE_MAX); /* too_much_waits bounds them */
     return psr_loop_new(&options, &d->loop);
 }
 

@@ -35,6 +35,11 @@ static psr_err send_message(void *context, psr_peer to, const psr_head *head, co
     return psr_transport_send(h->transport, to, head, payload);
 }
 
+static size_t waiting(void *context, psr_peer to)
+{
+    return psr_transport_waiting(((psr_hosting *)context)->transport, to);
+}
+
 static psr_err connect_to(void *context, psr_peer peer, const char *endpoint)
 {
     psr_hosting *h = context;
@@ -121,6 +126,7 @@ static psr_err open_all(psr_hosting *h)
                                                       .host = p->host,
                                                       .context = h,
                                                       .send = send_message,
+                                                      .waiting = waiting,
                                                       .connect = connect_to,
                                                       .refuse = refuse,
                                                       .cut = cut,

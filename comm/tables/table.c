@@ -36,6 +36,7 @@ struct psr_table {
     uint64_t *landed;     /* [slice]: the rounds whose values are here: those below */
     bool *wanted;         /* [slice]: values of `answer` are to come */
     psr_lane *lanes;      /* [shard]: of parts that have slices to push, by part_of_place */
+    uint64_t *taken;      /* [shard]: its answers that have landed */
     uint32_t *room;       /* the lanes' */
     bool encodes;         /* pushes of some part */
     psr_landing *landing; /* a run for each slice; NULL: values are copied */
@@ -100,8 +101,10 @@ static psr_err push_slice(part *p, const psr_slice *slice)
 /* The values for the round that follows. */
 static psr_err pull_slice(part *p, const psr_slice *slice)
 {
-    psr_head head =
-        psr_msg_pull_head(&(psr_msg_pull){.bucket = p->index, .step = p->answer, .span = slice->span});
+    psr_head head = psr_msg_pull_head(&(psr_msg_pull){.bucket = p->index,
+                                                      .step = p->answer,
+                                                      .span = slice->span,
+                                                      .taken = p->table->taken[p->cut->home]});
     return send_home(p, &head, NULL);
 }
 
@@ -255,6 +258,7 @@ static psr_err take_values(part *p, psr_message **message)
     PSR_TRY(land(table, &a, *message));
     table->landed[a.slice] = a.rounds;
     table->wanted[a.slice] = false;
+    table->taken[home_of(table, *message)]++;
     if (a.says.staleness > table->staleness)
         table->staleness = a.says.staleness;
     return --p->missing == 0 ? complete(p) : PSR_OK;
@@ -519,10 +523,11 @@ psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
         .landed = calloc((size_t)plan->slice_count + 1, sizeof *table->landed),
         .wanted = calloc((size_t)plan->slice_count + 1, sizeof *table->wanted),
         .lanes = calloc((size_t)plan->shards + 1, sizeof *table->lanes),
+        .taken = calloc((size_t)plan->shards + 1, sizeof *table->taken),
         .room = calloc((size_t)plan->bucket_count + 1, sizeof *table->room),
     };
     if (table->parts == NULL || table->landed == NULL || table->wanted == NULL || table->lanes == NULL ||
-        table->room == NULL) {
+        table->taken == NULL || table->room == NULL) {
         psr_table_free(table);
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", plan->slice_count);
     }
@@ -553,6 +558,7 @@ void psr_table_free(psr_table *table)
         psr_encoder_free(&table->parts[b].encoder);
     psr_landing_free(table->landing);
     free(table->room);
+    free(table->taken);
     free(table->lanes);
     free(table->wanted);
     free(table->landed);

@@ -4,9 +4,11 @@
 #include "base/fold.h"
 #include "comm/operations/loan.h"
 #include "comm/tables/fold_blocks.h"
+#include "comm/tables/table.h"
 #include "comm/tables/table_slices.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
+#include "net/unsent.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -15,6 +17,7 @@
 #include <string.h>
 
 #define NO_PULL UINT64_MAX
+#define ANSWERS_LEAVING 8 /* that a worker has read, and that still count as waiting */
 
 struct psr_table_shard {
     psr_table_shard_options options;
@@ -35,8 +38,11 @@ struct psr_table_shard {
     const float **inputs; /* [n] payloads of a slice's held pushes */
     uint64_t *pushes; /* [slice * n + worker] steps that rank has pushed, those before the first included */
     uint64_t *pulls;  /* [slice * n + worker] SSP: the step of a pull that waits, or NO_PULL */
+    uint64_t *answer; /* [slice * n + worker] SSP, async: the number of the last answer to a pull; 0: there was none */
 
     uint64_t *received, *told; /* [worker] pushes that came, and how many of them the worker knows of */
+    uint64_t *answers;         /* [worker] to its pulls, so far */
+    psr_unsent **unsent;       /* [worker] copies of values that have not left for it; owned */
     uint64_t ack_after;
 
     uint32_t sections_wanted, slices_initialised;
@@ -92,18 +98,23 @@ static psr_err make_arrays(psr_table_shard *table)
     table->held = calloc(cells, sizeof *table->held);
     table->pushes = calloc(cells, sizeof *table->pushes);
     table->pulls = calloc(cells, sizeof *table->pulls);
+    table->answer = calloc(cells, sizeof *table->answer);
     table->inputs = calloc(table->n, sizeof *table->inputs);
     table->received = calloc(table->n, sizeof *table->received);
     table->told = calloc(table->n, sizeof *table->told);
+    table->answers = calloc(table->n, sizeof *table->answers);
+    table->unsent = calloc(table->n, sizeof *table->unsent);
     table->scratch = aligned_alloc(64, PSR_FOLD_BLOCK * sizeof(float));
-    if (!table->held || !table->pushes || !table->pulls || !table->inputs || !table->received ||
-        !table->told || !table->scratch)
+    if (!table->held || !table->pushes || !table->pulls || !table->answer || !table->inputs ||
+        !table->received || !table->told || !table->answers || !table->unsent || !table->scratch)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices of %" PRIu32 " workers",
                         table->slices.count, table->n);
     for (size_t i = 0; i < cells; i++) {
         table->pushes[i] = table->options.first_step;
         table->pulls[i] = NO_PULL;
     }
+    for (uint32_t r = 0; r < table->n && !is_bsp(table); r++)
+        PSR_TRY(psr_unsent_new(&table->unsent[r]));
     return PSR_OK;
 }
 
@@ -149,14 +160,19 @@ void psr_table_shard_free(psr_table_shard *table)
     if (table->held)
         for (size_t i = 0; i < (size_t)table->slices.count * table->n; i++)
             psr_message_free(&table->held[i]);
+    for (uint32_t r = 0; table->unsent && r < table->n; r++)
+        psr_unsent_free(table->unsent[r]);
     psr_encoder_free(&table->encoder);
     free(table->encoded);
+    free(table->unsent);
     free(table->held);
     free(table->pushes);
     free(table->pulls);
+    free(table->answer);
     free(table->inputs);
     free(table->received);
     free(table->told);
+    free(table->answers);
     free(table->scratch);
     psr_table_slices_done(&table->slices);
     psr_arena_free(table->own_values, table->length);
@@ -189,6 +205,14 @@ static psr_err slice_advanced(psr_table_shard *table, psr_table_slice *slice)
     if (!table->options.advanced)
         return PSR_OK;
     return table->options.advanced(table->options.context, slice->part, part->version);
+}
+
+/* A slice is answered once, or its first values are shown and then it is; and of the pushes that a worker may have on their way every `ack_after`th
+ * is acknowledged alone. */
+size_t psr_table_shard_waiting_max(const psr_table_shard *table)
+{
+    const size_t pushes = (size_t)PSR_TABLE_WINDOW_LENT * table->plan->window;
+    return 2 * (size_t)table->slices.count + pushes / table->ack_after + 64;
 }
 
 void psr_table_shard_end_at(psr_table_shard *table, uint64_t end)
@@ -418,22 +442,57 @@ static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, 
     return acknowledge(table, rank);
 }
 
+/* A copy of values, until it has left. */
+typedef struct copy {
+    psr_unsent *unsent;
+    _Alignas(64) uint8_t bytes[];
+} copy;
+
+static void copy_left(void *context)
+{
+    copy *c = context;
+    psr_unsent_left(c->unsent);
+    free(c);
+}
+
+/* Who says that it has taken what it has not is found out here. An honest worker has one answer a slice to read, and what is
+ * being sent may be counted a moment longer. */
+static psr_err copy_for(const psr_table_shard *table, uint32_t rank, psr_payload *payload)
+{
+    psr_unsent *unsent = table->unsent[rank];
+    size_t waiting = psr_unsent_count(unsent);
+    if (waiting >= (size_t)table->slices.count + ANSWERS_LEAVING)
+        return psr_violation_unread((psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, waiting);
+    copy *c = aligned_alloc(_Alignof(copy), (sizeof *c + payload->bytes + _Alignof(copy) - 1) &
+                                                ~(_Alignof(copy) - 1));
+    if (c == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an answer of %zu bytes", payload->bytes);
+    c->unsent = unsent;
+    memcpy(c->bytes, payload->data, payload->bytes);
+    psr_unsent_add(unsent);
+    *payload = (psr_payload){c->bytes, payload->bytes, copy_left, c};
+    return PSR_OK;
+}
+
 /* The pulls of a slice that may be answered now: for step c when every worker has pushed c - K. */
 static psr_err answer_pulls(psr_table_shard *table, uint32_t s)
 {
     const psr_table_slice *slice = &table->slices.items[s];
     const psr_consistency *consistency = &table->options.consistency;
     for (uint32_t r = 0; r < table->n; r++) {
-        uint64_t step = table->pulls[(size_t)s * table->n + r];
+        size_t cell = (size_t)s * table->n + r;
+        uint64_t step = table->pulls[cell];
         if (step == NO_PULL)
             continue;
         uint64_t staleness = step > slice->version ? step - slice->version : 0;
         if (consistency->kind == PSR_CONSISTENCY_SSP && staleness > consistency->bound)
             continue;
-        table->pulls[(size_t)s * table->n + r] = NO_PULL;
+        table->pulls[cell] = NO_PULL;
+        table->answer[cell] = ++table->answers[r];
         psr_head form = {0};
         psr_payload payload;
         PSR_TRY(values_payload(table, slice->span, &form, &payload));
+        PSR_TRY(copy_for(table, r, &payload));
         PSR_TRY(send_values(table, slice, r, step, staleness, &form, &payload));
     }
     return PSR_OK;
@@ -484,6 +543,20 @@ static psr_err take_push(psr_table_shard *table, psr_message **message)
                          : take_push_alone(table, s, rank, pushed);
 }
 
+/* Answers are copies of values: one for each slice is what a worker can make this process hold. */
+static psr_err check_open(const psr_table_shard *table, uint32_t rank, size_t cell, uint64_t taken,
+                          const psr_message *message)
+{
+    if (taken > table->answers[rank])
+        return psr_violation(message, "it was answered %" PRIu64 " times", table->answers[rank]);
+    if (table->pulls[cell] != NO_PULL)
+        return psr_violation(message, "it has pulled the slice before, and waits for the answer");
+    if (table->answer[cell] > taken)
+        return psr_violation(message, "it has pulled the slice before, and has not taken the answer, number %" PRIu64,
+                             table->answer[cell]);
+    return PSR_OK;
+}
+
 static psr_err take_pull(psr_table_shard *table, const psr_message *message)
 {
     uint32_t s;
@@ -492,7 +565,8 @@ static psr_err take_pull(psr_table_shard *table, const psr_message *message)
     PSR_TRY(psr_msg_pull_read(message, &says));
     PSR_TRY(psr_table_slices_find(&table->slices, message, says.bucket, says.span, &s));
     PSR_TRY(psr_decode_bytes(message, 0, &nothing));
-    size_t cell = (size_t)s * table->n + pusher_of(table, message);
+    uint32_t rank = pusher_of(table, message);
+    size_t cell = (size_t)s * table->n + rank;
     if (is_bsp(table))
         return psr_violation(message, "in BSP weights come by themselves");
     if (!psr_table_shard_initialised(table))
@@ -501,6 +575,7 @@ static psr_err take_pull(psr_table_shard *table, const psr_message *message)
         return PSR_OK; /* a duplicate */
     if (says.step > table->pushes[cell])
         return psr_violation(message, "only %" PRIu64 " steps of it were pushed", table->pushes[cell]);
+    PSR_TRY(check_open(table, rank, cell, says.taken, message));
     table->pulls[cell] = says.step;
     return answer_pulls(table, s);
 }

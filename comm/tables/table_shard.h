@@ -19,7 +19,8 @@
  * Values may come rounded (the plan's pulled): here they stay float32, and every worker gets the same bits.
  *
  * Credit: each message to a worker carries the number of its pushes received; an ACK goes out alone when half a window has been
- * received and nothing else told it.
+ * received and nothing else told it. The other way, a PULL carries the number of answers that were taken: a worker has one pull of a slice open at
+ * a time, so what waits for one that reads nothing is bounded (psr_table_shard_waiting_max).
  *
  * A push that was already folded (same worker, slice and step) changes nothing. One thread. */
 #ifndef PSR_COMM_TABLE_SHARD_H
@@ -81,6 +82,9 @@ void psr_table_shard_end_at(psr_table_shard *table, uint64_t end);
  * it has as well, so that they need not be in memory twice in the first step. When it is initialised; what has new values by then is
  * left out. Fails as the outbox does. */
 PSR_MUST_CHECK psr_err psr_table_shard_show(psr_table_shard *table);
+
+/* Messages that an honest worker leaves unread at most, however slow it is: for psr_transport_bound. */
+size_t psr_table_shard_waiting_max(const psr_table_shard *table);
 
 /* True when every part held here has its first values (and states, when it goes on). */
 bool psr_table_shard_initialised(const psr_table_shard *table);

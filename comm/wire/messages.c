@@ -145,16 +145,21 @@ psr_err psr_msg_push_read(const psr_message *message, psr_msg_push *ret_push)
     return PSR_OK;
 }
 
+enum { PULL_TAKEN = AFTER_SPAN };
+
 psr_head psr_msg_pull_head(const psr_msg_pull *pull)
 {
-    return part_head(PSR_MSG_PULL, pull->bucket, pull->step, pull->span);
+    psr_head head = part_head(PSR_MSG_PULL, pull->bucket, pull->step, pull->span);
+    head.fields[PULL_TAKEN] = pull->taken;
+    return head;
 }
 
 psr_err psr_msg_pull_read(const psr_message *message, psr_msg_pull *ret_pull)
 {
     uint32_t bucket = 0;
     PSR_TRY(read_bucket(message, &bucket));
-    *ret_pull = (psr_msg_pull){bucket, message->head.tag.round, span_of(&message->head)};
+    *ret_pull = (psr_msg_pull){bucket, message->head.tag.round, span_of(&message->head),
+                               message->head.fields[PULL_TAKEN]};
     return PSR_OK;
 }
 

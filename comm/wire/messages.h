@@ -45,6 +45,7 @@ typedef struct psr_msg_pull {
     uint32_t bucket;
     uint64_t step; /* for which weights are wanted */
     psr_span span;
+    uint64_t taken; /* answers of the receiver so far */
 } psr_msg_pull;
 
 typedef struct psr_msg_weights {

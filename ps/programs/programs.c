@@ -233,6 +233,11 @@ static psr_err on_send(void *context, psr_peer to, const psr_head *head, const p
     return psr_transport_send(d->transport, to, head, payload);
 }
 
+static size_t on_waiting(void *context, psr_peer to)
+{
+    return psr_transport_waiting(((driver *)context)->transport, to);
+}
+
 /* It may have been here before. */
 static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
 {
@@ -269,6 +274,7 @@ static psr_err open_coordinator(driver *d, int64_t now_ms)
         .host = d->provision->host,
         .context = d,
         .send = on_send,
+        .waiting = on_waiting,
         .connect = on_connect,
         .refuse = on_refuse,
         .cut = on_cut,

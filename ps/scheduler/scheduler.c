@@ -67,6 +67,7 @@ static psr_err open_coordinator(psr_scheduler *scheduler, const char *host, int6
     const psr_coordinator_options options = {
         .driver = {.context = events->context,
                    .send = events->send,
+                   .waiting = events->waiting,
                    .connect = events->connect,
                    .refuse = events->refuse,
                    .joined = events->joined,

@@ -27,6 +27,8 @@ typedef struct psr_beginning {
 typedef struct psr_scheduler_events {
     void *context;
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
+    /* Messages that have not left for it: psr_transport_waiting. NULL: they all leave at once. */
+    size_t (*waiting)(void *context, psr_peer to);
     /* A process joined: open a channel to it. */
     psr_err (*connect)(void *context, psr_peer peer, const char *endpoint);
     /* Whoever sent this JOIN is turned away: psr_transport_refuse. */

@@ -72,6 +72,11 @@ static psr_err on_send(void *context, psr_peer to, const psr_head *head, const p
     return psr_transport_send(d->transport, to, head, payload);
 }
 
+static size_t on_waiting(void *context, psr_peer to)
+{
+    return psr_transport_waiting(((driver *)context)->transport, to);
+}
+
 static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
 {
     driver *d = context;
@@ -644,6 +649,7 @@ static psr_err set_up(driver *d)
     psr_scheduler_events events = {
         .context = d,
         .send = on_send,
+        .waiting = on_waiting,
         .connect = on_connect,
         .refuse = on_refuse,
         .joined = on_joined,

@@ -113,8 +113,7 @@ psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_me
     }
     PSR_TRY(err);
     /* Its PROGRESS may have many pieces before it. */
-    psr_head alive = psr_msg_alive_head(false);
-    return scheduler->events.send(scheduler->events.context, message->from, &alive, NULL);
+    return psr_coordinator_alive(scheduler->coordinator, message->from);
 }
 
 /* ---- metrics ---- */

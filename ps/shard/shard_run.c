@@ -193,3 +193,8 @@ void psr_shard_run_free(psr_shard_run *run)
     psr_shard_free(run->shard);
     free(run);
 }
+
+size_t psr_shard_run_waiting_max(const psr_shard_run *run)
+{
+    return psr_table_shard_waiting_max(run->table);
+}

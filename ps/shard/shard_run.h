@@ -27,6 +27,8 @@ PSR_MUST_CHECK psr_err psr_shard_run_begin(psr_shard_run *run);
 /* A message of a worker or of the scheduler. Takes *message. PROTOCOL, NUMERIC: psr_table_shard_message's; PROTOCOL too for
  * what no scheduler says to a shard. */
 PSR_MUST_CHECK psr_err psr_shard_run_message(psr_shard_run *run, psr_message **message);
+/* Messages that an honest worker leaves unread at most: for psr_transport_bound. */
+size_t psr_shard_run_waiting_max(const psr_shard_run *run);
 /* BYE has come. */
 bool psr_shard_run_left(const psr_shard_run *run);
 /* What it has exchanged, once it has said DONE; NULL before. Borrowed for life. */

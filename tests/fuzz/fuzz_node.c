@@ -97,7 +97,7 @@ static psr_head head_to_table(const uint8_t *record)
     if (record[5] % 4 == 0)
         head = psr_msg_push_head(&(psr_msg_push){bucket, step, span, record[5] < 250});
     else if (record[5] % 4 == 1)
-        head = psr_msg_pull_head(&(psr_msg_pull){bucket, step, span});
+        head = psr_msg_pull_head(&(psr_msg_pull){bucket, step, span, step});
     else if (record[5] % 4 == 2)
         head = psr_msg_weights_head(&(psr_msg_weights){bucket, step, span, record[5] > 128, received});
     if (record[6] < 240)

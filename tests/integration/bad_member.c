@@ -4,7 +4,7 @@
  *
  * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when it has misbehaved, then
  * what it is told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without
- * WHAT lists what it can do. */
+ * WHAT lists what it can do, but for its floods, which test_unread.py plays. */
 #include "bad_member.h"
 
 #include "net/admission.h"
@@ -241,9 +241,10 @@ static psr_err send_to(bad *b, psr_peer peer, psr_head head, size_t payload_byte
 
 /* ---- as a member of a run that is on ---- */
 
-static psr_err start(bad *b)
+psr_err bad_start(bad *b)
 {
-    PSR_TRY(bad_join(b));
+    if (b->member == NULL)
+        PSR_TRY(bad_join(b));
     PSR_TRY(psr_member_ready(b->member, NULL));
     for (psr_message_type type = 0; type != PSR_MSG_START;) {
         psr_message *message = NULL;
@@ -256,7 +257,7 @@ static psr_err start(bad *b)
 
 static psr_err tell_metrics(bad *b, const char *line)
 {
-    PSR_TRY(start(b));
+    PSR_TRY(bad_start(b));
     return psr_member_tell(b->member, &(psr_head){.type = PSR_MSG_METRICS}, line, strlen(line));
 }
 
@@ -299,7 +300,7 @@ static psr_err metrics_of_many_bytes(bad *b)
 /* The first piece of so many checkpoints, one every so many steps. */
 static psr_err begin_checkpoints(bad *b, uint64_t first, uint64_t every, int count)
 {
-    PSR_TRY(start(b));
+    PSR_TRY(bad_start(b));
     for (int i = 0; i < count; i++) {
         uint64_t steps = first + (uint64_t)i * every;
         const psr_head head = one_float(steps, 0);
@@ -325,7 +326,7 @@ static psr_err two_checkpoints_at_once(bad *b)
 
 static psr_err checkpoint_in_crumbs(bad *b)
 {
-    PSR_TRY(start(b));
+    PSR_TRY(bad_start(b));
     for (uint64_t i = 0; i < 20000; i++) {
         const psr_head head = one_float(2, 2 * i);
         PSR_TRY(psr_member_tell(b->member, &head, "1234", 4));
@@ -335,7 +336,7 @@ static psr_err checkpoint_in_crumbs(bad *b)
 
 static psr_err done_after_more_steps_than_there_are(bad *b)
 {
-    PSR_TRY(start(b));
+    PSR_TRY(bad_start(b));
     psr_head head = psr_msg_done_head(&(psr_msg_done){.steps = 1000000});
     return psr_member_tell(b->member, &head, NULL, 0);
 }
@@ -479,6 +480,8 @@ static psr_err run(bad *b, char **argv)
     const behaviour *does = find(argv[5], behaviours, BEHAVIOUR_COUNT);
     if (does == NULL)
         does = find(argv[5], bad_memory_behaviours, bad_memory_behaviour_count);
+    if (does == NULL)
+        does = find(argv[5], bad_flood_behaviours, bad_flood_behaviour_count);
     if (does == NULL)
         return psr_fail(PSR_ERR_USAGE, "it does not know how to do %s", argv[5]);
     PSR_TRY(does->play(b));

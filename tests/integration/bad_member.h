@@ -22,6 +22,8 @@ typedef struct behaviour {
 PSR_MUST_CHECK psr_err bad_open(bad *b);
 /* Joins, and is welcomed. */
 PSR_MUST_CHECK psr_err bad_join(bad *b);
+/* Joins, if it has not, says READY, and waits for START. */
+PSR_MUST_CHECK psr_err bad_start(bad *b);
 /* A dealer of its own to a member's endpoint, whose channel has that id. */
 #define BAD_ID "bad member, bad"
 PSR_MUST_CHECK psr_err bad_connect(bad *b, psr_peer peer, const char *endpoint);
@@ -31,5 +33,8 @@ PSR_MUST_CHECK psr_err bad_send(bad *b, psr_head head, size_t announced, const v
 /* bad_memory.c: what a member can do wrong that shares memory. */
 extern const behaviour bad_memory_behaviours[];
 extern const size_t bad_memory_behaviour_count;
+/* bad_flood.c: what it can ask for and not read. */
+extern const behaviour bad_flood_behaviours[];
+extern const size_t bad_flood_behaviour_count;
 
 #endif

@@ -45,6 +45,12 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
     return PSR_OK;
 }
 
+size_t psr_transport_waiting(const psr_transport *transport, psr_peer peer)
+{
+    (void)transport, (void)peer;
+    return 0;
+}
+
 bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer)
 {
     (void)transport, (void)peer;

@@ -43,12 +43,13 @@ static void parts_of_a_bucket_come_back_as_they_were(void **state)
     assert_memory_equal(&push.span, &span, sizeof span);
     assert_true(push.answer);
 
-    message = with(psr_msg_pull_head(&(psr_msg_pull){UINT32_MAX - 1, 9, span}));
+    message = with(psr_msg_pull_head(&(psr_msg_pull){UINT32_MAX - 1, 9, span, UINT64_MAX}));
     psr_msg_pull pull;
     expect_ok(psr_msg_pull_read(&message, &pull));
     assert_int_equal(pull.bucket, UINT32_MAX - 1);
     assert_int_equal(pull.step, 9);
     assert_memory_equal(&pull.span, &span, sizeof span);
+    assert_true(pull.taken == UINT64_MAX);
 
     message = with(psr_msg_weights_head(&(psr_msg_weights){1, 2, span, UINT64_MAX - 1, UINT64_MAX}));
     psr_msg_weights weights;

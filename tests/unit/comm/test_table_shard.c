@@ -20,8 +20,10 @@ typedef struct fixture {
         psr_peer to;
         psr_head head;
         float first;
+        psr_payload payload; /* that was lent, and is not given back: nobody reads it */
     } sent[SENT_MAX];
     size_t sent_count;
+    bool unread; /* lent payloads are kept */
     struct {
         uint32_t part;
         uint64_t version;
@@ -37,6 +39,10 @@ static psr_err keep_sent(void *context, psr_peer to, const psr_head *head, const
     f->sent[f->sent_count].to = to;
     f->sent[f->sent_count].head = *head;
     f->sent[f->sent_count++].first = payload ? *(const float *)payload->data : 0;
+    if (payload && payload->release && f->unread)
+        f->sent[f->sent_count - 1].payload = *payload;
+    else if (payload && payload->release)
+        payload->release(payload->context);
     return PSR_OK;
 }
 
@@ -82,6 +88,9 @@ static void open_table(fixture *f)
 static void tear_down(fixture *f)
 {
     psr_table_shard_free(f->table);
+    for (size_t i = 0; i < f->sent_count; i++)
+        if (f->sent[i].payload.release)
+            f->sent[i].payload.release(f->sent[i].payload.context);
     psr_plan_done(&f->plan);
 }
 
@@ -95,6 +104,7 @@ typedef struct said {
     psr_span span;
     bool answer;      /* PUSH */
     uint32_t section; /* INIT */
+    uint64_t taken;   /* PULL */
 } said;
 
 static psr_head head_of(const said *s)
@@ -105,7 +115,7 @@ static psr_head head_of(const said *s)
     case PSR_MSG_PUSH:
         return psr_msg_push_head(&(psr_msg_push){s->bucket, s->step, s->span, s->answer});
     case PSR_MSG_PULL:
-        return psr_msg_pull_head(&(psr_msg_pull){s->bucket, s->step, s->span});
+        return psr_msg_pull_head(&(psr_msg_pull){s->bucket, s->step, s->span, s->taken});
     default:
         return psr_msg_ring_head(&(psr_msg_ring){.bucket = s->bucket, .step = s->step, .span = s->span});
     }
@@ -113,7 +123,7 @@ static psr_head head_of(const said *s)
 
 static said say(psr_message_type type, uint64_t step, uint32_t bucket)
 {
-    return (said){type, bucket, step, {(size_t)(2 - bucket) * SLICE, SLICE}, true, 0};
+    return (said){type, bucket, step, {(size_t)(2 - bucket) * SLICE, SLICE}, true, 0, 0};
 }
 
 static psr_message *make_said(const said *s, uint32_t rank, float value)
@@ -139,6 +149,13 @@ static void push(fixture *f, uint32_t rank, uint64_t step, uint32_t bucket, floa
     said s = say(PSR_MSG_PUSH, step, bucket);
     s.answer = f->options.consistency.kind == PSR_CONSISTENCY_BSP;
     expect_ok(give(f, make_said(&s, rank, value)));
+}
+
+static psr_err pull(fixture *f, uint32_t rank, uint64_t step, uint32_t bucket, uint64_t taken)
+{
+    said s = say(PSR_MSG_PULL, step, bucket);
+    s.taken = taken;
+    return give(f, make_said(&s, rank, 0));
 }
 
 static void initialise(fixture *f)
@@ -590,12 +607,12 @@ static void a_pull_waits_until_nobody_is_further_behind_than_the_bound(void **st
     open_table(&f);
     initialise(&f);
     push(&f, 0, 0, 2, 1);
-    expect_ok(give(&f, make(PSR_MSG_PULL, 0, 1, 2, 0)));
+    expect_ok(pull(&f, 0, 1, 2, 0));
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 1);
     assert_int_equal(weights_said(&f, last).staleness, 1);
     assert_true(f.sent[last].first == 201); /* its own push is in */
     push(&f, 0, 1, 2, 1);
-    expect_ok(give(&f, make(PSR_MSG_PULL, 0, 2, 2, 0)));
+    expect_ok(pull(&f, 0, 2, 2, 1));
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 1);
     push(&f, 1, 0, 2, 5);
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);
@@ -688,7 +705,7 @@ static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(voi
     REFUSED("worker 1 sent RING (wire step 0, bucket 2, offset 0, count 16, phase 0, chunk 0, hop 0): that "
             "is not for a shard",
             s.type = PSR_MSG_RING);
-    REFUSED("worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16): in BSP weights come by "
+    REFUSED("worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): in BSP weights come by "
             "themselves",
             s.type = PSR_MSG_PULL, bytes = 0);
 
@@ -711,12 +728,63 @@ static void a_pull_ahead_of_ones_own_pushes_is_a_violation(void **state)
     open_table(&f);
     expect_failure(
         give(&f, make(PSR_MSG_PULL, 1, 0, 2, 0)), PSR_ERR_PROTOCOL,
-        "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16): the initial weights are not "
+        "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): the initial weights are not "
         "complete yet");
     initialise(&f);
     expect_failure(
         give(&f, make(PSR_MSG_PULL, 1, 1, 2, 0)), PSR_ERR_PROTOCOL,
-        "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16): only 0 steps of it were pushed");
+        "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 0): only 0 steps of it were pushed");
+    tear_down(&f);
+}
+
+static void a_worker_has_one_pull_of_a_slice_open_at_a_time(void **state)
+{
+    (void)state;
+    fixture f;
+    size_t last = 0;
+    set_up(&f);
+    f.options.consistency = (psr_consistency){PSR_CONSISTENCY_SSP, 0};
+    open_table(&f);
+    initialise(&f);
+    expect_ok(pull(&f, 1, 0, 2, 0));
+    expect_ok(pull(&f, 1, 0, 1, 0)); /* of another slice */
+    assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);
+    expect_failure(pull(&f, 1, 0, 2, 0), PSR_ERR_PROTOCOL,
+                   "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): it has pulled the "
+                   "slice before, and has not taken the answer, number 1");
+    expect_failure(pull(&f, 1, 0, 2, 3), PSR_ERR_PROTOCOL,
+                   "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 3): it was answered 2 "
+                   "times");
+    expect_ok(pull(&f, 1, 0, 2, 1)); /* the same values again: it has read the others */
+    expect_ok(pull(&f, 0, 0, 2, 0)); /* another worker's answers are counted by themselves */
+    assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 4);
+
+    push(&f, 1, 0, 2, 1);
+    expect_ok(pull(&f, 1, 1, 2, 3)); /* waits for worker 0 */
+    expect_failure(pull(&f, 1, 1, 2, 3), PSR_ERR_PROTOCOL,
+                   "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 3): it has pulled the "
+                   "slice before, and waits for the answer");
+    assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 4);
+    tear_down(&f);
+}
+
+static void a_worker_that_lies_about_what_it_has_taken_is_found_out(void **state)
+{
+    (void)state;
+    fixture f;
+    uint64_t answers = 0;
+    psr_err err = PSR_OK;
+    set_up(&f);
+    f.options.consistency.kind = PSR_CONSISTENCY_ASYNC;
+    f.unread = true;
+    open_table(&f);
+    initialise(&f);
+    while (err == PSR_OK && answers < SENT_MAX)
+        if ((err = pull(&f, 1, 0, 2, answers)) == PSR_OK)
+            answers++;
+    assert_int_equal(answers, 2 + 8); /* slices, and what may be leaving */
+    expect_failure(err, PSR_ERR_PROTOCOL, "worker 1 does not read what it asks for: 10 messages wait for it");
+    expect_ok(pull(&f, 0, 0, 2, 0)); /* the other one is answered */
     tear_down(&f);
 }
 
@@ -741,6 +809,8 @@ int main(void)
         cmocka_unit_test(a_pull_waits_until_nobody_is_further_behind_than_the_bound),
         cmocka_unit_test(each_violation_of_the_protocol_gets_its_line_and_changes_nothing),
         cmocka_unit_test(a_pull_ahead_of_ones_own_pushes_is_a_violation),
+        cmocka_unit_test(a_worker_has_one_pull_of_a_slice_open_at_a_time),
+        cmocka_unit_test(a_worker_that_lies_about_what_it_has_taken_is_found_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
