@@ -207,7 +207,8 @@ static size_t waiting_on_transport(void *context, psr_peer to)
 
 psr_outbox psr_loop_outbox(psr_loop *loop)
 {
-    return (psr_outbox){loop, send_on_transport, something_returned, transport_lends_to, waiting_on_transport};
+    return (psr_outbox){loop, send_on_transport, something_returned, transport_lends_to,
+                        waiting_on_transport};
 }
 
 /* ---- the loop ---- */

@@ -22,6 +22,7 @@ psr_err psr_violation(const psr_message *message, const char *format, ...)
 
 psr_err psr_violation_unread(psr_peer peer, size_t waiting)
 {
-    return psr_fail(PSR_ERR_PROTOCOL, "%s %" PRIu32 " does not read what it asks for: %zu messages wait for it",
+    return psr_fail(PSR_ERR_PROTOCOL,
+                    "%s %" PRIu32 " does not read what it asks for: %zu messages wait for it",
                     psr_role_name(peer.role), peer.rank, waiting);
 }

@@ -30,7 +30,7 @@
 enum {
     PSR_AHEAD_OPERATIONS = 64,
     PSR_CALLS_KEPT = 64,
-    PSR_CREDITS_KEPT = 4096, /* of one peer, for operations that are not started here */
+    PSR_CREDITS_KEPT = 4096,  /* of one peer, for operations that are not started here */
     PSR_COPIES_WAITING = 256, /* messages: while so many wait for a rank, nothing more is copied for it */
 };
 #define PSR_MESSAGE_TAG_MAX (UINT32_MAX >> 1)

@@ -12,6 +12,9 @@
  * ways. */
 #define LAST_WORDS_MS 500
 
+/* About messages of who has not joined: so many, and no more. */
+#define UNHEARD_LINES 10
+
 /* When a member or the launcher is lost the others are asked what they are doing, and have this long to answer. */
 #define ANSWER_MS 150
 
@@ -366,8 +369,10 @@ static psr_err take(psr_coordinator *c, psr_seat *seat, const psr_message *messa
     if (type == PSR_MSG_JOIN)
         return psr_coordinator_take_join(c, message, now_ms);
     if (!seat || !seat->joined) {
-        psr_coordinator_say(c, "%s %" PRIu32 " sent %s and has not joined: dropped",
-                            psr_role_name(message->from.role), message->from.rank, psr_message_name(type));
+        if (c->unheard++ < UNHEARD_LINES)
+            psr_coordinator_say(c, "%s %" PRIu32 " sent %s and has not joined: dropped",
+                                psr_role_name(message->from.role), message->from.rank,
+                                psr_message_name(type));
         return PSR_OK;
     }
     if (type == PSR_MSG_FAILED)

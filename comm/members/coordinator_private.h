@@ -35,6 +35,7 @@ struct psr_coordinator {
     psr_liveness *liveness;
     int64_t come_up_by_ms; /* while joining */
     int64_t slow_check_ms;
+    uint64_t unheard; /* messages of who has not joined */
 
     /* A member, the launcher or an agent is gone: its own last words and what the others are doing may still come. */
     bool losing, awaits_words;

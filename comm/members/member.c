@@ -36,7 +36,8 @@ static psr_err send_to_scheduler(void *context, const psr_head *head, const psr_
     const psr_member *member = context;
     psr_transport *transport = member->options.transport;
     /* A scheduler that is slow to read hears this one by what waits already. */
-    if (head->type == PSR_MSG_PROGRESS && psr_transport_waiting(transport, scheduler) >= PSR_MEMBER_WAITING_MAX)
+    if (head->type == PSR_MSG_PROGRESS &&
+        psr_transport_waiting(transport, scheduler) >= PSR_MEMBER_WAITING_MAX)
         return PSR_OK;
     return psr_transport_send(transport, scheduler, head, payload);
 }

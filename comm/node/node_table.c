@@ -217,8 +217,9 @@ bool psr_node_table_is_message(psr_message_type type)
 
 size_t psr_node_table_waiting_max(const psr_node_table *table)
 {
-    return table->shard != NULL ? psr_table_shard_waiting_max(table->shard)
-                                : 2 * (size_t)table->plan.slice_count + PSR_TABLE_WINDOW_LENT * table->plan.window;
+    return table->shard != NULL
+               ? psr_table_shard_waiting_max(table->shard)
+               : 2 * (size_t)table->plan.slice_count + PSR_TABLE_WINDOW_LENT * table->plan.window;
 }
 
 bool psr_node_table_waits(const psr_node_table *t, psr_waiting *ret_waiting)

@@ -101,10 +101,8 @@ static psr_err push_slice(part *p, const psr_slice *slice)
 /* The values for the round that follows. */
 static psr_err pull_slice(part *p, const psr_slice *slice)
 {
-    psr_head head = psr_msg_pull_head(&(psr_msg_pull){.bucket = p->index,
-                                                      .step = p->answer,
-                                                      .span = slice->span,
-                                                      .taken = p->table->taken[p->cut->home]});
+    psr_head head = psr_msg_pull_head(&(psr_msg_pull){
+        .bucket = p->index, .step = p->answer, .span = slice->span, .taken = p->table->taken[p->cut->home]});
     return send_home(p, &head, NULL);
 }
 

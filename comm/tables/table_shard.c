@@ -38,7 +38,8 @@ struct psr_table_shard {
     const float **inputs; /* [n] payloads of a slice's held pushes */
     uint64_t *pushes; /* [slice * n + worker] steps that rank has pushed, those before the first included */
     uint64_t *pulls;  /* [slice * n + worker] SSP: the step of a pull that waits, or NO_PULL */
-    uint64_t *answer; /* [slice * n + worker] SSP, async: the number of the last answer to a pull; 0: there was none */
+    uint64_t *
+        answer; /* [slice * n + worker] SSP, async: the number of the last answer to a pull; 0: there was none */
 
     uint64_t *received, *told; /* [worker] pushes that came, and how many of them the worker knows of */
     uint64_t *answers;         /* [worker] to its pulls, so far */
@@ -463,8 +464,8 @@ static psr_err copy_for(const psr_table_shard *table, uint32_t rank, psr_payload
     size_t waiting = psr_unsent_count(unsent);
     if (waiting >= (size_t)table->slices.count + ANSWERS_LEAVING)
         return psr_violation_unread((psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, waiting);
-    copy *c = aligned_alloc(_Alignof(copy), (sizeof *c + payload->bytes + _Alignof(copy) - 1) &
-                                                ~(_Alignof(copy) - 1));
+    copy *c = aligned_alloc(_Alignof(copy),
+                            (sizeof *c + payload->bytes + _Alignof(copy) - 1) & ~(_Alignof(copy) - 1));
     if (c == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an answer of %zu bytes", payload->bytes);
     c->unsent = unsent;
@@ -552,7 +553,8 @@ static psr_err check_open(const psr_table_shard *table, uint32_t rank, size_t ce
     if (table->pulls[cell] != NO_PULL)
         return psr_violation(message, "it has pulled the slice before, and waits for the answer");
     if (table->answer[cell] > taken)
-        return psr_violation(message, "it has pulled the slice before, and has not taken the answer, number %" PRIu64,
+        return psr_violation(message,
+                             "it has pulled the slice before, and has not taken the answer, number %" PRIu64,
                              table->answer[cell]);
     return PSR_OK;
 }

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define WAITING_BYTES_MUCH 65536 /* from here on what will be said again is left out */
+#define WAITING_BYTES_MAX                                                                                    \
+    (1u << 20) /* and here every line, of which members can cause many; events of the run are few */
 #define LAST_WORDS_MS 1000
 
 struct psr_launcher {
@@ -225,7 +227,7 @@ void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level l
             psr_log_of(kind, level, "%s", line);
         return;
     }
-    if (kind == PSR_LOG_OF_STRANGER && much_waits(launcher))
+    if ((kind == PSR_LOG_OF_STRANGER && much_waits(launcher)) || launcher->waiting_bytes > WAITING_BYTES_MAX)
         return;
     psr_run_event event = {.kind = PSR_RUN_SAY, .say = {.level = level, .kind = kind}};
     snprintf(event.say.line, sizeof event.say.line, "%s", line);

@@ -1,8 +1,9 @@
 /* A rank of `psring run` that asks its scheduler for more than it reads: joins as the others do, and does what WHAT says if it is rank 1.
  *
- *     greedy_rank WHAT
+ *     greedy_rank WHAT [PROGRAM WORD..]
  *
- * Rank 1 never receives. The others read until they are told that it is out; they end with status 1, as ranks do that are told of a failure. */
+ * Rank 1 never receives. The others are PROGRAM, or read until they are told that it is out; they end with status 1, as ranks do that are told of
+ * a failure. */
 #include "comm/members/member.h"
 
 #include <stdio.h>
@@ -57,6 +58,13 @@ static psr_err shrink_without_end(psr_transport *transport)
     return tell(transport, &head, list, sizeof list, TIMES);
 }
 
+/* Rank 0 may begin any number of operations, none of which is read. */
+static psr_err allow_without_end(psr_transport *transport)
+{
+    psr_head head = psr_msg_ahead_head(&(psr_msg_ahead){.operations = (uint64_t)1 << 40});
+    return psr_transport_send(transport, (psr_peer){PSR_ROLE_WORKER, 0}, &head, NULL);
+}
+
 static psr_err read_all(psr_member *member)
 {
     for (;;) {
@@ -80,9 +88,11 @@ static psr_err play(psr_transport *transport, psr_member *member, const char *wh
         psr_err (*play)(psr_transport *transport);
     } all[] = {{"report-without-end", report_without_end},
                {"find-without-end", find_without_end},
-               {"shrink-without-end", shrink_without_end}};
+               {"shrink-without-end", shrink_without_end},
+               {"allow-without-end", allow_without_end}};
     if (psr_member_self(member).rank != RANK)
         return read_all(member);
+    PSR_TRY(psr_member_connect(member, (psr_peer){PSR_ROLE_WORKER, 0}));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(what, all[i].name) == 0) {
             PSR_TRY(all[i].play(transport));
@@ -123,8 +133,12 @@ static psr_err run(const char *what, psr_provision *provision)
 int main(int argc, char **argv)
 {
     psr_provision provision = {0};
-    if (argc != 2 || getenv("PSRING_RANK") == NULL || getenv("PSRING_SCHEDULER") == NULL)
+    if (argc < 2 || getenv("PSRING_RANK") == NULL || getenv("PSRING_SCHEDULER") == NULL)
         return 2;
+    if (argc > 2 && atoi(getenv("PSRING_RANK")) != RANK) {
+        execv(argv[2], argv + 2);
+        return 2;
+    }
     psr_err err = run(argv[1], &provision);
     fprintf(stderr, "greedy_rank: %s\n", psr_err_detail());
     psr_provision_done(&provision);

@@ -1,12 +1,13 @@
 /* A rank of `psring run` that uses libpsring: does what WHAT says and exits with 0 when all of it went well. What fails is told on stderr.
  *
- *     rank sum|again|loop|leave|abort
+ *     rank sum|again|loop|broadcast|leave|abort
  *     rank table UPDATE SYNC ROUNDS: pushes rank + 1 so often to two parts, and prints what it pulls */
 #include "comm/psring/psring.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static psring_err sum(psring_comm *comm)
 {
@@ -67,10 +68,25 @@ static psring_err table(psring_comm *comm, char **words)
     return err == PSRING_OK ? psring_table_close(&table, NULL) : err;
 }
 
+/* Says one number to all again and again until that fails, and how much memory it has had. */
+static psring_err broadcast(psring_comm *comm)
+{
+    psring_err err = PSRING_OK;
+    struct rusage usage;
+    for (double x = 0; err == PSRING_OK; x++)
+        err = psring_broadcast(psring_world(comm), &x, 1, PSRING_FLOAT64, 0, NULL, NULL);
+    getrusage(RUSAGE_SELF, &usage);
+    printf("rank %d: at most %ld KiB\n", psring_rank(psring_world(comm)), usage.ru_maxrss);
+    fflush(stdout);
+    return err;
+}
+
 static psring_err play(const char *what, char **words, psring_comm **comm)
 {
     if (strcmp(what, "table") == 0)
         return table(*comm, words);
+    if (strcmp(what, "broadcast") == 0)
+        return broadcast(*comm);
     if (strcmp(what, "loop") == 0)
         return loop(*comm);
     if (strcmp(what, "leave") == 0)

@@ -2,7 +2,7 @@
 """What may wait for who does not read is bounded: a member that asks without end and reads nothing is named, or costs nothing; one that is
 slow and honest is waited for.
 
-usage: test_unread.py BAD-MEMBER BAD-RANK PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER
+usage: test_unread.py BAD-MEMBER BAD-RANK RANK PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER
 
 Worker 0 is tests/integration/bad_member.c (its floods: bad_flood.c), or rank 1 of a program is greedy_rank.c. The memory of all others is looked
 at until they have ended."""
@@ -26,6 +26,8 @@ OPTIONS = {"mode": "ps", "sync": "async", "model": "mlp", "data": "synthetic:cou
 SHARD_MORE = 24 * MIB  # its part of 3 MiB, an answer for each slice of that, eight of 512 KiB that may be leaving, and room for libraries
 # 4096 messages of at most 1 KiB wait for a rank, or one ALIVE; and 512 of what it says are read ahead.
 SCHEDULER_MORE = 16 * MIB
+
+RANK_MORE = 16 * MIB  # 256 copies of 16 KiB, and heads
 
 UNREAD = r"shard 0 on \S+: .*worker 0 does not read what it asks for: \d+ messages wait for it"
 TRAINING = {  # what it does: the line
@@ -76,7 +78,7 @@ def mib(count):
 
 class Floods:
     def __init__(self, programs, directory):
-        self.bad, self.rank, self.psring, self.scheduler, self.shard, self.worker = programs
+        self.bad, self.greedy_rank, self.rank, self.psring, self.scheduler, self.shard, self.worker = programs
         self.directory = directory
         self.sanitized = is_sanitized(self.psring)
         run = Run(self.psring, directory, "honest", OPTIONS)
@@ -139,7 +141,7 @@ class Floods:
         what, transport = case
         tap, name = Results(), "run-%s-%s" % (what, transport)
         words = [self.psring, "run", "-n", "2", "--deadline", "600"] + (["--transport", transport] if transport != "auto" else [])
-        life, watch, row = Live(words + [self.rank, what], self.directory, name), Watch(), name
+        life, watch, row = Live(words + [self.greedy_rank, what], self.directory, name), Watch(), name
         try:
             watch.begin([life])
             status = life.wait(PATIENCE_S)
@@ -157,6 +159,28 @@ class Floods:
             left = life.kill()
             tap.ok(not left, "%s: nothing is left running" % name, [str(left)])
         return tap, row
+
+    def broadcast(self, case):
+        """A rank says that it may be sent without end, and reads nothing: who sends waits for it, until the deadline names it."""
+        what, transport = case
+        tap, name = Results(), "run-%s-%s" % (what, transport)
+        life = Live([self.psring, "run", "-n", "2", "--deadline", "4", "--transport", transport, self.greedy_rank, what, self.rank, "broadcast"],
+                    self.directory, name)
+        peak = 0
+        try:
+            status = life.wait(PATIENCE_S)
+            tap.ok(status not in (None, 0), "%s: it fails" % name, life.why())
+            tap.ok(any(re.search(r"rank 1 on \S+: no sign of life", line) for line in life.text("err")), "%s: a line names the rank" % name,
+                   life.why())
+            said = [re.search(r"rank 0: at most (\d+) KiB", line) for line in life.text("out")]
+            peak = max((int(match.group(1)) * 1024 for match in said if match), default=0)
+            self.small(tap, name, "root", 8 * MIB, peak or 1 << 40, RANK_MORE)
+        except (AssertionError, OSError) as wrong:
+            tap.ok(False, name, [repr(wrong)] + life.why())
+        finally:
+            left = life.kill()
+            tap.ok(not left, "%s: nothing is left running" % name, [str(left)])
+        return tap, "%s: root %s MiB" % (name, mib(peak))
 
     def be_patient(self, case):
         """A worker that is stopped while the others go on, and goes on when they are through."""
@@ -183,11 +207,12 @@ class Floods:
 def main():
     tap, rows = Tap(), []
     with Workspace() as directory:
-        floods = Floods([os.path.abspath(program) for program in sys.argv[1:7]], directory)
+        floods = Floods([os.path.abspath(program) for program in sys.argv[1:8]], directory)
         if not tap.ok(floods.facts, "an honest run", floods.why):
             tap.end()
         cases = [(floods.train, (what, transport)) for what in TRAINING for transport in ("tcp", "ipc", "shm")]
         cases += [(floods.run, (what, transport)) for what in PROGRAMS for transport in ("tcp", "ipc", "shm")]
+        cases += [(floods.broadcast, ("allow-without-end", transport)) for transport in ("tcp", "ipc", "shm")]
         cases += [(floods.be_patient, ("async", transport)) for transport in ("tcp", "ipc", "shm")]
         with ThreadPoolExecutor(2) as pool:
             for results, row in pool.map(lambda case: case[0](case[1]), cases):

@@ -32,6 +32,8 @@ typedef struct fixture {
     uint32_t begun, welcomed, started, reports, ended;
     psr_err status;
     char said[256], line[256];
+    uint32_t said_count;
+    size_t waiting; /* for any member, as the test says */
     uint32_t refused;
     psr_peer refused_peer;
     psr_err refused_status;
@@ -52,6 +54,12 @@ static psr_err on_send(void *context, psr_peer to, const psr_head *head, const p
         m->size = payload->bytes;
     }
     return PSR_OK;
+}
+
+static size_t on_waiting(void *context, psr_peer to)
+{
+    (void)to;
+    return ((fixture *)context)->waiting;
 }
 
 static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
@@ -81,6 +89,7 @@ static void on_say(void *context, const char *line)
 {
     fixture *f = context;
     snprintf(f->said, sizeof f->said, "%s", line);
+    f->said_count++;
 }
 
 static void on_ended(void *context, psr_err status, const char *line)
@@ -192,6 +201,7 @@ static int set_up(void **state)
     const psr_coordinator_options options = {
         .driver = {.context = &f,
                    .send = on_send,
+                   .waiting = on_waiting,
                    .connect = on_connect,
                    .refuse = on_refuse,
                    .joined = on_joined,
@@ -417,6 +427,41 @@ static void who_has_not_joined_is_not_heard(void **state)
     assert_string_equal(f->said, "worker 1 sent FACTS and has not joined: dropped");
     assert_int_equal(f->facts[1][0], 0);
     assert_false(psr_coordinator_has(f->coordinator, (psr_peer){PSR_ROLE_WORKER, WORKERS}));
+    f->said_count = 0;
+    for (unsigned i = 0; i < 100; i++) /* it fills no log */
+        say(f, w1, PSR_MSG_FACTS, "a\0c", 3);
+    assert_in_range(f->said_count, 0, 10);
+    assert_int_equal(f->ended, 0);
+}
+
+static size_t count_alive(const fixture *f)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < f->sent_count; i++)
+        count += f->sent[i].type == PSR_MSG_ALIVE;
+    return count;
+}
+
+static void report(fixture *f, psr_peer from)
+{
+    const psr_message message = {
+        .from = from, .head = psr_msg_progress_head(&(psr_msg_progress){.phase = PSR_PHASE_START})};
+    psr_coordinator_message(f->coordinator, &message, 0);
+}
+
+static void reports_without_end_are_answered_as_they_are_read(void **state)
+{
+    fixture *f = *state;
+    join_all(f);
+    report(f, w1);
+    assert_int_equal(count_alive(f), 1);
+    f->waiting = 1;
+    for (unsigned i = 0; i < 1000; i++)
+        report(f, w1);
+    assert_int_equal(count_alive(f), 1);
+    f->waiting = 0;
+    report(f, w1);
+    assert_int_equal(count_alive(f), 2);
     assert_int_equal(f->ended, 0);
 }
 
@@ -479,6 +524,7 @@ int main(void)
         COORDINATOR(the_users_messages_are_due_from_start_until_a_member_is_done),
         COORDINATOR(a_run_that_is_cancelled_ends_in_order_only_when_all_were_done),
         COORDINATOR(who_has_not_joined_is_not_heard),
+        COORDINATOR(reports_without_end_are_answered_as_they_are_read),
         COORDINATOR(who_joins_after_the_end_hears_why_there_is_no_run),
         COORDINATOR(nobody_is_awaited_after_a_run_that_was_whole_or_was_told_to_stop),
         COORDINATOR(a_text_that_is_too_long_is_read_by_nobody),

@@ -21,6 +21,8 @@ static struct {
     sent sent[SENT_MAX];
     size_t count;
     bool connected[RANKS], cut[RANKS], retired[RANKS];
+    size_t waiting[RANKS]; /* messages, as the test says */
+    size_t alive[RANKS];   /* ALIVEs sent */
     uint32_t refused;
     psr_err refused_status;
     char refusal[256];
@@ -31,14 +33,22 @@ static psr_err play_send(void *context, psr_peer to, const psr_head *head, const
     (void)context;
     assert_int_equal(to.role, PSR_ROLE_WORKER);
     assert_true(to.rank < RANKS && world.connected[to.rank] && !world.cut[to.rank]);
-    if (head->type == PSR_MSG_ALIVE)
+    if (head->type == PSR_MSG_ALIVE) {
+        world.alive[to.rank]++;
         return PSR_OK;
+    }
     assert_true(world.count < SENT_MAX);
     sent *s = &world.sent[world.count++];
     *s = (sent){.to = to.rank, .head = *head};
     if (payload != NULL)
         snprintf(s->text, sizeof s->text, "%.*s", (int)payload->bytes, (const char *)payload->data);
     return PSR_OK;
+}
+
+static size_t play_waiting(void *context, psr_peer to)
+{
+    (void)context;
+    return world.waiting[to.rank];
 }
 
 static psr_err play_connect(void *context, psr_peer peer, const char *endpoint)
@@ -79,6 +89,7 @@ static int open_world(void **state)
                                                   .join_deadline_ms = JOIN_MS,
                                                   .host = "here",
                                                   .send = play_send,
+                                                  .waiting = play_waiting,
                                                   .connect = play_connect,
                                                   .refuse = play_refuse,
                                                   .cut = play_cut,
@@ -605,6 +616,41 @@ static void ranks_that_shrink_and_wait_in_circles_get_an_answer(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
 
+static void a_sign_of_life_is_sent_when_nothing_else_waits(void **state)
+{
+    (void)state;
+    begin();
+    progress(1, 1, -1);
+    assert_int_equal(world.alive[1], 1);
+    world.waiting[1] = 1;
+    for (uint64_t i = 0; i < 1000; i++)
+        progress(1, i, -1);
+    assert_int_equal(world.alive[1], 1);
+    progress(0, 1, -1);
+    assert_int_equal(world.alive[0], 1);
+    world.waiting[1] = 0;
+    progress(1, 1, -1);
+    assert_int_equal(world.alive[1], 2);
+}
+
+static void who_goes_on_asking_while_nobody_reads_is_out_and_not_who_is_slow(void **state)
+{
+    (void)state;
+    const psr_msg_failure found = {
+        .group = 3, .status = PSR_ERR_PEER, .scope = PSR_SCOPE_GROUP, .rank = 1, .other = PSR_RANK_ANY};
+    begin();
+    world.waiting[2] = PSR_NODE_COORDINATOR_WAITING_MAX - 1;
+    hear(0, psr_msg_finding_head(&found), "it hangs", 8);
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PEER, 1, "it hangs");
+    world.count = 0;
+    world.waiting[2]++;
+    hear(0, psr_msg_finding_head(&found), "it hangs", 8);
+    expect_said(RANKS, PSR_MSG_VERDICT, PSR_ERR_PROTOCOL, 0, "4096 messages wait for rank 2 already");
+    const char *line = NULL;
+    assert_int_equal(psr_node_coordinator_verdict(world.coordinator, &line), PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(line, "worker 0 sent FINDING"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -632,6 +678,8 @@ int main(void)
         TEST(a_join_that_cannot_be_read_is_its_senders_violation),
         TEST(a_finding_of_nobody_is_its_finders_violation),
         TEST(ranks_that_shrink_and_wait_in_circles_get_an_answer),
+        TEST(a_sign_of_life_is_sent_when_nothing_else_waits),
+        TEST(who_goes_on_asking_while_nobody_reads_is_out_and_not_who_is_slow),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -490,7 +490,7 @@ static void a_message_names_a_slice_or_is_refused(void **state)
         psr_slice says = right;                                                                              \
         __VA_ARGS__;                                                                                         \
         expect_failure(psr_plan_find(&plan, &message, says, &number), PSR_ERR_PROTOCOL,                      \
-                       "worker 1 sent PULL (wire step 0, bucket 0, offset 0, count 0, taken 0): " detail);            \
+                       "worker 1 sent PULL (wire step 0, bucket 0, offset 0, count 0, taken 0): " detail);   \
     } while (0)
     REFUSED("there are 3 buckets", says.bucket = 3);
     REFUSED("the bucket has no chunk 3", says.chunk = 3);

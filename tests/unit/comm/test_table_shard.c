@@ -726,14 +726,14 @@ static void a_pull_ahead_of_ones_own_pushes_is_a_violation(void **state)
     set_up(&f);
     f.options.consistency.kind = PSR_CONSISTENCY_ASYNC;
     open_table(&f);
-    expect_failure(
-        give(&f, make(PSR_MSG_PULL, 1, 0, 2, 0)), PSR_ERR_PROTOCOL,
-        "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): the initial weights are not "
-        "complete yet");
+    expect_failure(give(&f, make(PSR_MSG_PULL, 1, 0, 2, 0)), PSR_ERR_PROTOCOL,
+                   "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): the initial "
+                   "weights are not "
+                   "complete yet");
     initialise(&f);
-    expect_failure(
-        give(&f, make(PSR_MSG_PULL, 1, 1, 2, 0)), PSR_ERR_PROTOCOL,
-        "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 0): only 0 steps of it were pushed");
+    expect_failure(give(&f, make(PSR_MSG_PULL, 1, 1, 2, 0)), PSR_ERR_PROTOCOL,
+                   "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 0): only 0 steps of "
+                   "it were pushed");
     tear_down(&f);
 }
 
@@ -749,21 +749,24 @@ static void a_worker_has_one_pull_of_a_slice_open_at_a_time(void **state)
     expect_ok(pull(&f, 1, 0, 2, 0));
     expect_ok(pull(&f, 1, 0, 1, 0)); /* of another slice */
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);
-    expect_failure(pull(&f, 1, 0, 2, 0), PSR_ERR_PROTOCOL,
-                   "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): it has pulled the "
-                   "slice before, and has not taken the answer, number 1");
-    expect_failure(pull(&f, 1, 0, 2, 3), PSR_ERR_PROTOCOL,
-                   "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 3): it was answered 2 "
-                   "times");
+    expect_failure(
+        pull(&f, 1, 0, 2, 0), PSR_ERR_PROTOCOL,
+        "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): it has pulled the "
+        "slice before, and has not taken the answer, number 1");
+    expect_failure(
+        pull(&f, 1, 0, 2, 3), PSR_ERR_PROTOCOL,
+        "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 3): it was answered 2 "
+        "times");
     expect_ok(pull(&f, 1, 0, 2, 1)); /* the same values again: it has read the others */
     expect_ok(pull(&f, 0, 0, 2, 0)); /* another worker's answers are counted by themselves */
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 4);
 
     push(&f, 1, 0, 2, 1);
     expect_ok(pull(&f, 1, 1, 2, 3)); /* waits for worker 0 */
-    expect_failure(pull(&f, 1, 1, 2, 3), PSR_ERR_PROTOCOL,
-                   "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 3): it has pulled the "
-                   "slice before, and waits for the answer");
+    expect_failure(
+        pull(&f, 1, 1, 2, 3), PSR_ERR_PROTOCOL,
+        "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 3): it has pulled the "
+        "slice before, and waits for the answer");
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 4);
     tear_down(&f);
 }

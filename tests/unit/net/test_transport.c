@@ -166,6 +166,13 @@ static void a_payload_is_aligned_for_double_whatever_came_before_it(void **state
     }
 }
 
+static psr_message *receive_after(psr_transport *from, psr_peer to, const psr_payload *payload,
+                                  psr_transport *at)
+{
+    assert_ok(psr_transport_send(from, to, &(psr_head){.type = PSR_MSG_RING}, payload));
+    return receive(at);
+}
+
 static void count_release(void *context)
 {
     atomic_fetch_add((atomic_uint *)context, 1);
@@ -219,6 +226,48 @@ static void lent_bytes_are_given_back_once_when_they_cannot_leave(void **state)
         assert_ok(psr_transport_send(a, worker1, &head, &lent));
     psr_transport_free(&a, 0);
     assert_int_equal(released, 13);
+}
+
+/* Nobody listens there, so nothing leaves; over another channel all does. */
+static void what_waits_for_a_peer_is_counted_and_bounded(void **state)
+{
+    (void)state;
+    enum { BOUND = 40, LENT = 4 };
+    static uint8_t bytes[70000];
+    atomic_uint released = 0;
+    char endpoint[128];
+    psr_head head = {.type = PSR_MSG_RING};
+    const psr_payload lent = {bytes, sizeof bytes, count_release, &released};
+    assert_int_equal(psr_transport_waiting(a, worker1), 0); /* not connected */
+    join_to(a, worker1, b);
+    for (uint64_t i = 0; i < 2 * BOUND; i++) {
+        send_number(a, worker1, i);
+        receive_number(b, worker0, i);
+    }
+    psr_message *message = receive_after(a, worker1, &lent, b);
+    psr_message_free(&message);
+    while (psr_transport_waiting(a, worker1) > 0) /* the last one may count for a moment after it has come */
+        sched_yield();
+
+    snprintf(endpoint, sizeof endpoint, "%s", psr_transport_endpoint(b));
+    psr_transport_disconnect(a, worker1);
+    psr_transport_free(&b, 0);
+    assert_int_equal(psr_transport_waiting(a, worker1), 0);
+    psr_transport_bound(a, PSR_ROLE_WORKER, BOUND);
+    assert_ok(psr_transport_connect(a, worker1, endpoint, NULL)); /* says HELLO */
+    for (uint64_t i = 1; i < BOUND - LENT; i++)
+        send_number(a, worker1, i);
+    released = 0;
+    for (uint64_t i = 0; i < LENT; i++)
+        assert_ok(psr_transport_send(a, worker1, &head, &lent));
+    assert_int_equal(psr_transport_waiting(a, worker1), BOUND);
+    assert_fails(psr_transport_send(a, worker1, &head, &lent), PSR_ERR_PROTOCOL,
+                 "worker 1 does not read what it asks for: 40 messages wait for it");
+    assert_int_equal(released, 1); /* what is refused is given back */
+    psr_transport_bound(a, PSR_ROLE_WORKER, BOUND + 1);
+    assert_ok(psr_transport_send(a, worker1, &head, &lent));
+    psr_transport_free(&a, 0); /* with what waits */
+    assert_int_equal(released, 1 + LENT + 1);
 }
 
 static void what_is_queued_is_delivered_before_the_transport_ends(void **state)
@@ -792,6 +841,7 @@ int main(void)
         OF_TWO(a_connection_that_breaks_with_something_under_way_is_noticed),
         WITH_KEYS(an_interface_may_be_named),
         WITH_KEYS(a_place_that_cannot_be_listened_on_is_refused),
+        OF_TWO(what_waits_for_a_peer_is_counted_and_bounded),
         OF_TWO(an_address_that_cannot_be_reached_is_told_with_where_its_peer_came_from),
         OF_TWO(a_way_that_nobody_watches_is_not_told),
         OF_TWO(a_peer_that_listens_is_never_said_not_to_be_reached),
