@@ -37,11 +37,11 @@ static psr_head make_head(const uint8_t *record, psr_message_type type, psr_enco
     switch (type) {
     case PSR_MSG_INIT:
     case PSR_MSG_PUSH:
-    case PSR_MSG_PULL: /* has two fields */
+    case PSR_MSG_PULL:
         head.tag = (psr_tag){.slot = (record[1] + 1u) & 15, .round = step};
         head.fields[0] = span.offset;
         head.fields[1] = span.count;
-        head.fields[2] = type == PSR_MSG_PULL ? 0 : flags;
+        head.fields[2] = flags;
         break;
     case PSR_MSG_ACK:
         head.fields[0] = record[5];

@@ -8,7 +8,7 @@
 
 enum {
     PULLS = 3000,
-    REPORTS = 200000,
+    REPORTS = 500000,
 };
 
 static const psr_peer shard = {PSR_ROLE_SHARD, 0}, scheduler = {PSR_ROLE_SCHEDULER, 0};

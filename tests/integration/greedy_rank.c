@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum {
+    REPORTS = 500000,
     TIMES = 200000,
     RANK = 1,
 };
@@ -31,7 +32,7 @@ static psr_err tell(psr_transport *transport, const psr_head *head, const void *
 static psr_err report_without_end(psr_transport *transport)
 {
     psr_head head = psr_msg_progress_head(&(psr_msg_progress){.phase = PSR_PHASE_FORWARD});
-    PSR_TRY(tell(transport, &head, NULL, 0, TIMES));
+    PSR_TRY(tell(transport, &head, NULL, 0, REPORTS));
     head = psr_msg_progress_head(&(psr_msg_progress){.phase = (psr_phase)99});
     return tell(transport, &head, NULL, 0, 1);
 }

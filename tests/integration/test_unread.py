@@ -25,7 +25,7 @@ OPTIONS = {"mode": "ps", "sync": "async", "model": "mlp", "data": "synthetic:cou
 # A worker of libpsr_net lets its kernel and at most 512 messages of its inbox fill; then what it is sent stays with the sender.
 SHARD_MORE = 24 * MIB  # its part of 3 MiB, an answer for each slice of that, eight of 512 KiB that may be leaving, and room for libraries
 # 4096 messages of at most 1 KiB wait for a rank, or one ALIVE; and 512 of what it says are read ahead.
-SCHEDULER_MORE = 16 * MIB
+SCHEDULER_MORE = 12 * MIB
 
 RANK_MORE = 16 * MIB  # 256 copies of 16 KiB, and heads
 

@@ -274,9 +274,37 @@ static void the_clock_moves_with_deliveries_and_with_what_else_happens(void **st
     psr_sim_free(sim);
 }
 
+static void what_is_under_way_to_a_peer_is_counted_and_bounded(void **state)
+{
+    (void)state;
+    psr_sim *sim = network(1, 100, 0);
+    psr_transport *a = member(sim, w0), *b = member(sim, w1), *c = member(sim, s0);
+    psr_peer to;
+    assert_ok(psr_transport_connect(a, s0, psr_transport_endpoint(c), NULL));
+    assert_ok(psr_transport_connect(a, w1, psr_transport_endpoint(b), NULL));
+    psr_transport_bound(a, PSR_ROLE_SHARD, 3);
+    for (uint64_t i = 0; i < 3; i++)
+        say(a, s0, PSR_MSG_RING, i);
+    assert_int_equal(psr_transport_waiting(a, s0), 3);
+    assert_int_equal(psr_transport_waiting(a, w1), 0);
+    assert_fails(psr_transport_send(a, s0, &(psr_head){.type = PSR_MSG_RING}, NULL), PSR_ERR_PROTOCOL,
+                 "shard 0 does not read what it asks for: 3 messages wait for it");
+    say(a, w1, PSR_MSG_RING, 0); /* another peer's bound is its own */
+    while (psr_transport_waiting(a, s0) == 3)
+        assert_true(psr_sim_step(sim, &to));
+    assert_ok(psr_transport_send(a, s0, &(psr_head){.type = PSR_MSG_RING}, NULL));
+    psr_sim_cut(sim, s0);
+    assert_int_equal(psr_transport_waiting(a, s0), 0);
+    psr_transport_free(&a, 0);
+    psr_transport_free(&b, 0);
+    psr_transport_free(&c, 0);
+    psr_sim_free(sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_under_way_to_a_peer_is_counted_and_bounded),
         cmocka_unit_test(channels_keep_their_order_and_overtake_one_another),
         cmocka_unit_test(a_seed_decides_everything),
         cmocka_unit_test(without_delays_messages_come_in_the_order_in_which_they_were_sent),
