@@ -82,8 +82,9 @@ void psr_loop_quit(psr_loop *loop);
 
 /* ---- from one other thread ---- */
 
-/* Hands over a command and wakes the loop. false: there is no room, and the command is still the caller's. A loop takes none while much waits
- * for a slow scheduler (PSR_MEMBER_WAITING_MAX): so there is no room then, and whoever has more to say waits. */
+/* Hands over a command and wakes the loop. false: there is no room, and the command is still the
+ * caller's. A loop takes none while much waits for a slow scheduler (PSR_MEMBER_WAITING_MAX): so
+ * there is no room then, and whoever has more to say waits. */
 bool psr_loop_submit(psr_loop *loop, const psr_command *command);
 /* Whether there is room. */
 bool psr_loop_room(const psr_loop *loop);

@@ -93,8 +93,9 @@ static inline size_t psr_plan_length(const psr_plan *plan)
     return plan->bucket_count > 0 ? psr_span_end(plan->buckets[0].span) : 0;
 }
 
-/* Messages that an honest member leaves unread at most of what a worker sends it, however slow it is: for psr_transport_bound. All are of slices:
- * first values and an optimizer's states; or, of a step and the next one, push and pull, or both rounds of a ring. Beside them stand sums over
+/* Messages that an honest member leaves unread at most of what a worker sends it, however slow it
+ * is: for psr_transport_bound. All are of slices: first values and an optimizer's states; or, of a
+ * step and the next one, push and pull, or both rounds of a ring. Beside them stand sums over
  * workers, of which nobody is two ahead (comm/operations/collective.h). */
 static inline size_t psr_plan_waiting_max(const psr_plan *plan)
 {

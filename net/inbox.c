@@ -23,8 +23,8 @@
 #define STRANGER_LINES 10 /* at most so many in */
 #define STRANGER_WINDOW_MS 10000
 #define REFUSALS_QUEUED 4 /* to one connection */
-/* Of one connection: what more comes stays with its sender, and nothing is dropped. What a rank may send unasked (64 operations of 8 slices,
- * comm/collectives/group.h) does not hold it up. */
+/* Of one connection: what more comes stays with its sender, and nothing is dropped. What a rank
+ * may send unasked (64 operations of 8 slices, comm/collectives/group.h) does not hold it up. */
 #define MESSAGES_READ_AHEAD 512
 
 struct psr_inbox {

@@ -34,16 +34,18 @@ typedef struct psr_transport_counts {
         strangers; /* connections turned away and messages dropped: of nobody on the roster, or of a second claimant of a rank */
 } psr_transport_counts;
 
-/* Queues a message for peer. Never blocks. NOT_FOUND when peer was not connected. PROTOCOL: as many messages as may wait for it do,
- * so it does not read what it asks for; the detail names it. The payload's release is called also on failure. */
+/* Queues a message for peer. Never blocks. NOT_FOUND when peer was not connected. PROTOCOL: as
+ * many messages as may wait for it do, so it does not read what it asks for; the detail names it.
+ * The payload's release is called also on failure. */
 PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head,
                                           const psr_payload *payload);
 
 /* Messages for peer that have not left: they are not the kernel's yet. 0: it is not connected. */
 size_t psr_transport_waiting(const psr_transport *transport, psr_peer peer);
 
-/* What may wait for each peer of that role, in messages: more than the protocols let an honest one leave unread, however slow it
- * is. PSR_TRANSPORT_WAITING_MAX before. SIZE_MAX: the caller bounds them itself. */
+/* What may wait for each peer of that role, in messages: more than the protocols let an honest one
+ * leave unread, however slow it is. PSR_TRANSPORT_WAITING_MAX before. SIZE_MAX: the caller bounds
+ * them itself. */
 #define PSR_TRANSPORT_WAITING_MAX 65536
 void psr_transport_bound(psr_transport *transport, psr_role role, size_t messages);
 

@@ -1,5 +1,6 @@
-/* How many messages wait to leave towards one peer. libzmq's queues tell nothing, but it says when it lets go of bytes that are its to send:
- * then a message has left, or never will. Those that still wait may outlive their count's owner. */
+/* How many messages wait to leave towards one peer. libzmq's queues tell nothing, but it says when
+ * it lets go of bytes that are its to send: then a message has left, or never will. Those that
+ * still wait may outlive their count's owner. */
 #ifndef PSR_NET_UNSENT_H
 #define PSR_NET_UNSENT_H
 

@@ -8,7 +8,8 @@
  * PROTOCOL. */
 psr_err psr_violation(const psr_message *message, const char *format, ...) PSR_PRINTF(2, 3);
 
-/* Records "worker 1 does not read what it asks for: 1000 messages wait for it" and returns PROTOCOL. */
+/* Records "worker 1 does not read what it asks for: 1000 messages wait for it" and returns
+ * PROTOCOL. */
 psr_err psr_violation_unread(psr_peer peer, size_t waiting);
 
 #endif

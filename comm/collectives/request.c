@@ -105,8 +105,8 @@ static psr_err send(const psr_request *r, const psr_stream *stream, const psr_he
     return outbox->send(outbox->context, r->group->peers[stream->peer].name, head, payload);
 }
 
-/* Who sends alone is done when all of it has been copied, and may begin again: towards a rank that does not read it is not copied then, so
- * that the call waits for it. */
+/* Who sends alone is done when all of it has been copied, and may begin again: towards a rank that
+ * does not read it is not copied then, so that the call waits for it. */
 static bool much_waits(const psr_request *r, const psr_stream *stream)
 {
     const psr_outbox *outbox = &r->group->options.outbox;

@@ -124,7 +124,8 @@ PSR_MUST_CHECK psr_err psr_coordinator_send_all(psr_coordinator *coordinator, ps
 PSR_MUST_CHECK psr_err psr_coordinator_send_role(psr_coordinator *coordinator, psr_role role, psr_head head,
                                                  psr_bytes payload);
 
-/* A sign of life: ALIVE, unless something waits for it that is one too. So however much it says, one of them waits at most. */
+/* A sign of life: ALIVE, unless something waits for it that is one too. So however much it says,
+ * one of them waits at most. */
 PSR_MUST_CHECK psr_err psr_coordinator_alive(psr_coordinator *coordinator, psr_peer to);
 
 /* ---- what it knows ---- */

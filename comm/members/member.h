@@ -18,7 +18,8 @@
 
 typedef struct psr_member psr_member;
 
-/* While so many messages wait for a scheduler that is slow to read, no PROGRESS is added, and a loop takes no commands (comm/loop.h). */
+/* While so many messages wait for a scheduler that is slow to read, no PROGRESS is added, and a
+ * loop takes no commands (comm/loop.h). */
 #define PSR_MEMBER_WAITING_MAX 256
 
 typedef struct psr_member_options {

@@ -14,7 +14,8 @@
 #define CHANGE_EVERY_MS 10
 #define CHANGE_BURST 50
 
-/* Others may have had their WELCOME before: then worker 0 may say all of a table's first values, and nobody more. */
+/* Others may have had their WELCOME before: then worker 0 may say all of a table's first values,
+ * and nobody more. */
 #define EARLY_MAX 65536
 
 #define NEVER INT64_MAX

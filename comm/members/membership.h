@@ -52,7 +52,8 @@ PSR_MUST_CHECK psr_err psr_membership_facts(psr_membership *membership, psr_byte
 bool psr_membership_owes_facts(const psr_membership *membership);
 
 /* A message that came. What is the membership's own is taken (*message becomes NULL), and until WELCOME everything
- * is; what is left is the caller's. PROTOCOL: the scheduler says something else than is due, or others have said more than can be kept before WELCOME. PEER: its ABORT, the
+ * is; what is left is the caller's. PROTOCOL: the scheduler says something else than is due, or another says more
+ * than is kept before WELCOME. PEER: its ABORT, the
  * line as detail; with its REFUSED the status that it says. Otherwise what an event failed with. Takes the message on failure too. */
 PSR_MUST_CHECK psr_err psr_membership_message(psr_membership *membership, psr_message **message,
                                               int64_t now_ms);

@@ -187,8 +187,8 @@ static size_t waiting_for(const psr_node_coordinator *c, uint32_t rank)
                : 0;
 }
 
-/* What a rank finds others may be told, and what it wants it is told itself. Who goes on while somebody does not read is to blame, and not
- * who may be stopped: that is the deadline's to find. */
+/* What a rank finds others may be told, and what it wants it is told itself. Who goes on while
+ * somebody does not read is to blame, and not who may be stopped: that is the deadline's to find. */
 static psr_err check_waiting(const psr_node_coordinator *c, const psr_message *message)
 {
     for (uint32_t r = 0; r < c->options.ranks; r++)

@@ -25,7 +25,8 @@
 
 typedef struct psr_node_coordinator psr_node_coordinator;
 
-/* So many messages may wait for a rank: whoever then says what would be told more is out. None is longer than 1 KiB. */
+/* So many messages may wait for a rank: whoever then says what would be told more is out. None is
+ * longer than 1 KiB. */
 #define PSR_NODE_COORDINATOR_WAITING_MAX 4096
 
 typedef struct psr_node_coordinator_options {

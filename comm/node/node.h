@@ -77,8 +77,8 @@ void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms);
 void psr_node_fail(psr_node *node, psr_err err, int64_t now_ms);
 /* Something is under way: what others say matters at once. */
 bool psr_node_busy(const psr_node *node);
-/* Messages that may wait for one rank that reads nothing: what its owner has under way, and what has ended and was copied. At least
- * PSR_NODE_WAITING_LEAST. Looks at each request. */
+/* Messages that may wait for one rank that reads nothing: what its owner has under way, and what
+ * has ended and was copied. At least PSR_NODE_WAITING_LEAST. Looks at each request. */
 #define PSR_NODE_WAITING_LEAST 4096
 size_t psr_node_waiting_max(const psr_node *node);
 /* What its member reports. */

@@ -191,8 +191,8 @@ void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms)
 
 /* ---- with the turn ---- */
 
-/* Its owner's calls are its own to make, however many. So what may wait grows with those that are under way, which is asked for only when that
- * matters. */
+/* Its owner's calls are its own to make, however many. So what may wait grows with those that are
+ * under way, which is asked for only when that matters. */
 static bool too_much_waits(const psr_driver *d, psr_peer to)
 {
     size_t waiting = psr_transport_waiting(d->options.transport, to);

@@ -38,8 +38,7 @@ struct psr_table_shard {
     const float **inputs; /* [n] payloads of a slice's held pushes */
     uint64_t *pushes; /* [slice * n + worker] steps that rank has pushed, those before the first included */
     uint64_t *pulls;  /* [slice * n + worker] SSP: the step of a pull that waits, or NO_PULL */
-    uint64_t *
-        answer; /* [slice * n + worker] SSP, async: the number of the last answer to a pull; 0: there was none */
+    uint64_t *answer; /* [slice * n + worker] SSP, async: the number of the last one; 0: none */
 
     uint64_t *received, *told; /* [worker] pushes that came, and how many of them the worker knows of */
     uint64_t *answers;         /* [worker] to its pulls, so far */
@@ -208,8 +207,8 @@ static psr_err slice_advanced(psr_table_shard *table, psr_table_slice *slice)
     return table->options.advanced(table->options.context, slice->part, part->version);
 }
 
-/* A slice is answered once, or its first values are shown and then it is; and of the pushes that a worker may have on their way every `ack_after`th
- * is acknowledged alone. */
+/* A slice is answered once, or its first values are shown and then it is; and of the pushes that a
+ * worker may have on their way every `ack_after`th is acknowledged alone. */
 size_t psr_table_shard_waiting_max(const psr_table_shard *table)
 {
     const size_t pushes = (size_t)PSR_TABLE_WINDOW_LENT * table->plan->window;
@@ -456,8 +455,8 @@ static void copy_left(void *context)
     free(c);
 }
 
-/* Who says that it has taken what it has not is found out here. An honest worker has one answer a slice to read, and what is
- * being sent may be counted a moment longer. */
+/* Who says that it has taken what it has not is found out here. An honest worker has one answer a
+ * slice to read, and what is being sent may be counted a moment longer. */
 static psr_err copy_for(const psr_table_shard *table, uint32_t rank, psr_payload *payload)
 {
     psr_unsent *unsent = table->unsent[rank];

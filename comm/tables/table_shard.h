@@ -83,7 +83,8 @@ void psr_table_shard_end_at(psr_table_shard *table, uint64_t end);
  * left out. Fails as the outbox does. */
 PSR_MUST_CHECK psr_err psr_table_shard_show(psr_table_shard *table);
 
-/* Messages that an honest worker leaves unread at most, however slow it is: for psr_transport_bound. */
+/* Messages that an honest worker leaves unread at most, however slow it is: for
+ * psr_transport_bound. */
 size_t psr_table_shard_waiting_max(const psr_table_shard *table);
 
 /* True when every part held here has its first values (and states, when it goes on). */

@@ -1,4 +1,5 @@
-/* What a member can ask for without end, and read nothing of. It never receives, so what comes fills what its sockets take. */
+/* What a member can ask for without end, and read nothing of. It never receives, so what comes
+ * fills what its sockets take. */
 #include "bad_member.h"
 
 #include "comm/comm.h"
@@ -33,7 +34,8 @@ static psr_err begin(bad *b)
     return err == PSR_OK ? bad_start(b) : err;
 }
 
-/* The first slice that shard 0 holds, as if so many of its answers had been taken before each pull. */
+/* The first slice that shard 0 holds, as if so many of its answers had been taken before each
+ * pull. */
 static psr_err pull_again(bad *b, bool as_if_taken)
 {
     PSR_TRY(begin(b));
