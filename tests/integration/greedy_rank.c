@@ -71,9 +71,10 @@ static psr_err read_all(psr_member *member)
     for (;;) {
         psr_message *message = NULL;
         PSR_TRY(psr_member_recv(member, -1, &message));
+        const psr_msg_limits limits = {.workers = UINT32_MAX, .epoch = UINT32_MAX};
         psr_msg_failure says = {0};
-        bool out = message->head.type == PSR_MSG_VERDICT && psr_msg_failure_read(message, &says) == PSR_OK &&
-                   says.scope >= PSR_SCOPE_LOST;
+        bool out = message->head.type == PSR_MSG_VERDICT &&
+                   psr_msg_failure_read(message, &limits, &says) == PSR_OK && says.scope >= PSR_SCOPE_LOST;
         if (out)
             fprintf(stderr, "%.*s\n", (int)message->payload_bytes, (const char *)message->payload);
         psr_message_free(&message);
