@@ -1,5 +1,6 @@
 #include "base/describe.h"
 
+#include "base/help_width.h"
 #include "base/manual.h"
 #include "base/options_argp.h"
 #include "base/printable.h"
@@ -172,6 +173,119 @@ void psr_describe_manual(const struct argp *root, const char *program, const cha
     if (tail != NULL)
         print_tail(to, tail + 1);
     psr_manual_see_also(to, "psring");
+}
+
+/* ---- the help ---- */
+
+#define MEANING_COLUMN 29 /* of 80 and more; else a third */
+
+static unsigned meaning_column(void)
+{
+    return psr_help_width() >= 80 ? MEANING_COLUMN : psr_help_width() / 3;
+}
+
+/* Lines that begin with a blank stand as they are, where they fit. Others are one paragraph until the next blank line. */
+static void help_text(FILE *to, const char *text, size_t size)
+{
+    char line[4096];
+    for (const char *end = text + size; text < end;) {
+        const bool literal = *text == ' ';
+        psr_text_end words = {line, sizeof line};
+        line[0] = '\0';
+        while (text < end && *text != '\n' && (*text == ' ') == literal) {
+            const char *newline = memchr(text, '\n', (size_t)(end - text));
+            const size_t length = (size_t)((newline != NULL ? newline : end) - text);
+            psr_text_add(&words, "%s%.*s", words.at > line ? " " : "", (int)length, text);
+            text += length + (newline != NULL);
+            if (literal)
+                break;
+        }
+        const unsigned indent = (unsigned)strspn(line, " ");
+        if (line[0] == '\0') {
+            psr_print(to, "\n");
+            text++;
+        } else if (literal && strlen(line) < psr_help_width()) {
+            psr_print(to, "%s\n", line);
+        } else {
+            psr_print(to, "%*s", (int)indent, "");
+            psr_help_wrap(to, line, indent, literal ? indent + 4 : 0);
+        }
+    }
+}
+
+/* "  -H, --host=HOST:N" */
+static unsigned help_names(FILE *to, const struct argp_option *row, const struct argp_option *next)
+{
+    char names[WORDS_BYTES];
+    psr_text_end end = {names, sizeof names};
+    const bool optional = (row->flags & OPTION_ARG_OPTIONAL) != 0;
+    const char *between = "  ";
+    for (const struct argp_option *o = row; o < next; o++) {
+        if (!has_short(o))
+            continue;
+        psr_text_add(&end, "%s-%c", between, o->key);
+        if (row->name == NULL && row->arg != NULL)
+            psr_text_add(&end, optional ? "[%s]" : " %s", row->arg);
+        between = ", ";
+    }
+    if (end.at == names)
+        between = "      ";
+    for (const struct argp_option *o = row; o < next; o++) {
+        if (o->name == NULL)
+            continue;
+        psr_text_add(&end, "%s--%s", between, o->name);
+        if (row->arg != NULL)
+            psr_text_add(&end, optional ? "[=%s]" : "=%s", row->arg);
+        between = ", ";
+    }
+    psr_print(to, "%s", names);
+    return (unsigned)strlen(names);
+}
+
+static void help_rows(FILE *to, const struct argp *argp)
+{
+    const unsigned column = meaning_column();
+    for (const struct argp_option *o = argp->options; o != NULL && !is_end(o); o = next_row(o)) {
+        if (is_heading(o) && o->doc != NULL)
+            psr_print(to, "\n %s\n", o->doc);
+        if (is_heading(o) || (o->flags & OPTION_HIDDEN) != 0)
+            continue;
+        unsigned used = help_names(to, o, next_row(o));
+        if (used + 2 > column) {
+            psr_print(to, "\n");
+            used = 0;
+        }
+        psr_print(to, "%*s", (int)(column - used), "");
+        psr_help_wrap(to, o->doc != NULL ? o->doc : "", column, column);
+    }
+    for (const struct argp_child *c = argp->children; c != NULL && c->argp != NULL; c++) {
+        if (c->argp->options != NULL && !is_heading(c->argp->options))
+            psr_print(to, "\n"); /* the group before it has ended */
+        help_rows(to, c->argp);
+    }
+}
+
+void psr_describe_help(const struct argp *root, const char *program, FILE *to)
+{
+    const char *doc = root->doc != NULL ? root->doc : "", *tail = strchr(doc, '\v');
+    const char *form = root->args_doc != NULL ? root->args_doc : "";
+    const struct argp others = of_every_program();
+    for (const char *how = "Usage:";; how = "  or: ", form++) {
+        const size_t length = strcspn(form, "\n");
+        psr_print(to, "%s %s [OPTION...]%s%.*s\n", how, program, length > 0 ? " " : "", (int)length, form);
+        form += length;
+        if (*form == '\0')
+            break;
+    }
+    help_text(to, doc, tail != NULL ? (size_t)(tail - doc) : strlen(doc));
+    psr_print(to, "\n");
+    help_rows(to, root);
+    psr_print(to, "\n");
+    help_rows(to, &others);
+    if (tail != NULL) {
+        psr_print(to, "\n");
+        help_text(to, tail + 1, strlen(tail + 1));
+    }
 }
 
 /* ---- what the shell offers ---- */

@@ -31,16 +31,6 @@ unsigned psr_help_width(void)
     return width < WIDTH_MIN ? WIDTH_MIN : width > WIDTH_MAX ? WIDTH_MAX : width;
 }
 
-void psr_help_fit_argp(void)
-{
-    char format[128];
-    const unsigned width = psr_help_width();
-    /* Texts begin where argp has them, or after a third of what is narrower than it thinks of. */
-    snprintf(format, sizeof format, "rmargin=%u,opt-doc-col=%u,usage-indent=%u", width - 1,
-             width >= 80 ? 29 : width / 3, width >= 80 ? 12 : 4);
-    (void)setenv("ARGP_HELP_FMT", format, 0); /* without memory it is 79 columns wide */
-}
-
 void psr_help_wrap(FILE *to, const char *text, unsigned used, unsigned indent)
 {
     const unsigned width = psr_help_width();

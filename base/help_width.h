@@ -8,10 +8,6 @@
 /* Columns of stdout, from 40 to 100; 80 where nobody tells. */
 unsigned psr_help_width(void);
 
-/* Before argp prints a help, which ends the program: argp fits its lines to the variable
- * ARGP_HELP_FMT alone. One that is set already stays. */
-void psr_help_fit_argp(void);
-
 /* The words of text, in lines of that width whose first one is continued at column `used` and whose
  * others begin at column `indent`. Ends the last one. */
 void psr_help_wrap(FILE *to, const char *text, unsigned used, unsigned indent);

@@ -2,7 +2,6 @@
 
 #include "base/config_table.h"
 #include "base/describe.h"
-#include "base/help_width.h"
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -339,7 +338,7 @@ static bool check_names(const struct argp *root, int argc, char **argv, unsigned
             refuse(argv[0], l.word, "may be --%s or --%s; give more of its name", l.found, l.second);
         if (l.argument == NULL && equals != NULL)
             refuse(argv[0], l.word, "takes no value, so leave '%.64s' out", equals);
-        asks_for_help |= strcmp(l.found, "help") == 0 || strcmp(l.found, "usage") == 0;
+        asks_for_help |= strcmp(l.found, "help") == 0;
         if (!takes_next(&l, equals))
             continue;
         if (i + 1 == argc)
@@ -380,7 +379,9 @@ error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsign
     if (described != PSR_DESCRIBE_NOTHING)
         exit(0);
     argp_err_exit_status = 2;
-    if (check_names(root, argc, argv, flags))
-        psr_help_fit_argp();
+    if (check_names(root, argc, argv, flags)) {
+        psr_describe_help(root, name_of(argv[0]), stdout);
+        exit(0);
+    }
     return argp_parse(root, argc, argv, flags, ret_arg_index, input);
 }
