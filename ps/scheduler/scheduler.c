@@ -25,11 +25,13 @@ psr_bytes psr_scheduler_payload_of(const psr_message *message)
 
 /* ---- messages while the run is on ---- */
 
-/* As worker 0 tells, whose facts all have; before it does, nobody has begun a step. */
+/* As worker 0 tells, whose facts all have; before it does, nobody has begun a step. A checkpoint may be of a later step than the run's last
+ * one, until a worker has looked at it. */
 static void limit(void *context, psr_msg_limits *limits)
 {
+    const psr_scheduler *scheduler = context;
     const psr_facts *facts = &psr_scheduler_worker(context, 0)->facts;
-    limits->steps = facts->total_steps;
+    limits->steps = facts->total_steps > scheduler->first_step ? facts->total_steps : scheduler->first_step;
     limits->samples = facts->test_count;
 }
 
