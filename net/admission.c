@@ -267,7 +267,7 @@ static void answer_request(psr_admission *admission, const psr_zap_request *requ
     else if (!admission->keys->curve && psr_zap_is(mechanism, "PLAIN"))
         refusal = admit_token(admission, request, &peer);
 
-    char address[128], user[PSR_ADMISSION_NAME_BYTES + 24] = "";
+    char address[128], user[PSR_ADMISSION_USER_BYTES] = "";
     psr_zap_text(&request->frames[PSR_ZAP_ADDRESS], address, sizeof address);
     psr_zap_verdict verdict = refusal == NULL ? PSR_ZAP_LET_IN : PSR_ZAP_REFUSED;
     if (refusal == NULL && !note_let_in(admission, peer, address)) {

@@ -15,6 +15,7 @@
 
 #define PSR_HANDSHAKE_MS 5000
 #define PSR_ADMISSION_NAME_BYTES 32
+#define PSR_ADMISSION_USER_BYTES (PSR_ADMISSION_NAME_BYTES + 24) /* of User-Id: name and number */
 /* Connections of one member that may be let in and unknown at a time; of all that share one token. More are hung up on, and
  * may come again. */
 #define PSR_UNKNOWN_MAX 8

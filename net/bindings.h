@@ -18,8 +18,9 @@
 typedef struct psr_binding {
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_peer peer;
-    psr_peer admitted; /* worker 1; worker any keeps that when it has its rank */
-    uint64_t number;   /* of its connection, in User-Id */
+    psr_peer admitted;                   /* worker 1; worker any keeps that when it has its rank */
+    uint64_t number;                     /* of its connection, in User-Id */
+    char user[PSR_ADMISSION_USER_BYTES]; /* the whole of that User-Id: the next message has the same */
     psr_connection connection;
     char address[64];  /* of its process, for lines; "": not known */
     uint64_t sequence; /* of the next message */

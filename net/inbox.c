@@ -197,7 +197,8 @@ static psr_err refuse_bytes(psr_inbox *inbox, frames *f, psr_peer peer, psr_err 
 }
 
 /* The connection that a message came on is the member's from now on; the one that it had before is nobody's. */
-static void take_connection(psr_inbox *inbox, frames *f, psr_binding *binding, uint64_t number)
+static void take_connection(psr_inbox *inbox, frames *f, psr_binding *binding, uint64_t number,
+                            const char *user)
 {
     psr_connection newer =
         psr_admission_known(inbox->admission, binding->admitted, zmq_msg_get(&f->head, ZMQ_SRCFD));
@@ -206,6 +207,7 @@ static void take_connection(psr_inbox *inbox, frames *f, psr_binding *binding, u
     psr_admission_unknown(inbox->admission, binding->connection);
     binding->connection = newer;
     binding->number = number;
+    snprintf(binding->user, sizeof binding->user, "%s", user);
 }
 
 /* Whether who was let in under a name says that it is somebody else. */
@@ -252,7 +254,7 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
     if (address != NULL)
         snprintf(binding->address, sizeof binding->address, "%s", address);
     binding->sequence = 1;
-    take_connection(inbox, f, binding, number);
+    take_connection(inbox, f, binding, number, user);
     inbox->introductions++;
     return PSR_OK;
 }
@@ -264,11 +266,13 @@ static bool is_bound(psr_inbox *inbox, psr_binding *binding, frames *f)
     psr_peer admitted;
     uint64_t number;
     const char *user = zmq_msg_gets(&f->head, "User-Id");
+    if (user != NULL && strcmp(user, binding->user) == 0)
+        return true;
     if (user == NULL || !psr_admission_user_read(user, &admitted, &number) ||
         !psr_peer_equal(admitted, binding->admitted))
         return false;
     if (number > binding->number)
-        take_connection(inbox, f, binding, number);
+        take_connection(inbox, f, binding, number, user);
     return true;
 }
 
