@@ -198,6 +198,7 @@ static void text_that_is_not_keys_is_refused_by_what_is_wrong(void **state)
     refused_when(c, curve.sets[3].public_key, "x", "\"key\" should be a key");
     free_keys(&curve);
     free_keys(&token);
+    free_keys(&pairs);
 }
 
 static void a_roster_without_the_own_key_is_refused(void **state)
