@@ -6,33 +6,26 @@ Each line of MPICH's test lists that these suites have is a test: it passes wher
 has not is counted as skipped, with the name of that. What differs by decision stands in mpich_differs.txt with its reason, which
 docs/library.md tells too: it must fail, or the file is wrong.
 
-MPICH's source comes from --source, or is fetched with apt-get from the distribution into the test's own folder; exit status 77 where neither
+MPICH's source comes from --source, or is fetched with apt-get from the distribution into the test's own folder; all is skipped where neither
 is to be had."""
 
-import argparse
 import concurrent.futures
 import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "integration"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 
 from psring_run import Tap  # noqa: E402
+from shim_build import HERE, PATIENCE_S, Shim, arguments_of, lacking, run  # noqa: E402
 
 SUITES = ["coll", "comm", "pt2pt"]
-SHIM = ["life.c", "groups.c", "requests.c", "collectives.c"]
 SUPPORT = ["mtest.c", "mtest_common.c", "mtest_single.c", "dtypes.c"]
-LACKS = re.compile(r"mpi\.h over psring lacks (.+)")
 MOST_RANKS = 16
-PATIENCE_S = 600
-DEADLINE_S = 60  # of a call: MPICH's tests have ranks that sleep and compute
-BUILD_S = 300
 
 
 def fetch(directory):
@@ -73,23 +66,8 @@ class Suite:
 
     def __init__(self, source, directory, libpsring, include):
         self.source = source / "test" / "mpi"
-        self.built = pathlib.Path(directory)
-        self.flags = ["-std=gnu11", "-O1", "-w", "-I%s" % HERE, "-I%s" % include, "-I%s" % (self.source / "include")]
-        self.link = [str(libpsring), "-Wl,-rpath,%s" % libpsring.parent, "-lm"]
-
-    def _cc(self, arguments):
-        return subprocess.run(["cc"] + arguments, capture_output=True, text=True, timeout=BUILD_S)
-
-    def build_shim(self):
-        """What all programs link."""
-        objects = []
-        for path in [HERE / name for name in SHIM] + [self.source / "util" / name for name in SUPPORT]:
-            objects.append(str(self.built / (path.stem + ".o")))
-            own = ["-Wall", "-Wextra"] if path.parent == HERE else ["-ffunction-sections"]
-            done = self._cc([flag for flag in self.flags if not (own[0] == "-Wall" and flag == "-w")] + own + ["-c", str(path), "-o", objects[-1]])
-            if done.returncode != 0 or done.stderr:
-                raise SystemExit("cc %s:\n%s" % (path, done.stderr))
-        self.objects = objects
+        self.shim = Shim(directory, libpsring, include, ["-I%s" % (self.source / "include")])
+        self.objects = [self.shim.compile(self.source / "util" / name) for name in SUPPORT]
 
     def build(self, suite, name):
         """None, or why there is no such program."""
@@ -98,14 +76,10 @@ class Suite:
             path, more = self.source / suite / (name[2:] + ".c"), ["-DUSE_MTEST_NBC"]
         if not path.exists():
             return "its source is made by MPICH's configure"
-        done = self._cc(self.flags + more + [str(path)] + self.objects + self.link + ["-o", str(self.program(suite, name))])
-        if done.returncode == 0:
-            return None
-        errors = [line for line in done.stderr.splitlines() if "error:" in line or "undefined reference" in line]
-        return "it does not build: " + re.sub(r"^.*?(error:|undefined)", r"\1", (errors or [done.stderr])[0])
+        return self.shim.program(path, self.objects, self.program(suite, name), more)
 
     def program(self, suite, name):
-        return self.built / ("%s-%s" % (suite, name))
+        return self.shim.built / ("%s-%s" % (suite, name))
 
     def lines(self, suite):
         """(name, ranks, arguments, GB that it needs) of the suite's list, each once. Those marked @..@ MPICH leaves out too, unless it is asked."""
@@ -124,20 +98,6 @@ class Suite:
         return seen
 
 
-def run(psring, program, ranks, arguments):
-    """(has ended well, what it said)"""
-    command = [psring, "run", "-n", str(ranks), "--deadline=%d" % DEADLINE_S, "--", str(program)] + arguments
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               errors="replace", start_new_session=True)
-    try:
-        said, _ = process.communicate(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        said, _ = process.communicate()
-        said += "\n(ended by the test after %d s)" % PATIENCE_S
-    return process.returncode == 0 and re.search(r"^ No Errors$", said, re.M) is not None, said
-
-
 def memory_gb():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
@@ -149,13 +109,9 @@ def differs():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("psring")
-    parser.add_argument("libpsring", type=pathlib.Path)
-    parser.add_argument("include", type=pathlib.Path)
+    parser = arguments_of(__doc__.split("\n", 1)[0])
     parser.add_argument("--source", help="an unpacked source of MPICH")
     parser.add_argument("--only", help="SUITE or SUITE/NAME")
-    parser.add_argument("--keep", help="a folder for what is built, which stays")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="psring-mpich-") as directory:
         if given.source:
@@ -164,15 +120,14 @@ def main():
             source, why = fetch(directory)
         if source is None:
             print("1..0 # SKIP MPICH's source: %s; -Dmpich_root=DIR takes one that is there" % why)
-            sys.exit(77)
+            return
         print("# %s" % source.name)
         built = given.keep or os.path.join(directory, "built")
         os.makedirs(built, exist_ok=True)
-        play(given, Suite(source, built, given.libpsring.resolve(), given.include.resolve()))
+        play(given, Suite(source, built, given.libpsring, given.include))
 
 
 def play(given, suite):
-    suite.build_shim()
     expected, tap, table = differs(), Tap(), {}
     entries = [(folder, *line) for folder in SUITES for line in suite.lines(folder)
                if not given.only or given.only in (folder, folder + "/" + line[0])]
@@ -185,10 +140,10 @@ def play(given, suite):
             return "lacks", "it wants %.1f GB of memory, which is more than half of this machine's" % needs_gb
         if why_not[folder, name]:
             return "lacks", why_not[folder, name]
-        well, said = run(given.psring, suite.program(folder, name), ranks, arguments)
-        missing = LACKS.search(said)
-        if missing and not well:
-            return "lacks", missing.group(1)
+        status, said = run(given.psring, suite.program(folder, name), ranks, arguments)
+        well = status == 0 and re.search(r"^ No Errors$", said, re.M) is not None
+        if lacking(said) and not well:
+            return "lacks", lacking(said)
         return ("passes" if well else "fails"), said
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
