@@ -274,14 +274,26 @@ psr_err psr_socket_directory_holder(const char *path, const char *name, int *ret
     return PSR_OK;
 }
 
+#define CLAIM_FILE_BYTES 64
+
+/* The file by which a name is held, for a lock. ret_file: what it is called in the directory. */
+static psr_err open_claim(const psr_socket_directory *directory, const char *name,
+                          char ret_file[CLAIM_FILE_BYTES], int *ret_fd)
+{
+    snprintf(ret_file, CLAIM_FILE_BYTES, "%.48s" CLAIM, name);
+    int fd = openat(directory->hold, ret_file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return psr_fail(PSR_ERR_IO, "%s/%s: %s", directory->path, ret_file, strerror(errno));
+    *ret_fd = fd;
+    return PSR_OK;
+}
+
 psr_err psr_socket_directory_claim(const psr_socket_directory *directory, const char *name, const char *what,
                                    int *ret_fd)
 {
-    char file[64];
-    snprintf(file, sizeof file, "%.48s" CLAIM, name);
-    int fd = openat(directory->hold, file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return psr_fail(PSR_ERR_IO, "%s/%s: %s", directory->path, file, strerror(errno));
+    char file[CLAIM_FILE_BYTES];
+    int fd = -1;
+    PSR_TRY(open_claim(directory, name, file, &fd));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         psr_err err =
             psr_fail(PSR_ERR_USAGE,
@@ -305,11 +317,9 @@ psr_err psr_socket_directory_claim(const psr_socket_directory *directory, const 
 psr_err psr_socket_directory_turn(const psr_socket_directory *directory, const char *name, const char *holder,
                                   int *ret_fd)
 {
-    char file[64];
-    snprintf(file, sizeof file, "%.48s" CLAIM, name);
-    int fd = openat(directory->hold, file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return psr_fail(PSR_ERR_IO, "%s/%s: %s", directory->path, file, strerror(errno));
+    char file[CLAIM_FILE_BYTES];
+    int fd = -1;
+    PSR_TRY(open_claim(directory, name, file, &fd));
     int refused;
     while ((refused = flock(fd, LOCK_EX)) != 0 && errno == EINTR)
         continue;
