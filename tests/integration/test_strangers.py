@@ -20,6 +20,7 @@ import sys
 import time
 
 from psring_live import Live, LiveRun
+from crowd import command, greeting, plain_hello
 from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized, over
 
 CONNECTIONS = 2000  # at one inbox at once, or as many as this process may open
@@ -34,19 +35,6 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=2
 
 
 # ---- what strangers send ----
-
-def greeting(mechanism, major=3):
-    return b"\xff" + b"\0" * 8 + b"\x7f" + bytes([major, 0]) + mechanism.ljust(20, b"\0") + b"\0" * 32
-
-
-def command(name, body):
-    data = bytes([len(name)]) + name + body
-    return bytes([4, len(data)]) + data
-
-
-def plain_hello(name, token):
-    return command(b"HELLO", bytes([len(name)]) + name + bytes([len(token)]) + token)
-
 
 def garbage(seed, size=4096):
     return random.Random(seed).randbytes(size)
